@@ -1,0 +1,239 @@
+"""The client's side: a census, then answers to the server's questions, all of them sums over rows.
+
+``answer`` is a function of the rows and the question. What it keeps between rounds (encoded rows,
+kernels) is a cache that any later question rebuilds. Never imports the server's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.basis import Basis, design, row_priorities, width
+from agnosticfair.data.census import Census, take_census
+from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError, FederationError
+from agnosticfair.fairness import Surrogate, surrogate_values
+from agnosticfair.linear import log_loss, log_loss_derivatives, with_intercept
+from agnosticfair.messages import Broadcast, Candidates, Reply, Task
+
+CHUNK = 4096
+"""Rows that are worked on at a time: small enough to stay in a core's cache."""
+
+KERNEL_BYTES = 1 << 29
+"""A client keeps its kernel matrices between rounds up to this many bytes, and rebuilds larger ones."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Encoded rows, sorted by group. X: (n, d + 1) with the intercept.  s: group codes.  starts: where
+    each group begins, (G + 1,)."""
+
+    X: np.ndarray
+    y: np.ndarray
+    s: np.ndarray
+    starts: np.ndarray
+
+    def chunks(self) -> Iterator[tuple[int, slice]]:
+        """(group, rows) pieces of at most CHUNK rows, each within one group."""
+        for j in range(len(self.starts) - 1):
+            for first in range(self.starts[j], self.starts[j + 1], CHUNK):
+                yield j, slice(first, min(first + CHUNK, self.starts[j + 1]))
+
+
+@dataclass
+class Client:
+    """One client: its key, its rows, and a cache of what the present task makes of them."""
+
+    key: str
+    table: Table
+    _task: str = ""
+    _rows: Rows | None = None
+    _kernels: dict[Basis, Callable[[slice], np.ndarray]] = field(default_factory=dict)
+
+    def prepare(self, task: Task) -> Rows:
+        """The encoded rows under this task, built anew when the task is another one."""
+        if self._rows is None or self._task != task.id:
+            self._rows, self._kernels, self._task = encoded(self.key, self.table, task), {}, task.id
+        return self._rows
+
+    def kernels(self, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
+        """A function from a slice of the rows to K for these rows."""
+        rows = self.prepare(task)
+        if basis not in self._kernels:
+            clients = task.settings["clients"]
+            centres = task.arrays.get("centres")
+            centres = None if centres is None else centres[: basis.kernels]
+
+            def build(part: slice) -> np.ndarray:
+                return design(basis, rows.X[part, :-1], centres, self.key, clients)
+
+            if len(rows.X) * width(basis, clients) * 8 <= KERNEL_BYTES:
+                K = np.empty((len(rows.X), width(basis, clients)))
+                for _, part in rows.chunks():
+                    K[part] = build(part)
+                self._kernels[basis] = K.__getitem__
+            else:
+                self._kernels[basis] = build
+        return self._kernels[basis]
+
+
+def encoded(key: str, table: Table, task: Task) -> Rows:
+    """The rows of a table as the task encodes them, sorted by group."""
+    settings = task.settings
+    X = with_intercept(
+        encode(Encoding.from_json(settings["encoding"]), table, who=f"client {key!r}")
+    )
+    y = table.labels(settings["positive"])
+    s = table.column(settings["attribute"]).aligned(tuple(settings["groups"]))
+    if (s < 0).any():
+        raise DataError(
+            f"client {key!r} has groups of {settings['attribute']!r} that were not in its census"
+        )
+    order = np.argsort(s, kind="stable")
+    starts = np.searchsorted(s[order], np.arange(len(settings["groups"]) + 1))
+    return Rows(X[order], y[order], s[order], starts)
+
+
+def census(client: Client, broadcast: None = None) -> Census:
+    """Round zero: counts, groups, ranges and categories."""
+    return take_census(client.table, who=f"client {client.key!r}")
+
+
+def centres(client: Client, broadcast: Broadcast) -> Candidates:
+    """Distinct rows offered as kernel centres: those whose priority is under the share asked for."""
+    X = client.prepare(broadcast.task).X[:, :-1]
+    priorities, first = np.unique(row_priorities(X, broadcast.settings["seed"]), return_index=True)
+    chosen = priorities < broadcast.settings["share"]
+    return Candidates(priorities[chosen], X[first[chosen]])
+
+
+def sums(client: Client, broadcast: Broadcast) -> Reply:
+    """Values and slopes at w of every coefficient of alpha, in loss and fairness, and one curvature.
+
+    Under w with d = X w, per kernel m and group j:
+    psi_L = sum K l,  J_L = sum K l' x  (and the same with K = 1: loss, J_1),
+    psi_g[j] = sum_{s=j} K g,  J_g[j] = sum_{s=j} K g' x,
+    psi_hat[j] = sum_{s=j} K [d > 0],  psi_theta[j] = sum_{s=j} K, and
+    H = sum (theta_L l'' + c g'') x x^T, where theta_L = 1 - share + share K alpha and c = K C[s].
+    """
+    task, w = broadcast.task, broadcast.arrays["w"]
+    rows = client.prepare(task)
+    loss_basis, fair_basis = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
+    K_L, K_F = client.kernels(task, loss_basis), client.kernels(task, fair_basis)
+    surrogate, share = Surrogate(**broadcast.settings["surrogate"]), broadcast.settings["share"]
+    alpha, C = broadcast.arrays["alpha"], broadcast.arrays["C"]
+    clients, G, D = task.settings["clients"], len(task.settings["groups"]), len(w)
+    of_loss = np.zeros((width(loss_basis, clients), D + 2))
+    of_fair = np.zeros((G, width(fair_basis, clients), D + 3))
+    plain, H, correct = np.zeros(D + 2), np.zeros((D, D)), 0.0
+    V_L, V_F = np.empty((CHUNK, D + 2)), np.empty((CHUNK, D + 3))
+    for j, part in rows.chunks():
+        X, y, k_L, k_F = rows.X[part], rows.y[part], K_L(part), K_F(part)
+        d = X @ w
+        slope, curve = log_loss_derivatives(d, y)
+        g, g_slope, g_curve = surrogate_values(surrogate, d)
+        v = V_L[: len(d)]
+        v[:, 0], v[:, 1] = log_loss(d, y), 1.0
+        np.multiply(X, slope[:, None], out=v[:, 2:])
+        of_loss += k_L.T @ v
+        plain += v.sum(axis=0)
+        v = V_F[: len(d)]
+        v[:, 0], v[:, 1], v[:, 2] = g, 1.0, d > 0
+        np.multiply(X, g_slope[:, None], out=v[:, 3:])
+        of_fair[j] += k_F.T @ v
+        theta_L = (1.0 - share) + share * (k_L @ alpha)
+        H += X.T @ (X * (theta_L * curve + (k_F @ C[j]) * g_curve)[:, None])
+        correct += float(((d > 0) == (y > 0)).sum())
+    return Reply(
+        broadcast.round,
+        {
+            "loss": plain[0],
+            "J_1": plain[2:],
+            "psi_L": of_loss[:, 0],
+            "psi_theta_L": of_loss[:, 1],
+            "J_L": of_loss[:, 2:],
+            "psi_g": of_fair[:, :, 0],
+            "psi_theta": of_fair[:, :, 1],
+            "psi_hat": of_fair[:, :, 2],
+            "J_g": of_fair[:, :, 3:],
+            "H": H,
+            "correct": np.array(correct),
+        },
+    )
+
+
+def local(client: Client, broadcast: Broadcast) -> Reply:
+    """Algorithm 2, client side: train on the weighted rows, then send the coefficients at w_k."""
+    task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
+    rows = client.prepare(task)
+    K = client.kernels(task, Basis(**task.settings["basis"]))(slice(0, len(rows.X)))
+    theta = K @ arrays["alpha"]
+    phi_C = arrays["phi_C"] / settings["n"]
+    w_k = train_locally(rows.X, rows.y, theta, phi_C, arrays["w"], settings)
+    d = rows.X @ w_k
+    centred = rows.s - settings["s_bar"]
+    return Reply(
+        broadcast.round,
+        {
+            "w": w_k,
+            "clients": np.array(1.0),
+            "psi_L": K.T @ log_loss(d, rows.y),
+            "psi_theta": K.sum(axis=0),
+            "psi_C": K.T @ (centred * d),
+            "phi_C": rows.X.T @ (theta * centred),
+            "correct": np.array(float(((d > 0) == (rows.y > 0)).sum())),
+        },
+    )
+
+
+def train_locally(
+    X: np.ndarray,
+    y: np.ndarray,
+    theta: np.ndarray,
+    phi_C: np.ndarray,
+    w: np.ndarray,
+    settings: Mapping[str, Any],
+) -> np.ndarray:
+    """Minimise (1/n_k) sum theta l + lambda (phi_C.w - tau)^2 + ridge from w (eq.
+    agnostic_objective_fairness_penalty_term): gradient steps, or Newton until nothing moves."""
+    penalty, tau, steps = settings["penalty"], settings["tau"], settings["steps"]
+    ridge = np.full(len(w), settings["ridge"])
+    ridge[-1] = 0.0
+
+    def value(w: np.ndarray) -> float:
+        fit = theta @ log_loss(X @ w, y) / len(y)
+        return float(fit + penalty * (phi_C @ w - tau) ** 2 + ridge @ (w * w) / 2)
+
+    for _ in range(50 if steps is None else steps):
+        slope, curve = log_loss_derivatives(X @ w, y)
+        gradient = X.T @ (theta * slope) / len(y) + ridge * w
+        gradient += 2 * penalty * (phi_C @ w - tau) * phi_C
+        if steps is not None:
+            w = w - settings["rate"] * gradient
+            continue
+        H = X.T @ (X * (theta * curve / len(y))[:, None]) + np.diag(ridge + 1e-9)
+        p = -np.linalg.solve(H + 2 * penalty * np.outer(phi_C, phi_C), gradient)
+        scale, here = 1.0, value(w)
+        while value(w + scale * p) > here + 1e-4 * scale * (gradient @ p) and scale > 1e-6:
+            scale /= 2
+        w = w + scale * p
+        if np.abs(p).max() < 1e-8:
+            break
+    return w
+
+
+STEPS: dict[str, Callable] = {"census": census, "centres": centres, "sums": sums, "local": local}
+
+
+def answer(client: Client, step: str, broadcast: Broadcast | None) -> Census | Candidates | Reply:
+    """The client's reply to one step of the protocol; the same question gets the same answer."""
+    if step not in STEPS:
+        raise FederationError(
+            f"client {client.key!r} knows no step {step!r}; it knows {', '.join(STEPS)}"
+        )
+    return STEPS[step](client, broadcast)

@@ -1,0 +1,1 @@
+"""Data: rows as arrays, their encoding, the bundled and external data sets, splits."""

@@ -1,0 +1,226 @@
+"""Round zero: what a client says of itself, as a value that adds with ``+``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data import wire
+from agnosticfair.data.encoding import Encoding, check_finite, shown
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError, FederationError
+
+
+@dataclass(frozen=True)
+class Census:
+    """Counts, ranges and vocabularies of a client's rows, or of several clients' together.
+
+    labels: target value -> rows.  groups: sensitive attribute -> group -> rows.  numeric:
+    column -> (low, high).  categorical: column -> sorted vocabulary, of which not all need occur.
+
+    >>> one = Census(2, {"no": 2}, {}, {"age": (20.0, 30.0)}, {"job": ("a",)})
+    >>> one + Census(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
+    Census(n=3, labels={'no': 2, 'yes': 1}, groups={}, numeric={'age': (20.0, 40.0)}, categorical={'job': ('a', 'b')})
+    """
+
+    n: int
+    labels: Mapping[str, int]
+    groups: Mapping[str, Mapping[str, int]]
+    numeric: Mapping[str, tuple[float, float]]
+    categorical: Mapping[str, tuple[str, ...]]
+
+    def __add__(self, other: Census) -> Census:
+        _check_same_columns(self, other)
+        return Census(
+            self.n + other.n,
+            _added(self.labels, other.labels),
+            {k: _added(self.groups[k], other.groups[k]) for k in sorted(self.groups)},
+            {k: _widened(self.numeric[k], other.numeric[k]) for k in sorted(self.numeric)},
+            {
+                k: tuple(sorted({*self.categorical[k], *other.categorical[k]}))
+                for k in sorted(self.categorical)
+            },
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and numbers, for the wire."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: object, who: str = "a client") -> Census:
+        """The inverse of ``to_json``; the data is not trusted.
+
+        >>> Census.from_json(
+        ...     {"n": 1, "labels": {"no": 1}, "groups": {}, "numeric": {}, "categorical": {}}
+        ... ).n
+        1
+        """
+        try:
+            return _parse(data)
+        except ValueError as problem:
+            raise FederationError(
+                f"the census of {who} is damaged: {problem}; check that client's version"
+            ) from None
+
+
+def take_census(table: Table, who: str) -> Census:
+    """Summarise a client's rows; ``who`` names the client in errors, e.g. "client 'north'".
+
+    >>> take_census(Table({}, {}, Column.of(["no", "yes", "no"]), {}), "client 'north'").labels
+    {'no': 2, 'yes': 1}
+    """
+    if table.target is None:
+        raise DataError(f"{who} has no label: name the target column")
+    if len(table) == 0:
+        raise DataError(f"{who} has no rows: drop it or check its file")
+    for name, values in table.numeric.items():
+        check_finite(name, values, who)
+    for name, column in table.categorical.items():
+        _counts(column, f"column {name!r}", who)
+    return Census(
+        len(table),
+        _counts(table.target, "the label", who),
+        {k: _counts(table.sensitive[k], f"attribute {k!r}", who) for k in sorted(table.sensitive)},
+        {k: (float(v.min()), float(v.max())) for k, v in sorted(table.numeric.items())},
+        {k: tuple(sorted(c.categories)) for k, c in sorted(table.categorical.items())},
+    )
+
+
+def merge(censuses: Mapping[str, Census]) -> Census:
+    """The sum over clients, in the order of their names; an error names the client.
+
+    >>> a = Census(1, {"no": 1}, {}, {}, {})
+    >>> merge({"north": a, "south": a}).n
+    2
+    """
+    if not censuses:
+        raise DataError("there are no clients: name at least one file")
+    (_, total), *rest = sorted(censuses.items())
+    for name, census in rest:
+        try:
+            total = total + census
+        except DataError as problem:
+            raise DataError(
+                f"client {name!r} does not fit the clients before it: {problem}"
+            ) from None
+    return total
+
+
+def encoding_of(census: Census, scale: bool = True) -> Encoding:
+    """The encoding all clients use, its columns in the order of their names.
+
+    >>> encoding_of(Census(1, {"no": 1}, {}, {"age": (20.0, 40.0)}, {})).numeric
+    (('age', 20.0, 40.0),)
+    """
+    return Encoding(
+        tuple((name, low, high) for name, (low, high) in sorted(census.numeric.items())),
+        tuple(sorted(census.categorical.items())),
+        scale,
+    )
+
+
+def check_census(census: Census) -> None:
+    """Raise unless the merged census can be learned from: two labels, two groups, a feature.
+
+    >>> check_census(Census(2, {"no": 1, "yes": 1}, {}, {"age": (1.0, 2.0)}, {}))
+    """
+    labels = _present(census.labels)
+    if len(labels) < 2:
+        raise DataError(
+            f"the label is {shown(labels) or 'missing'} in every row of every client; "
+            "learning needs two labels: check the target column"
+        )
+    for attribute, counts in census.groups.items():
+        groups = _present(counts)
+        if len(groups) < 2:
+            raise DataError(
+                f"attribute {attribute!r} has one group ({shown(groups)}) over all clients; "
+                "fairness needs at least two: check the column"
+            )
+    if not census.numeric and not census.categorical:
+        raise DataError("there are no feature columns: keep at least one beside label and groups")
+
+
+def positive_label(census: Census, positive: str | None = None) -> str:
+    """The label that counts as 1: the one named, else the '>' or the last of two in sorted order.
+
+    So 1 of 0/1, true of false/true, yes of no/yes and >50K of <=50K/>50K.
+
+    >>> positive_label(Census(2, {"<=50K": 1, ">50K": 1}, {}, {}, {}))
+    '>50K'
+    """
+    labels = _present(census.labels)
+    if positive is not None:
+        if positive not in labels:
+            raise DataError(f"no row has the label {positive!r}; name one of {shown(labels)}")
+        return positive
+    if len(labels) != 2:
+        raise DataError(
+            f"the target has {len(labels)} labels ({shown(labels)}): name the positive one"
+        )
+    return max(labels, key=lambda label: (label.startswith(">"), label.casefold(), label))
+
+
+def _parse(data: object) -> Census:
+    fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"})
+    n = wire.count(fields["n"], "'n'")
+
+    def counts(value: object, what: str) -> dict[str, int]:
+        rows = {k: wire.count(v, what) for k, v in wire.mapping(value, what).items()}
+        if sum(rows.values()) != n:
+            raise ValueError(f"{what} should add up to n")
+        return rows
+
+    groups = wire.mapping(fields["groups"], "'groups'")
+    numeric = wire.mapping(fields["numeric"], "'numeric'")
+    categorical = wire.mapping(fields["categorical"], "'categorical'")
+    if both := sorted({*numeric} & {*categorical}):
+        raise ValueError(f"column {both[0]!r} is both numeric and categorical")
+    return Census(
+        n,
+        counts(fields["labels"], "'labels'"),
+        {k: counts(v, f"the counts of {k!r}") for k, v in sorted(groups.items())},
+        {k: wire.limits(v, f"the range of {k!r}") for k, v in sorted(numeric.items())},
+        {
+            k: tuple(sorted(wire.texts(v, f"the vocabulary of {k!r}")))
+            for k, v in sorted(categorical.items())
+        },
+    )
+
+
+def _check_same_columns(one: Census, two: Census) -> None:
+    for name in sorted(
+        ({*one.numeric} & {*two.categorical}) | ({*one.categorical} & {*two.numeric})
+    ):
+        raise DataError(
+            f"column {name!r} is numeric at one client and categorical at another: "
+            "name its kind when reading the files"
+        )
+    for part in ("numeric", "categorical", "groups"):
+        for name in sorted({*getattr(one, part)} ^ {*getattr(two, part)}):
+            raise DataError(
+                f"column {name!r} is missing at one client: add it there or drop it everywhere"
+            )
+
+
+def _counts(column: Column, what: str, who: str) -> dict[str, int]:
+    missing = np.count_nonzero((column.codes < 0) | (column.codes >= len(column.categories)))
+    if missing:
+        raise DataError(f"{what} of {who} is missing in {missing} rows: fill or drop them")
+    counts = np.bincount(column.codes, minlength=len(column.categories)).tolist()
+    return {k: n for k, n in sorted(zip(column.categories, counts, strict=True)) if n}
+
+
+def _present(counts: Mapping[str, int]) -> list[str]:
+    return sorted(value for value, rows in counts.items() if rows > 0)
+
+
+def _added(one: Mapping[str, int], two: Mapping[str, int]) -> dict[str, int]:
+    return {k: one.get(k, 0) + two.get(k, 0) for k in sorted({*one, *two})}
+
+
+def _widened(one: tuple[float, float], two: tuple[float, float]) -> tuple[float, float]:
+    return min(one[0], two[0]), max(one[1], two[1])

@@ -1,0 +1,156 @@
+"""From the columns the clients agreed on to the feature matrix X, the same at every client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data import wire
+from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError, ModelError
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How columns become features: numeric ones scaled by (low, high), then one-hots.
+
+    numeric: (name, low, high) each.  categorical: (name, vocabulary) each.  The intercept is not
+    a feature here.
+
+    >>> Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),)).names
+    ('age', 'sex=F', 'sex=M')
+    """
+
+    numeric: tuple[tuple[str, float, float], ...]
+    categorical: tuple[tuple[str, tuple[str, ...]], ...]
+    scale: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The d feature names, in the order of X's columns."""
+        hot = (f"{name}={value}" for name, values in self.categorical for value in values)
+        return (*(name for name, _, _ in self.numeric), *hot)
+
+    @property
+    def width(self) -> int:
+        """d, the number of features, without the intercept."""
+        return len(self.numeric) + sum(len(values) for _, values in self.categorical)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and numbers, for the model file and the wire."""
+        return {
+            "numeric": [list(entry) for entry in self.numeric],
+            "categorical": [[name, list(values)] for name, values in self.categorical],
+            "scale": self.scale,
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> Encoding:
+        """The inverse of ``to_json``; the data is not trusted.
+
+        >>> Encoding.from_json({"numeric": [["age", 17, 90]], "categorical": [], "scale": True})
+        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True)
+        """
+        try:
+            return _parse(data)
+        except ValueError as problem:
+            raise ModelError(f"the encoding is damaged: {problem}; save the model again") from None
+
+
+def _parse(data: object) -> Encoding:
+    fields = wire.record(data, {"numeric", "categorical", "scale"})
+    if not isinstance(fields["scale"], bool):
+        raise ValueError("'scale' should be true or false")
+    numeric, categorical = [], []
+    for part in ("numeric", "categorical"):
+        if not isinstance(fields[part], list | tuple):
+            raise ValueError(f"{part!r} should be a list")
+    for entry in fields["numeric"]:
+        name, low, high = wire.pieces(entry, 3, "an entry of 'numeric'")
+        numeric.append((name, *wire.limits([low, high], f"the range of {name!r}")))
+    for entry in fields["categorical"]:
+        name, values = wire.pieces(entry, 2, "an entry of 'categorical'")
+        categorical.append((name, wire.texts(values, f"the vocabulary of {name!r}")))
+    wire.texts([entry[0] for entry in (*numeric, *categorical)], "the list of columns")
+    return Encoding(tuple(numeric), tuple(categorical), fields["scale"])
+
+
+def encode(encoding: Encoding, table: Table, who: str = "the data") -> np.ndarray:
+    """The feature matrix X, (n, d) float64: numeric columns scaled to [0, 1], then one-hots.
+
+    A numeric column that was constant in training encodes to 0.
+
+    >>> encode(Encoding((("age", 20.0, 40.0),), ()), Table({"age": np.array([25.0])}, {}, None, {}))
+    array([[0.25]])
+    """
+    X = np.zeros((len(table), encoding.width))
+    for j, (name, low, high) in enumerate(encoding.numeric):
+        values = _values(table, name, who)
+        if not encoding.scale:
+            X[:, j] = values
+        elif high - low > 1 / wire.LARGEST:
+            X[:, j] = (values - low) / (high - low)
+    start, rows = len(encoding.numeric), np.arange(len(table))
+    for name, categories in encoding.categorical:
+        X[rows, start + _codes(table, name, categories, who)] = 1.0
+        start += len(categories)
+    return X
+
+
+def check_finite(name: str, values: np.ndarray, who: str) -> None:
+    """Raise if a value is NaN, infinite or too large to compute with; rows count from 1.
+
+    >>> check_finite("age", np.array([30.0, 41.0]), "client 'north'")
+    """
+    bad = np.flatnonzero(~(np.abs(values) <= wire.LARGEST))
+    if len(bad):
+        raise DataError(
+            f"column {name!r} of {who} is NaN, infinite or beyond {wire.LARGEST:g} in {len(bad)} "
+            f"row{'s' if len(bad) > 1 else ''}, the first being row {bad[0] + 1}: "
+            "fill these values or drop the rows"
+        )
+
+
+def shown(values: Iterable[str], most: int = 5) -> str:
+    """Some values for an error message, shortened.
+
+    >>> shown(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    listed = [repr(v if len(v) <= 40 else v[:39] + "…") for v in values]
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _values(table: Table, name: str, who: str) -> np.ndarray:
+    if name not in table.numeric:
+        raise _absent(name, "numeric", table.categorical, who)
+    values = table.numeric[name]
+    check_finite(name, values, who)
+    return values
+
+
+def _codes(table: Table, name: str, categories: tuple[str, ...], who: str) -> np.ndarray:
+    if name not in table.categorical:
+        raise _absent(name, "categorical", table.numeric, who)
+    codes = table.categorical[name].aligned(categories)
+    if len(codes) and codes.min() < 0:
+        value = str(table.categorical[name].values()[np.argmin(codes)])
+        raise DataError(
+            f"column {name!r} of {who} has the value {shown([value])}, unseen in training: "
+            f"map it to a known one ({shown(categories)}) or retrain with it"
+        )
+    return codes
+
+
+def _absent(name: str, kind: str, others: Mapping[str, object], who: str) -> DataError:
+    if name in others:
+        other = "categorical" if kind == "numeric" else "numeric"
+        return DataError(
+            f"column {name!r} of {who} is {other}, but the model was trained with it as {kind}: "
+            "convert it, or name its kind when reading the file"
+        )
+    return DataError(f"{who} has no column {name!r}, which the model needs: add it")

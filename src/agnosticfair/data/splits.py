@@ -1,0 +1,148 @@
+"""Rows dealt to clients and to a test set: the paper's two splits and the later papers' one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agnosticfair.data.datasets import Dataset
+from agnosticfair.data.table import Table
+from agnosticfair.errors import SettingsError
+
+LEAST_ROWS = 10  # training rows that a Dirichlet draw must leave every client
+MOST_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training rows by client, and the test rows with the part each belongs to.
+
+    test_part: (n_test,) indices into ``parts``, the names of the clients or client groups.
+    """
+
+    train: Mapping[str, Table]
+    test: Table
+    test_part: np.ndarray
+    parts: tuple[str, ...]
+
+
+def client_names(clients: int) -> tuple[str, ...]:
+    """Names whose sorted order is the numeric order.
+
+    >>> client_names(2)
+    ('client-1', 'client-2')
+    """
+    width = len(str(clients))
+    return tuple(f"client-{i:0{width}d}" for i in range(1, clients + 1))
+
+
+def shift(table: Table, dataset: Dataset, clients: int = 2, seed: int = 0) -> Split:
+    """The paper's shift: one share of the first group's rows trains, another of the rest's.
+
+    The first half of the clients (rounded up) shares the first group evenly, the others the rest;
+    the test parts are the two groups.
+    """
+    column = table.column(dataset.shift_column)
+    second = column.aligned((dataset.shift_value,)) != 0
+    rng = np.random.default_rng(seed)
+    train, test = [], []
+    for group, rate in zip((~second, second), dataset.shift_rates, strict=True):
+        rows = rng.permutation(np.flatnonzero(group))
+        cut = round(rate * len(rows))
+        train.append(rows[:cut])
+        test.append(rows[cut:])
+    if clients == 1:
+        deal = [np.concatenate(train)]
+    else:
+        _check_clients(clients, 2 * min(len(rows) for rows in train))
+        first = (clients + 1) // 2
+        deal = np.array_split(train[0], first) + np.array_split(train[1], clients - first)
+    held_out = np.sort(np.concatenate(test))
+    return Split(
+        _by_client(table, deal),
+        table.take(held_out),
+        second[held_out].astype(np.int64),
+        (dataset.shift_value, f"not {dataset.shift_value}"),
+    )
+
+
+def iid(table: Table, clients: int = 2, seed: int = 0) -> Split:
+    """80% of the rows at random train, dealt evenly to the clients, and so are the test rows."""
+    train, test = _shuffled(len(table), 0.8, np.random.default_rng(seed))
+    _check_clients(clients, len(train))
+    return _dealt(table, np.array_split(train, clients), np.array_split(test, clients))
+
+
+def dirichlet(
+    table: Table,
+    clients: int = 5,
+    concentration: float = 0.5,
+    seed: int = 0,
+    attribute: str = "sex",
+) -> Split:
+    """60% of the rows train; each sensitive group is dealt to the clients by a Dirichlet draw.
+
+    Train and test rows follow the same proportions. Draws that leave a client fewer than ten
+    training rows, or no test row, are drawn again.
+    """
+    if not 0 < concentration <= 1e6:
+        raise SettingsError(f"concentration {concentration} should be above 0 and at most 1e6")
+    rng = np.random.default_rng(seed)
+    train, test = _shuffled(len(table), 0.6, rng)
+    _check_clients(clients, len(train) // LEAST_ROWS)
+    codes = table.column(attribute).codes
+    sets = [[rows[codes[rows] == g] for g in np.unique(codes)] for rows in (train, test)]
+    for _ in range(MOST_DRAWS):
+        shares = rng.dirichlet(np.full(clients, concentration), size=len(sets[0]))
+        deal, local = (_by_shares(groups, shares) for groups in sets)
+        if min(map(len, deal)) >= LEAST_ROWS and min(map(len, local)) > 0:
+            return _dealt(table, deal, local)
+    raise SettingsError(
+        f"no draw of {MOST_DRAWS} left each of {clients} clients {LEAST_ROWS} training rows and a "
+        f"test row: raise concentration {concentration:g} or lower the number of clients"
+    )
+
+
+def _shuffled(n: int, rate: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    rows = rng.permutation(n)
+    cut = round(rate * n)
+    return rows[:cut], rows[cut:]
+
+
+def _by_shares(groups: Sequence[np.ndarray], shares: np.ndarray) -> list[np.ndarray]:
+    """Each group's rows cut by its row of shares (G, p), then joined by client."""
+    cuts = np.cumsum(shares, axis=1)[:, :-1]
+    dealt = [
+        np.split(rows, np.round(cut * len(rows)).astype(np.int64))
+        for rows, cut in zip(groups, cuts, strict=True)
+    ]
+    return [np.concatenate(parts) for parts in zip(*dealt, strict=True)]
+
+
+def _dealt(table: Table, train: list[np.ndarray], test: list[np.ndarray]) -> Split:
+    """A split whose test parts are the clients."""
+    part = np.repeat(np.arange(len(test)), [len(rows) for rows in test])
+    held_out = np.concatenate(test)
+    order = np.argsort(held_out)
+    return Split(
+        _by_client(table, train),
+        table.take(held_out[order]),
+        part[order],
+        client_names(len(test)),
+    )
+
+
+def _by_client(table: Table, deal: Sequence[np.ndarray]) -> dict[str, Table]:
+    names = client_names(len(deal))
+    return {name: table.take(np.sort(rows)) for name, rows in zip(names, deal, strict=True)}
+
+
+def _check_clients(clients: int, most: int) -> None:
+    if clients < 1:
+        raise SettingsError(f"{clients} clients make no federation: ask for at least 1")
+    if clients > most:
+        raise SettingsError(
+            f"{clients} clients are too many for these rows: ask for at most {most}"
+        )

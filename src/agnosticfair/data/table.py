@@ -1,0 +1,109 @@
+"""The rows of one client as plain arrays: the only form in which data enters the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from agnosticfair.errors import DataError
+
+
+@dataclass(frozen=True)
+class Column:
+    """A categorical column: ``categories[codes[i]]`` is the value of row i.
+
+    codes: (n,) integers.  categories: the vocabulary, of which not all need occur.
+    """
+
+    codes: np.ndarray
+    categories: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Iterable[object]) -> Column:
+        """Make a column of any values, its vocabulary sorted.
+
+        >>> Column.of(["b", "a", "b"])
+        Column(codes=array([1, 0, 1], dtype=int32), categories=('a', 'b'))
+        """
+        categories, codes = np.unique(np.asarray([str(v) for v in values]), return_inverse=True)
+        return cls(codes.astype(np.int32), tuple(categories.tolist()))
+
+    def values(self) -> np.ndarray:
+        """The values as strings, (n,)."""
+        return np.asarray(self.categories, dtype=object)[self.codes]
+
+    def aligned(self, categories: tuple[str, ...]) -> np.ndarray:
+        """Codes of the same values in another vocabulary, -1 where it lacks the value.
+
+        >>> Column.of(["b", "a"]).aligned(("a", "b", "c"))
+        array([1, 0])
+        """
+        position = {c: i for i, c in enumerate(categories)}
+        lookup = np.array([position.get(c, -1) for c in self.categories], dtype=np.int64)
+        return lookup[self.codes] if len(lookup) else self.codes.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one client, or of a test set.
+
+    numeric and categorical are the features; ``target`` the label; ``sensitive`` the protected
+    attributes, never features; ``other`` columns are only used to split rows or to name
+    sub-populations. Every array has one entry per row.
+    """
+
+    numeric: Mapping[str, np.ndarray]
+    categorical: Mapping[str, Column]
+    target: Column | None
+    sensitive: Mapping[str, Column]
+    other: Mapping[str, Column] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        sizes = {name: len(values) for name, values in self.numeric.items()}
+        for columns in (self.categorical, self.sensitive, self.other):
+            sizes |= {name: len(column.codes) for name, column in columns.items()}
+        for name, size in sizes.items():
+            if size != len(self):
+                raise DataError(
+                    f"column {name!r} has {size} rows where others have {len(self)}; "
+                    "give every column one value per row"
+                )
+
+    def __len__(self) -> int:
+        if self.target is not None:
+            return len(self.target.codes)
+        for column in (*self.categorical.values(), *self.sensitive.values(), *self.other.values()):
+            return len(column.codes)
+        for values in self.numeric.values():
+            return len(values)
+        return 0
+
+    def take(self, rows: np.ndarray) -> Table:
+        """The chosen rows (indices or a mask), with every vocabulary kept."""
+
+        def pick(columns: Mapping[str, Column]) -> dict[str, Column]:
+            return {k: replace(c, codes=c.codes[rows]) for k, c in columns.items()}
+
+        return Table(
+            {k: v[rows] for k, v in self.numeric.items()},
+            pick(self.categorical),
+            None if self.target is None else replace(self.target, codes=self.target.codes[rows]),
+            pick(self.sensitive),
+            pick(self.other),
+        )
+
+    def column(self, name: str) -> Column:
+        """The categorical, sensitive or other column of that name."""
+        for columns in (self.categorical, self.other, self.sensitive):
+            if name in columns:
+                return columns[name]
+        known = sorted({*self.categorical, *self.other, *self.sensitive})
+        raise DataError(f"no categorical column {name!r}; there are: {', '.join(known)}")
+
+    def labels(self, positive: str) -> np.ndarray:
+        """y in {0, 1}, (n,): 1 where the target is ``positive``."""
+        if self.target is None:
+            raise DataError("these rows have no target column; name one that holds the label")
+        return (self.target.aligned((positive,)) == 0).astype(np.float64)

@@ -1,0 +1,26 @@
+"""The seam every engine serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What became of a question that got no answer: a sentence, never an exception in flight."""
+
+    reason: str
+
+
+class Engine(Protocol):
+    """Carries one question to all clients and brings back an answer, or a failure, from each."""
+
+    def clients(self) -> tuple[str, ...]:
+        """The clients' stable keys, sorted: the order in which replies are added."""
+        ...
+
+    def exchange(self, step: str, payload: Any, deadline: float | None = None) -> Mapping[str, Any]:
+        """Ask every client; a reply or a ``Failure`` per client, within ``deadline`` seconds."""
+        ...

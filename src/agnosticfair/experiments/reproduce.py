@@ -1,0 +1,205 @@
+"""The paper's experiments as a list of cells: one data set, setting, method and seed each.
+
+A cell is a function of its task alone, so rows are the same in whatever order and in however many
+processes they are computed. Only ``seconds`` differs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isnan
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from agnosticfair import metrics
+from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.splits import Split, iid, shift
+from agnosticfair.data.table import Table
+from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.federation import fit
+from agnosticfair.methods import METHODS
+from agnosticfair.methods import method as recipe
+from agnosticfair.model import Model
+
+SETTINGS = ("shift", "iid", "clients")
+"""Tables 1 and 2 with Figure 2; Table 3; Figure 3."""
+
+CLIENTS = (2, 5, 10, 20, 30, 40, 50)
+"""Numbers of clients in Figure 3."""
+
+COMPARED = ("agnosticfair", "agnosticfair-printed", "localfair")
+"""Methods in Figure 3."""
+
+MOST_SEEDS = 3
+"""Seeds in Figure 3, which has seven times the cells of a table."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One cell. folder: where to look for a data set that is not shipped."""
+
+    dataset: str
+    setting: str
+    method: str
+    seed: int
+    clients: int = 2
+    folder: str | None = None
+
+
+def cells(
+    datasets: Iterable[str],
+    settings: Iterable[str] = SETTINGS,
+    methods: Iterable[str] = tuple(METHODS),
+    seeds: int = 20,
+    folder: str | None = None,
+) -> list[Task]:
+    """Every cell asked for; those that share a split are neighbours. Figure 3 is Adult's only.
+
+    >>> [(t.method, t.seed) for t in cells(["adult"], ["shift"], ["fl", "afl"], 2)]
+    [('fl', 0), ('afl', 0), ('fl', 1), ('afl', 1)]
+    """
+    names, settings = list(dict.fromkeys(methods)), list(dict.fromkeys(settings))
+    for name in names:
+        recipe(name)
+    for setting in settings:
+        if setting not in SETTINGS:
+            raise SettingsError(f"no setting {setting!r}; there are: {', '.join(SETTINGS)}")
+    if seeds < 1:
+        raise SettingsError(f"{seeds} seeds leave nothing to run: ask for at least 1")
+    tasks = []
+    for data in dict.fromkeys(datasets):
+        dataset(data)
+        for setting in settings:
+            curve = setting == "clients"
+            if curve and data != "adult":
+                continue
+            chosen = [name for name in names if name in COMPARED or not curve]
+            for seed in range(min(seeds, MOST_SEEDS) if curve else seeds):
+                for clients in CLIENTS if curve else (2,):
+                    tasks += [Task(data, setting, m, seed, clients, folder) for m in chosen]
+    if not tasks:
+        raise SettingsError(
+            f"nothing to run: setting 'clients' (Figure 3) is for adult and {', '.join(COMPARED)}"
+        )
+    return tasks
+
+
+def run(
+    tasks: Sequence[Task], jobs: int = 1, on_done: Callable[[Row], None] | None = None
+) -> list[Row]:
+    """The row of every task, in the order of the tasks; ``on_done`` sees each as it arrives."""
+    if jobs < 1:
+        raise SettingsError(f"{jobs} jobs do no work: ask for at least 1")
+    for name, folder in {(task.dataset, task.folder) for task in tasks}:
+        load(name, folder)  # what is missing or altered is said, or downloaded, once and first
+    tell = on_done or (lambda row: None)
+    if min(jobs, len(tasks)) == 1:
+        rows = []
+        for task in tasks:
+            rows.append(run_cell(task))
+            tell(rows[-1])
+        return rows
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(tasks)), spawn, _start_worker) as pool:
+        futures = [pool.submit(run_cell, task) for task in tasks]
+        try:
+            for future in as_completed(futures):
+                tell(future.result())
+        except BrokenProcessPool:
+            raise SettingsError(
+                f"one of {jobs} worker processes was ended, most likely for lack of memory: "
+                "ask for fewer jobs"
+            ) from None
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone answers to Ctrl-C
+
+
+def run_cell(task: Task) -> Row:
+    """Fit and measure one cell. A fit that diverges is a row without measures, not an error."""
+    data = dataset(task.dataset)
+    # One thread: a sum split over threads is rounded in another order.
+    with threadpool_limits(1):
+        split = _split(task.dataset, task.setting, task.clients, task.seed, task.folder)
+        try:
+            fitted = fit(
+                split.train,
+                task.method,
+                attribute=data.sensitive,
+                positive=data.positive,
+                seed=task.seed,
+            )
+        except SolverError:
+            measured: Row = dict.fromkeys(MEASURES) | {"client_risk_differences": []}
+            ended: Row = {"rounds": 0, "seconds": 0.0, "outcome": "diverged", "outcomes": {}}
+        else:
+            measured = measure(fitted.model, split, data.positive)
+            ended = {
+                "rounds": fitted.rounds,
+                "seconds": round(fitted.seconds, 3),
+                "outcome": fitted.outcome,
+                "outcomes": dict(fitted.outcomes),
+            }
+    asked = {k: getattr(task, k) for k in ("dataset", "setting", "method", "seed", "clients")}
+    return asked | measured | ended
+
+
+@lru_cache(maxsize=1)
+def _split(name: str, setting: str, clients: int, seed: int, folder: str | None) -> Split:
+    table = load(name, folder)
+    if setting == "iid":
+        return iid(table, clients, seed)
+    return shift(table, dataset(name), clients, seed)
+
+
+MEASURES = (
+    "train_accuracy",
+    "train_risk_difference",
+    "test_accuracy",
+    "test_risk_difference",
+    "test_balanced_accuracy",
+    "client_risk_differences",
+    "majority_rate",
+    "label_risk_difference",
+)
+
+
+def measure(model: Model, split: Split, positive: str) -> Row:
+    """MEASURES of a model on a split; None where a group is absent and there is no number."""
+
+    def on(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return table.labels(positive), model.predict(table), table.column(model.attribute).codes
+
+    train = [np.concatenate(parts) for parts in zip(*map(on, split.train.values()), strict=True)]
+    y, y_hat, s = on(split.test)
+    parts = [split.test_part == k for k in range(len(split.parts))]
+    local = [metrics.risk_difference(y_hat[part], s[part]) for part in parts]
+    return {
+        "train_accuracy": _number(metrics.accuracy(train[0], train[1])),
+        "train_risk_difference": _number(metrics.risk_difference(train[1], train[2])),
+        "test_accuracy": _number(metrics.accuracy(y, y_hat)),
+        "test_risk_difference": _number(metrics.risk_difference(y_hat, s)),
+        "test_balanced_accuracy": _number(metrics.balanced_accuracy(y, y_hat)),
+        "client_risk_differences": [_number(value) for value in local],
+        "majority_rate": _number(metrics.majority_rate(y)),
+        "label_risk_difference": _number(metrics.risk_difference(y, s)),
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if isnan(value) else float(value)

@@ -1,0 +1,151 @@
+"""Assembly: run a method over an engine, from the census to the model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial, reduce
+from operator import add
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from agnosticfair import server
+from agnosticfair.client import Client, answer
+from agnosticfair.data.census import merge
+from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.table import Table
+from agnosticfair.engines import Engine, Failure
+from agnosticfair.engines.in_process import InProcess
+from agnosticfair.errors import FederationError, SettingsError, SolverError
+from agnosticfair.messages import Reply, check_reply
+from agnosticfair.methods import Method
+from agnosticfair.methods import method as recipe
+from agnosticfair.model import Model
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model and how it came about. outcomes counts every round's numerical outcome."""
+
+    model: Model
+    method: Method
+    outcome: str
+    rounds: int
+    history: tuple[dict, ...]
+    outcomes: Mapping[str, int]
+    alpha: np.ndarray
+    seconds: float
+    bytes_per_round: int
+
+    @property
+    def converged(self) -> bool:
+        return self.outcome == "converged"
+
+
+def in_process(tables: Mapping[str, Table]) -> InProcess:
+    """An engine whose clients hold these tables."""
+    if not tables:
+        raise SettingsError("there are no clients: give at least one table")
+    return InProcess({key: partial(answer, Client(key, table)) for key, table in tables.items()})
+
+
+def fit(
+    clients: Mapping[str, Table] | Engine,
+    method: str | Method = "fl",
+    *,
+    attribute: str | None = None,
+    positive: str | None = None,
+    seed: int = 0,
+    strict: bool = False,
+    on_round: Callable[[dict], None] | None = None,
+    deadline: float | None = None,
+) -> Fit:
+    """Train one classifier over clients whose rows stay with them.
+
+    clients: a table per client, or an engine.  method: a name from ``METHODS`` or a recipe.
+    attribute: the sensitive attribute, where the data has several.  seed: draws the kernel centres.
+    strict: a fit that does not converge is an error.  on_round: called with each round's record.
+    """
+    begin = perf_counter()
+    method = recipe(method) if isinstance(method, str) else method
+    engine = in_process(clients) if isinstance(clients, Mapping) else clients
+    keys = engine.clients()
+    census = merge(gather(engine, "census", None, deadline))
+    plan = server.plan(method, census, keys, attribute=attribute, positive=positive)
+    ask = server.centres_question(plan, seed)
+    while ask is not None:
+        offered = reduce(add, gather(engine, "centres", ask, deadline).values())
+        if server.enough(plan, ask, offered):
+            plan = server.with_centres(plan, offered)
+            break
+        ask = server.centres_question(plan, seed, ask.settings["share"])
+    state, size = server.init(plan), 0
+    while not state.done:
+        step, broadcast = server.question(state)
+        shapes = server.shapes(state)
+        replies: dict[str, Reply] = {
+            key: check_reply(reply, key, broadcast.round, shapes)
+            for key, reply in gather(engine, step, broadcast, deadline).items()
+        }
+        total = reduce(add, replies.values())
+        size = total.nbytes
+        state = server.step(state, total)
+        if on_round is not None:
+            on_round(state.inner.history[-1])
+    inner = state.inner
+    if strict and inner.outcome != "converged" and method.local is None:
+        last = inner.history[-1]
+        raise SolverError(
+            f"{method.name} did not converge in {inner.round} rounds (decrement "
+            f"{last['decrement']:.2g}, worst difference {last['worst']:.4f}): allow more rounds or raise tau"
+        )
+    return Fit(
+        model_of(state, seed),
+        state.plan.method,
+        inner.outcome,
+        inner.round,
+        inner.history,
+        dict(Counter(outcome_of(entry) for entry in inner.history)),
+        inner.alpha,
+        perf_counter() - begin,
+        size,
+    )
+
+
+def gather(engine: Engine, step: str, payload: Any, deadline: float | None) -> dict[str, Any]:
+    """Every client's answer, in the order of the keys. A missing one would silently change the problem,
+    so it is an error."""
+    answers = engine.exchange(step, payload, deadline)
+    for key in engine.clients():
+        reply = answers.get(key, Failure("it gave no answer"))
+        if isinstance(reply, Failure):
+            raise FederationError(f"step {step!r} failed at client {key!r}: {reply.reason}")
+    return {key: answers[key] for key in engine.clients()}
+
+
+def outcome_of(entry: Mapping[str, Any]) -> str:
+    """The numerical outcome of one round, as a word."""
+    if "lp" in entry:
+        return f"lp {entry['lp']}"
+    return "step kept" if entry["kept"] else "step rejected"
+
+
+def model_of(state: server.State, seed: int) -> Model:
+    """The model with all that is needed to use it and to know where it came from."""
+    settings = state.plan.task.settings
+    return Model(
+        w=server.weights(state),
+        encoding=Encoding.from_json(settings["encoding"]),
+        positive=settings["positive"],
+        negative=settings["negative"],
+        attribute=settings["attribute"],
+        groups=tuple(settings["groups"]),
+        method=asdict(state.plan.method),
+        seed=seed,
+        rows=state.plan.n,
+        clients=len(state.plan.clients),
+        outcome=state.inner.outcome,
+    )

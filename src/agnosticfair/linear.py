@@ -1,0 +1,39 @@
+"""The linear model: signed distance d_w(x) = w.x (last entry of x is 1), and its logistic loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def with_intercept(X: np.ndarray) -> np.ndarray:
+    """X (n, d) with a column of ones behind it.
+
+    >>> with_intercept(np.array([[2.0]]))
+    array([[2., 1.]])
+    """
+    return np.hstack([X, np.ones((len(X), 1))])
+
+
+def sigmoid(z: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-z)), without overflow.
+
+    >>> sigmoid(np.array([0.0, -1000.0]))
+    array([0.5, 0. ])
+    """
+    e = np.exp(-np.abs(z))
+    return np.where(z >= 0, 1.0, e) / (1.0 + e)
+
+
+def log_loss(d: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """log(1 + exp(d)) - y d for labels y in {0, 1}, per row.
+
+    >>> log_loss(np.array([0.0]), np.array([1.0])).round(4)
+    array([0.6931])
+    """
+    return np.logaddexp(0.0, d) - y * d
+
+
+def log_loss_derivatives(d: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First and second derivative of the loss in d: sigmoid(d) - y and sigmoid(d) (1 - sigmoid(d))."""
+    p = sigmoid(d)
+    return p - y, p * (1.0 - p)

@@ -1,0 +1,127 @@
+"""The fitted classifier: weights, the encoding they belong to, and where they came from.
+
+A model file is a safetensors file: one array, ``w``, behind a header of JSON. Reading it runs no
+code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import agnosticfair
+from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.table import Table
+from agnosticfair.errors import ModelError
+from agnosticfair.linear import sigmoid
+
+FORMAT = "agnosticfair-model-1"
+_TEXTS = ("positive", "negative", "attribute", "outcome", "version")
+
+
+@dataclass(frozen=True)
+class Model:
+    """w: (d + 1,), the intercept last.  positive, negative: the labels.  attribute, groups: what the
+    fit protected.  method: the recipe's values.  rows, clients, seed, outcome: the fit's."""
+
+    w: np.ndarray
+    encoding: Encoding
+    positive: str
+    negative: str
+    attribute: str
+    groups: tuple[str, ...]
+    method: Mapping[str, Any]
+    seed: int = 0
+    rows: int = 0
+    clients: int = 0
+    outcome: str = ""
+    version: str = field(default=agnosticfair.__version__)
+
+    def decision(self, table: Table) -> np.ndarray:
+        """Signed distances d_w(x), (n,): positive where the model says ``positive``."""
+        return encode(self.encoding, table) @ self.w[:-1] + self.w[-1]
+
+    def probabilities(self, table: Table) -> np.ndarray:
+        """Probability of the positive label, (n,)."""
+        return sigmoid(self.decision(table))
+
+    def predict(self, table: Table) -> np.ndarray:
+        """0 or 1 per row."""
+        return (self.decision(table) > 0).astype(np.int64)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file, whole or not at all."""
+        from safetensors.numpy import save
+
+        fields = {k: v for k, v in vars(self).items() if k not in ("w", "encoding")}
+        header = {"format": FORMAT, "encoding": self.encoding.to_json(), **fields}
+        content = save({"w": self.w}, {"agnosticfair": json.dumps(header, default=str)})
+        path = Path(path)
+        part = path.with_name(path.name + f".{os.getpid()}.part")
+        try:
+            part.write_bytes(content)
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise ModelError(f"cannot write the model to {str(path)!r}: {error.strerror}") from None
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model file; anything that is not one is refused with a sentence."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            header, names = (file.metadata() or {}).get("agnosticfair"), list(file.keys())
+            if header is None or names != ["w"]:
+                raise ModelError(
+                    f"{str(path)!r} is not a model of agnosticfair: name a file written by 'fit'"
+                )
+            w = file.get_tensor("w")
+        return _parse(json.loads(header), w)
+    except FileNotFoundError:
+        raise ModelError(f"there is no model file {str(path)!r}: check the path") from None
+    except (
+        SafetensorError,
+        OSError,
+        json.JSONDecodeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ModelError(
+            f"{str(path)!r} is not a model of agnosticfair, or it is damaged ({type(error).__name__}): "
+            "write it again with 'fit'"
+        ) from None
+
+
+def _parse(header: Any, w: np.ndarray) -> Model:
+    if header["format"] != FORMAT:
+        raise ModelError(
+            f"the model has format {header['format']!r}; this version reads {FORMAT!r}"
+        )
+    encoding = Encoding.from_json(header["encoding"])
+    if w.shape != (encoding.width + 1,) or w.dtype != np.float64 or not np.isfinite(w).all():
+        raise ModelError(
+            f"the model has weights of shape {w.shape} for {encoding.width} features: write it again with 'fit'"
+        )
+    if not all(isinstance(header[k], str) for k in _TEXTS) or not isinstance(
+        header["method"], dict
+    ):
+        raise ValueError("header")
+    return Model(
+        w=w,
+        encoding=encoding,
+        method=header["method"],
+        groups=tuple(str(g) for g in header["groups"]),
+        seed=int(header["seed"]),
+        rows=int(header["rows"]),
+        clients=int(header["clients"]),
+        **{k: header[k] for k in _TEXTS},
+    )

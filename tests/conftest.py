@@ -1,0 +1,48 @@
+"""Data for every test. Nothing is downloaded here: what is absent skips, and says why."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from agnosticfair.data.adult import load_adult
+from agnosticfair.data.dutch import VARIABLE, cache_folder, find_dutch, load_dutch
+from agnosticfair.data.table import Table
+
+settings.register_profile("steady", deadline=None)  # a busy machine is no failure
+settings.load_profile("steady")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of original data files next to the checkout."""
+    if not (SHARED / "adult" / "adult.test").is_file():
+        pytest.skip(f"no original data files in {SHARED}")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def adult() -> Table:
+    """UCI Adult, as shipped."""
+    return load_adult()
+
+
+@pytest.fixture(scope="session")
+def dutch_folder() -> Path:
+    """A folder that holds the Dutch census."""
+    named = os.environ.get(VARIABLE)
+    for folder in ([Path(named)] if named else []) + [cache_folder(), SHARED]:
+        if find_dutch(folder):
+            return folder
+    pytest.skip(f"the Dutch census is neither in ${VARIABLE}, nor the cache, nor {SHARED}")
+
+
+@pytest.fixture(scope="session")
+def dutch(dutch_folder: Path) -> Table:
+    """The Dutch census of 2001."""
+    return load_dutch(dutch_folder)

@@ -1,0 +1,67 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from agnosticfair.data.adult import CATEGORICAL, NUMERIC, load_adult
+from agnosticfair.data.census import encoding_of, take_census
+from agnosticfair.data.encoding import encode
+
+COLUMNS = (
+    *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status"),
+    *("occupation", "relationship", "race", "sex", "capital-gain", "capital-loss"),
+    *("hours-per-week", "native-country", "income"),
+)
+
+
+def originals(folder):
+    for name in ("adult.data", "adult.test"):
+        for line in (folder / name).read_text().splitlines():
+            row = [value.strip() for value in line.removesuffix(".").split(",")]
+            if len(row) == len(COLUMNS) and "?" not in row:
+                yield row
+
+
+def test_shape_of_the_paper(adult):
+    census = take_census(adult, "adult")
+    assert census.n == 45_222
+    assert census.labels == {"<=50K": 34_014, ">50K": 11_208}
+    assert census.groups == {"sex": {"Female": 14_695, "Male": 30_527}}
+    assert adult.target.categories == ("<=50K", ">50K")
+    assert adult.sensitive["sex"].categories == ("Female", "Male")
+    encoding = encoding_of(census)
+    X = encode(encoding, adult)
+    assert X.shape == (45_222, 40)
+    assert len(set(encoding.names)) == 40
+    assert (X.min(), X.max()) == (0, 1)
+    assert not any("sex" in name for name in encoding.names)
+
+
+def test_every_value_is_that_of_the_original_files(adult, shared):
+    rows = originals(shared / "adult")
+    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
+    for name in NUMERIC:
+        np.testing.assert_array_equal(adult.numeric[name], [float(v) for v in columns[name]])
+    for name in (*CATEGORICAL, "education", "race", "native-country", "sex"):
+        assert adult.column(name).values().tolist() == list(columns[name])
+    assert adult.target.values().tolist() == list(columns["income"])
+    used = {*adult.numeric, *adult.categorical, *adult.sensitive, *adult.other, "income"}
+    assert used == set(COLUMNS)
+
+
+def test_loaded_once_and_protected(adult):
+    assert load_adult() is adult
+    with pytest.raises(ValueError, match="read-only"):
+        adult.numeric["age"][0] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        adult.target.codes[0] = 0
+
+
+def test_importing_the_data_package_is_light():
+    code = (
+        "import sys, agnosticfair.data.splits, agnosticfair.data.files;"
+        "print([m for m in ('pyarrow', 'pooch', 'requests') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

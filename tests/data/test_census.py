@@ -1,0 +1,182 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agnosticfair.data.census import (
+    Census,
+    check_census,
+    encoding_of,
+    merge,
+    positive_label,
+    take_census,
+)
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError, FederationError
+
+LETTERS = st.sampled_from("abcd")
+ROWS = st.lists(st.tuples(st.floats(-1e9, 1e9), LETTERS, LETTERS, LETTERS), min_size=1, max_size=12)
+
+
+def table(rows):
+    x, c, y, s = zip(*rows, strict=True)
+    return Table({"x": np.array(x)}, {"c": Column.of(c)}, Column.of(y), {"s": Column.of(s)})
+
+
+def census(rows):
+    return take_census(table(rows), "client 'a'")
+
+
+def labelled(*labels, **groups):
+    return Census(len(labels), dict.fromkeys(labels, 1), groups, {"x": (0.0, 1.0)}, {})
+
+
+@given(ROWS, ROWS, ROWS)
+def test_censuses_add_like_rows(a, b, c):
+    assert census(a) + census(b) == census(b) + census(a) == census(a + b)
+    assert (census(a) + census(b)) + census(c) == census(a) + (census(b) + census(c))
+
+
+@given(ROWS, ROWS)
+def test_order_of_clients_does_not_change_the_encoding(a, b):
+    one = merge({"north": census(a), "south": census(b)})
+    two = merge({"north": census(b), "south": census(a)})
+    assert encoding_of(one) == encoding_of(two)
+    assert json.dumps(one.to_json()) == json.dumps(two.to_json())
+
+
+@given(ROWS)
+def test_json_round_trip(rows):
+    assert Census.from_json(json.loads(json.dumps(census(rows).to_json()))) == census(rows)
+
+
+def test_vocabulary_is_kept_and_absent_values_are_not_counted():
+    rows = table([(1.0, "b", "yes", "F"), (2.0, "a", "no", "M")]).take(np.array([0]))
+    found = take_census(rows, "client 'a'")
+    assert found.categorical == {"c": ("a", "b")}
+    assert found.labels == {"yes": 1}
+    assert found.groups == {"s": {"F": 1}}
+
+
+def test_columns_need_no_common_order():
+    one = Table({"x": np.ones(1), "a": np.ones(1)}, {}, Column.of("y"), {})
+    two = Table({"a": np.ones(1), "x": np.zeros(1)}, {}, Column.of("y"), {})
+    total = take_census(one, "one") + take_census(two, "two")
+    assert encoding_of(total, scale=False).numeric == (("a", 1.0, 1.0), ("x", 0.0, 1.0))
+
+
+Y = Column.of(["no", "yes"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (Table({}, {}, Column.of([]), {}), "client 'north' has no rows: drop it or check its file"),
+        (Table({"x": np.zeros(2)}, {}, None, {}), "client 'north' has no label"),
+        (Table({"x": np.array([0, np.nan])}, {}, Y, {}), "column 'x' .* in 1 row, .* row 2"),
+        (Table({}, {}, Column(np.array([0, -1]), ("a",)), {}), "the label of .* missing in 1 row"),
+        (Table({}, {}, Y, {"s": Column(np.array([0, 5]), ("a",))}), "attribute 's' of .* missing"),
+        (Table({}, {"c": Column(np.array([0, -1]), ("a",))}, Y, {}), "column 'c' of .* missing"),
+    ],
+)
+def test_bad_clients_are_named(rows, message):
+    with pytest.raises(DataError, match=message):
+        take_census(rows, "client 'north'")
+
+
+def part(numeric=(), categorical=(), groups=()):
+    return Census(
+        1,
+        {"y": 1},
+        {k: {"g": 1} for k in groups},
+        dict.fromkeys(numeric, (0.0, 1.0)),
+        dict.fromkeys(categorical, ("a",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "message"),
+    [
+        (part("x"), part("xz"), "column 'z' is missing at one client"),
+        (part("x"), part(categorical="x"), "column 'x' is numeric at one client and categorical"),
+        (part(categorical="x"), part("x"), "column 'x' is numeric at one client and categorical"),
+        (part(groups="s"), part(), "column 's' is missing at one client"),
+    ],
+)
+def test_clients_that_do_not_fit_are_named(one, two, message):
+    with pytest.raises(DataError, match=message):
+        one + two
+    with pytest.raises(DataError, match=f"client 'south' does not fit .*{message}"):
+        merge({"south": two, "north": one})
+
+
+def test_no_clients():
+    with pytest.raises(DataError, match="no clients"):
+        merge({})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": -1}, "'n' should be a whole number"),
+        ({"n": 2.0}, "'n' should be a whole number"),
+        ({"n": True}, "'n' should be a whole number"),
+        ({"n": 7}, "'labels' should add up to n"),
+        ({"labels": {"y": "1"}}, "'labels' should be a whole number"),
+        ({"groups": {"s": {"a": 3}}}, "the counts of 's' should add up to n"),
+        ({"groups": []}, "'groups' should map names to values"),
+        ({"numeric": {"x": [1, 0]}}, "the range of 'x' has its low end above"),
+        ({"numeric": {"x": [0, float("inf")]}}, "the range of 'x' should be finite"),
+        ({"numeric": {"c": [0, 1]}}, "column 'c' is both numeric and categorical"),
+        ({"categorical": {"c": [1]}}, "the vocabulary of 'c' should be a list of strings"),
+        ({"spy": 1}, "exactly the entries"),
+    ],
+)
+def test_damaged_json_is_refused(change, message):
+    good = census([(0.0, "a", "y", "F")]).to_json()
+    with pytest.raises(FederationError, match=f"census of client 'b' is damaged: .*{message}"):
+        Census.from_json(good | change, "client 'b'")
+
+
+def test_merged_census_must_be_learnable():
+    check_census(labelled("no", "yes", sex={"F": 1, "M": 1}))
+    with pytest.raises(DataError, match="the label is 'no' in every row"):
+        check_census(labelled("no"))
+    with pytest.raises(DataError, match="the label is 'no' in every row"):
+        check_census(Census(3, {"no": 3, "yes": 0}, {}, {}, {}))
+    with pytest.raises(DataError, match=r"attribute 'sex' has one group \('F'\) over all clients"):
+        check_census(labelled("no", "yes", sex={"F": 2, "M": 0}))
+    with pytest.raises(DataError, match="no feature columns"):
+        check_census(Census(2, {"no": 1, "yes": 1}, {}, {}, {}))
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [
+        (("1", "0"), "1"),
+        (("-1", "1"), "1"),
+        (("1.0", "0.0"), "1.0"),
+        (("True", "False"), "True"),
+        (("TRUE", "false"), "TRUE"),
+        (("yes", "no"), "yes"),
+        (("YES", "no"), "YES"),
+        ((">50K", "<=50K"), ">50K"),
+        ((">50K", "low"), ">50K"),
+        (("good", "bad"), "good"),
+        (("5_4_9", "2_1"), "5_4_9"),
+    ],
+)
+def test_positive_label_of_two(labels, positive):
+    assert positive_label(labelled(*labels)) == positive
+    assert positive_label(labelled(*labels), labels[1]) == labels[1]
+
+
+def test_positive_label_must_be_named_and_exist():
+    with pytest.raises(DataError, match=r"3 labels \('a', 'b', 'c'\): name the positive one"):
+        positive_label(labelled("a", "b", "c"))
+    assert positive_label(labelled("a", "b", "c"), "a") == "a"
+    with pytest.raises(DataError, match="no row has the label 'z'; name one of 'a', 'b'"):
+        positive_label(labelled("a", "b"), "z")
+    assert positive_label(Census(2, {"a": 1, "b": 1, "c": 0}, {}, {}, {})) == "b"

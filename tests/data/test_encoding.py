@@ -1,0 +1,148 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError, ModelError
+
+ENCODING = Encoding((("age", 20.0, 40.0), ("flat", 3.0, 3.0)), (("job", ("a", "b", "c")),))
+
+
+def table(ages=(20.0, 30.0), jobs=("c", "a"), flat=(3.0, 9.0)):
+    numeric = {"age": np.asarray(ages), "flat": np.asarray(flat)}
+    return Table(numeric, {"job": Column.of(jobs)}, None, {})
+
+
+def test_scaled_numbers_then_one_hots():
+    expected = [[0, 0, 0, 0, 1], [0.5, 0, 1, 0, 0]]
+    np.testing.assert_array_equal(encode(ENCODING, table()), expected)
+    assert ENCODING.names == ("age", "flat", "job=a", "job=b", "job=c")
+    assert ENCODING.width == len(ENCODING.names)
+
+
+def test_raw_numbers():
+    raw = Encoding(ENCODING.numeric, (), scale=False)
+    np.testing.assert_array_equal(encode(raw, table()), [[20, 3], [30, 9]])
+
+
+def test_no_rows():
+    assert encode(ENCODING, table((), (), ())).shape == (0, 5)
+
+
+def test_unused_unknown_vocabulary_is_no_error():
+    job = Column(np.array([0, 1]), ("a", "b", "zzz"))
+    X = encode(Encoding((), ENCODING.categorical), Table({}, {"job": job}, None, {}))
+    np.testing.assert_array_equal(X, [[1, 0, 0], [0, 1, 0]])
+
+
+@given(arrays(float, st.integers(1, 20), elements=st.floats(-1e100, 1e100)))
+def test_training_rows_fill_the_unit_interval(values):
+    low, high = float(values.min()), float(values.max())
+    X = encode(Encoding((("v", low, high),), ()), Table({"v": values}, {}, None, {}))
+    assert X.min() == 0
+    assert X.max() == (1 if high - low > 1e-100 else 0)
+
+
+@given(st.floats(-1e100, 1e100), st.floats(0, 1e100), st.floats(-1e100, 1e100))
+def test_no_value_overflows(low, span, value):
+    X = encode(
+        Encoding((("v", low, low + span),), ()), Table({"v": np.array([value])}, {}, None, {})
+    )
+    assert np.isfinite(X).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (table((np.nan, np.inf)), "column 'age' of client 'north' .* 2 rows, .* row 1: fill"),
+        (table((20.0, -np.inf)), "column 'age' .* in 1 row, the first being row 2"),
+        (table((20.0, 1e200)), "beyond 1e\\+100 in 1 row"),
+        (
+            table(jobs=("a", "x")),
+            "'job' of client 'north' has the value 'x', unseen .*'a', 'b', 'c'",
+        ),
+        (Table({}, {}, None, {}), "client 'north' has no column 'age'"),
+        (Table({}, {"age": Column.of("ab")}, None, {}), "'age' .* is categorical, but .* numeric"),
+        (
+            Table({"job": np.zeros(1), "age": np.zeros(1), "flat": np.zeros(1)}, {}, None, {}),
+            "column 'job' of client 'north' is numeric, but .* as categorical",
+        ),
+    ],
+)
+def test_bad_rows_are_named(rows, message):
+    with pytest.raises(DataError, match=message):
+        encode(ENCODING, rows, who="client 'north'")
+
+
+def test_long_values_and_vocabularies_are_shortened():
+    known = tuple(f"v{i}" for i in range(300))
+    rows = Table({}, {"job": Column.of(["x" * 500])}, None, {})
+    with pytest.raises(DataError) as error:
+        encode(Encoding((), (("job", known),)), rows)
+    assert len(str(error.value)) < 250
+    assert "and 295 more" in str(error.value)
+
+
+NAMES = st.text(max_size=4)
+NUMBERS = st.floats(-1e100, 1e100)
+
+
+@given(
+    st.dictionaries(NAMES, st.tuples(NUMBERS, NUMBERS).map(sorted), max_size=3),
+    st.dictionaries(NAMES, st.sets(NAMES).map(sorted), max_size=3),
+    st.booleans(),
+)
+def test_json_round_trip(numeric, categorical, scale):
+    encoding = Encoding(
+        tuple((name, *ends) for name, ends in numeric.items()),
+        tuple((k, tuple(v)) for k, v in categorical.items() if k not in numeric),
+        scale,
+    )
+    assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scale": 1}, "'scale' should be true or false"),
+        ({"extra": 1}, "exactly the entries"),
+        ({"numeric": None}, "'numeric' should be a list"),
+        ({"numeric": [["age", 1]]}, "an entry of 'numeric' should be a list of 3"),
+        ({"numeric": [["age", 2, 1]]}, "the range of 'age' has its low end above"),
+        ({"numeric": [["age", float("nan"), 1]]}, "the range of 'age' should be finite"),
+        ({"numeric": [["age", 0, 10**400]]}, "the range of 'age' should be finite"),
+        ({"numeric": [["age", True, 1]]}, "should be two numbers"),
+        ({"numeric": [[7, 0, 1]]}, "list of columns should be a list of strings"),
+        ({"numeric": [["a", 0, 1], ["a", 0, 1]]}, "list of columns has an entry twice"),
+        ({"numeric": [["job", 0, 1]]}, "list of columns has an entry twice"),
+        ({"categorical": [["job", "abc"]]}, "vocabulary of 'job' should be a list of strings"),
+        ({"categorical": [["job", ["a", "a"]]]}, "vocabulary of 'job' has an entry twice"),
+        ({"categorical": {"job": 1}}, "'categorical' should be a list"),
+    ],
+)
+def test_damaged_json_is_refused(change, message):
+    with pytest.raises(ModelError, match=message):
+        Encoding.from_json(ENCODING.to_json() | change)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | NAMES, lambda x: st.lists(x) | st.dictionaries(NAMES, x)
+    )
+)
+def test_foreign_json_is_read_or_refused(data):
+    for foreign in (
+        data,
+        {"numeric": [data], "categorical": [], "scale": True},
+        {"numeric": [], "categorical": [data], "scale": True},
+    ):
+        try:
+            encoding = Encoding.from_json(foreign)
+        except ModelError:
+            continue
+        assert Encoding.from_json(encoding.to_json()) == encoding

@@ -1,0 +1,272 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agnosticfair.data.census import encoding_of, merge, take_census
+from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.files import Roles, read_clients, read_rows, read_table
+from agnosticfair.errors import DataError, SettingsError
+
+ROLES = Roles("income", ("sex",))
+CSV = """age,job,zip,sex,income,site
+31,clerk,01234,F,no,north
+42.5,cook,10115,M,yes,south
+23,clerk,01234,M,no,north
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="a.csv"):
+        path = tmp_path / name
+        if isinstance(content, dict):
+            pq.write_table(pa.table(content), path)
+        else:
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+def test_kinds_are_told_apart(write):
+    table = read_table(write(CSV), Roles("income", ("sex",), "site"))
+    assert {k: v.tolist() for k, v in table.numeric.items()} == {
+        "age": [31, 42.5, 23],
+        "zip": [1234, 10115, 1234],
+    }
+    assert table.categorical["job"].values().tolist() == ["clerk", "cook", "clerk"]
+    assert table.sensitive["sex"].categories == ("F", "M")
+    assert table.target.values().tolist() == ["no", "yes", "no"]
+    assert table.other["site"].categories == ("north", "south")
+
+
+def test_overrides(write):
+    roles = Roles("income", ("sex",), categorical=("zip",), numeric=("age",), drop=("site",))
+    table = read_table(write(CSV), roles)
+    assert table.categorical["zip"].categories == ("01234", "10115")
+    assert set(table.numeric) == {"age"}
+    assert not table.other
+
+
+def test_parquet_kinds(write):
+    path = write(
+        {
+            "i": pa.array([1, 2], pa.int8()),
+            "f": pa.array([1.5, 2.5], pa.float32()),
+            "big": pa.array([2**60 + 1, 0]),
+            "d": pa.array(["1.5", "2"]).cast(pa.decimal128(5, 2)),
+            "s": ["a", "b"],
+            "l": pa.array(["a", "b"], pa.large_string()),
+            "b": [True, False],
+            "c": pa.array(["u", "v"]).dictionary_encode(),
+            "__index_level_0__": [5, 6],
+            "sex": [0, 1],
+            "income": [0.0, 1.0],
+        },
+        "a.parquet",
+    )
+    table = read_table(path, ROLES)
+    assert set(table.numeric) == {"i", "f", "big", "d"}
+    assert set(table.categorical) == {"s", "l", "b", "c"}
+    assert table.categorical["b"].values().tolist() == ["True", "False"]
+    assert table.target.categories == ("0", "1")
+    assert table.sensitive["sex"].categories == ("0", "1")
+
+
+def test_booleans_stay_as_written(write):
+    table = read_table(write("x,sex,income\ntrue,F,True\nfalse,M,False\n"), ROLES)
+    assert table.categorical["x"].categories == ("false", "true")
+    assert table.target.categories == ("False", "True")
+
+
+def test_quotes_line_breaks_and_byte_order_mark(write):
+    table = read_table(write('\ufeffx,sex,income\n"a, b\nc",F,1\n"""q""",M,0\n'), ROLES)
+    assert table.categorical["x"].values().tolist() == ["a, b\nc", '"q"']
+
+
+TEXTS = st.text(st.characters(min_codepoint=97, max_codepoint=104), min_size=1, max_size=3)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.floats(-1e9, 1e9), TEXTS), min_size=1, max_size=20))
+def test_csv_and_parquet_read_the_same(tmp_path_factory, rows):
+    x, c = (list(values) for values in zip(*rows, strict=True))
+    data = pa.table({"x": x, "c": c, "sex": c, "income": c})
+    folder = tmp_path_factory.mktemp("same")
+    pq.write_table(data, folder / "a.parquet")
+    lines = [f"{a!r},{b},{b},{b}" for a, b in zip(x, c, strict=True)]
+    (folder / "a.csv").write_text("x,c,sex,income\n" + "\n".join(lines) + "\n")
+    one, two = (read_table(folder / f"a.{kind}", ROLES) for kind in ("csv", "parquet"))
+    np.testing.assert_array_equal(one.numeric["x"], two.numeric["x"])
+    assert one.categorical["c"].values().tolist() == two.categorical["c"].values().tolist() == c
+
+
+def test_one_file_with_a_client_column(write):
+    clients = read_clients([write(CSV)], Roles("income", ("sex",), "site"))
+    assert {name: len(table) for name, table in clients.items()} == {"north": 2, "south": 1}
+    assert clients["south"].numeric["age"].tolist() == [42.5]
+
+
+def test_one_file_per_client(write):
+    paths = [
+        write("age,job,sex,income\n31,cook,F,no\n", "south.csv"),
+        write("job,age,sex,income\nclerk,42.5,M,yes\n", "north.csv"),
+        write({"age": [7], "job": ["cook"], "sex": ["M"], "income": ["no"]}, "east.parquet"),
+    ]
+    clients = read_clients(paths, ROLES)
+    assert list(clients) == ["east", "north", "south"]
+    total = merge({name: take_census(table, name) for name, table in clients.items()})
+    assert encoding_of(total) == Encoding((("age", 7.0, 42.5),), (("job", ("clerk", "cook")),))
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ("age,job,sex,income\nold,cook,F,no\n", "'age' of file 'b.csv' is cat.* 'a.csv' numeric"),
+        ("age,job,sex,income\n3,7,F,no\n", "'job' of file 'b.csv' is numeric .* 'a.csv' cat"),
+        ("age,sex,income\n3,F,no\n", "file 'b.csv' has no column 'job': add it there or drop it"),
+        ("age,job,sex,income,z\n3,a,F,no,1\n", "file 'a.csv' has no column 'z': add it there"),
+    ],
+)
+def test_clients_that_differ_are_named(write, second, message):
+    paths = [write("age,job,sex,income\n31,cook,F,no\n"), write(second, "b.csv")]
+    with pytest.raises(DataError, match=message):
+        read_clients(paths, ROLES)
+
+
+def test_clients_need_distinct_names_and_a_clear_layout(write, tmp_path):
+    (tmp_path / "deep").mkdir()
+    paths = [write(CSV), write(CSV, "deep/a.csv")]
+    with pytest.raises(DataError, match="2 files would be client 'a'"):
+        read_clients(paths, ROLES)
+    with pytest.raises(SettingsError, match="2 files and a client column 'site'"):
+        read_clients(paths, Roles("income", ("sex",), "site"))
+    with pytest.raises(SettingsError, match="no files"):
+        read_clients([], ROLES)
+
+
+def test_a_column_has_one_role():
+    with pytest.raises(SettingsError, match="column 'sex' is named for two purposes"):
+        Roles("income", ("sex",), categorical=("sex",))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "file 'a.csv' is empty"),
+        ("age,sex,income\n", "file 'a.csv' has no rows"),
+        ("age,sex,income\n1,F,no\n2,SECRET\n", r"Row #3: Expected 3 columns, got 2\)"),
+        ("age,age,sex,income\n1,1,F,no\n", "file 'a.csv' has 2 columns named 'age'"),
+        (",age,sex,income\n0,1,F,no\n", "file 'a.csv' has a column without a name"),
+        ("age,sx,income\n1,F,no\n", "no column 'sex': did you mean 'sx' of 'age', 'sx', 'income'"),
+        ("age,gender,income\n1,F,no\n", "no column 'sex': name one of 'age', 'gender', 'income'"),
+        ("age,sex,income\n1,F,no\n,F,no\nNA,M,no\n", "column 'age' .* is missing in 2 rows: fill"),
+        ("age,sex,income\n1,F,\n", "column 'income' of file 'a.csv' is missing in 1 row: fill"),
+        ("age,sex,income\n1,,no\n", "column 'sex' of file 'a.csv' is missing in 1 row"),
+        ("age,sex,income\n,F,no\n", "column 'age' of file 'a.csv' is missing in 1 row"),
+        ("d,sex,income\n2020-01-01,F,no\n", "column 'd' .* is neither numbers nor text .*drop it"),
+        (b"job,sex,income\nSECR\xc9T,F,no\n", r"column 'job' .* nor text \(binary\)"),
+        (b"age,sex,income\n1,SECR\xc9T,no\n", "cannot be read .*not UTF-8"),
+        (b"\xc9ge,sex,income\n1,F,no\n", "cannot be read .*not UTF-8"),
+        (b"PAR1\x00\x01\x02\xff" * 9, "cannot be read|has no column"),
+        ("id,sex,income\n" + "\n".join(f"n{i},F,no" for i in range(1001)), "1001 different texts"),
+    ],
+)
+def test_bad_csv_ends_in_one_sentence(write, content, message):
+    with pytest.raises(DataError, match=message) as error:
+        read_table(write(content), ROLES)
+    assert "SECR" not in str(error.value)
+
+
+def test_many_categories_when_insisted_on(write):
+    rows = "\n".join(f"n{i},F,no" for i in range(1001))
+    table = read_table(
+        write("id,sex,income\n" + rows), Roles("income", ("sex",), categorical=("id",))
+    )
+    assert len(table.categorical["id"].categories) == 1001
+
+
+def test_override_that_does_not_fit_names_the_row(write):
+    path = write("age,sex,income\n1,F,no\n2,F,no\nSECRET,M,yes\n")
+    with pytest.raises(
+        DataError, match=r"'age' of file 'a.csv' should be numeric, but row 3"
+    ) as error:
+        read_table(path, Roles("income", ("sex",), numeric=("age",)))
+    assert "SECRET" not in str(error.value)
+
+
+def test_bad_parquet_ends_in_one_sentence(write):
+    good = write({"x": [1.0] * 99, "sex": ["F"] * 99, "income": ["no"] * 99}, "a.parquet")
+    assert len(read_table(good, ROLES)) == 99
+    content = good.read_bytes()
+    for damaged in (content[:-20], content[:50], b"not parquet at all"):
+        with pytest.raises(DataError, match=r"file 'b.parquet' cannot be read .* write it again"):
+            read_table(write(damaged, "b.parquet"), ROLES)
+    with pytest.raises(DataError, match=r"column 'v' .* nor text .*list"):
+        read_table(write({"v": [[1]], "sex": ["F"], "income": ["no"]}, "c.parquet"), ROLES)
+    roles = Roles("income", ("sex",), categorical=("v",))
+    with pytest.raises(DataError, match="cannot be read as text"):
+        read_table(write({"v": [{"a": 1}], "sex": ["F"], "income": ["no"]}, "d.parquet"), roles)
+
+
+def test_any_flipped_byte_is_read_or_refused(write):
+    path = write({"x": [1.0, 2.0], "sex": ["F", "M"], "income": ["no", "yes"]}, "a.parquet")
+    content = path.read_bytes()
+    refused = 0
+    for place in range(0, len(content), 5):
+        flipped = bytes([*content[:place], content[place] ^ 0xFF, *content[place + 1 :]])
+        try:
+            read_table(write(flipped, "b.parquet"), ROLES)
+        except DataError:  # and nothing else
+            refused += 1
+    assert refused > 10
+
+
+def test_absent_files_and_foreign_endings(tmp_path):
+    with pytest.raises(DataError, match=r"file 'a.csv' is not in '.*': check the path"):
+        read_table(tmp_path / "a.csv", ROLES)
+    with pytest.raises(DataError, match=r"file 'a.xlsx' is neither .csv nor .parquet"):
+        read_table(tmp_path / "a.xlsx", ROLES)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match=r"file 'folder.csv' is not in"):
+        read_table(tmp_path / "folder.csv", ROLES)
+
+
+def test_who_is_named(tmp_path):
+    with pytest.raises(DataError, match="client 'north' is not in"):
+        read_table(tmp_path / "a.csv", ROLES, who="client 'north'")
+
+
+ENCODING = Encoding((("age", 20.0, 40.0),), (("zip", ("01234", "10115")),))
+
+
+def test_rows_to_predict_on(write):
+    rows = read_rows(write(CSV), ENCODING)
+    np.testing.assert_allclose(
+        encode(ENCODING, rows), [[0.55, 1, 0], [1.125, 0, 1], [0.15, 1, 0]], rtol=1e-12
+    )
+    assert rows.target is None
+    assert not rows.sensitive
+
+
+def test_rows_to_predict_on_may_have_labels_and_groups(write):
+    path = write(CSV)
+    rows = read_rows(path, ENCODING, target="income", sensitive=["sex", "race"], client="site")
+    assert rows.target.values().tolist() == ["no", "yes", "no"]
+    assert set(rows.sensitive) == {"sex"}
+    assert set(rows.other) == {"site"}
+    assert read_rows(path, ENCODING, target="label").target is None
+
+
+def test_rows_to_predict_on_must_fit(write):
+    with pytest.raises(DataError, match="no column 'zip'"):
+        read_rows(write("age\n1\n"), ENCODING)
+    with pytest.raises(
+        DataError, match=r"'age' of file 'b.csv' should be numeric, but row 2 is not"
+    ):
+        read_rows(write("age,zip\n1,01234\nx,01234\n", "b.csv"), ENCODING)
+    with pytest.raises(DataError, match=r"'zip' of file 'c.csv' is missing in 1 row"):
+        read_rows(write("age,zip\n1,\n", "c.csv"), ENCODING)

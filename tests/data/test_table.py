@@ -1,0 +1,18 @@
+import numpy as np
+import pytest
+
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError
+
+
+def test_take_keeps_vocabularies():
+    table = Table({"x": np.arange(3.0)}, {"c": Column.of("abc")}, None, {})
+    part = table.take(np.array([2]))
+    assert len(part) == 1
+    assert part.categorical["c"].categories == ("a", "b", "c")
+    assert part.categorical["c"].values().tolist() == ["c"]
+
+
+def test_columns_of_different_lengths_are_refused():
+    with pytest.raises(DataError, match="column 'x' has 2 rows where others have 3"):
+        Table({"x": np.zeros(2)}, {"c": Column.of("abc")}, None, {})

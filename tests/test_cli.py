@@ -1,0 +1,315 @@
+"""The command line, through ``main``: what it writes, what it says, and what it refuses."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from agnosticfair import federation
+from agnosticfair.cli import main, write_files
+from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.experiments import reproduce
+from agnosticfair.methods import METHODS
+
+COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data")
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command: its exit code, what it printed, and what it said on stderr."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+def client_rows(seed, n=150):
+    rng = np.random.default_rng(seed)
+    for i in range(n):
+        sex = "MF"[i % 2]
+        age = rng.uniform(20, 60)
+        score = 0.1 * (age - 40) + (sex == "M") + rng.normal()
+        job = "abc"[rng.integers(3)]
+        yield {"age": f"{age:.2f}", "job": job, "sex": sex, "income": "yes" if score > 0 else "no"}
+
+
+def write(path, rows, **changes):
+    """A CSV file of these rows with columns changed: to one value, or by a function of the row."""
+    made = []
+    for i, r in enumerate(rows):
+        made.append(r | {k: v(i, r) if callable(v) else v for k, v in changes.items()})
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*(made or [*client_rows(0, 1)])[0]])
+        writer.writeheader()
+        writer.writerows(made)
+    return path
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Two clients' files in a folder that is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return [write(Path(f"{name}.csv"), client_rows(k)) for k, name in enumerate(("north", "south"))]
+
+
+ROLES = ("--target", "income", "--sensitive", "sex")
+
+
+@pytest.fixture
+def model(files, call):
+    code, _, err = call("fit", *files, *ROLES, "--method", "fairfl")
+    assert (code, err) == (0, "")
+    return Path("model.safetensors")
+
+
+# --- what it does ---
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches_by_an_example(call, command):
+    code, out, _ = call(command, "--help")
+    assert code == 0
+    assert f"Example: agnosticfair {command}" in out
+
+
+def test_version(call):
+    assert call("--version")[1].startswith("agnosticfair 0.")
+
+
+def test_the_command_starts_without_the_heavy_parts():
+    heavy = "{'numpy', 'scipy', 'pyarrow', 'matplotlib', 'rich.table'}"
+    code = f"import sys, agnosticfair.cli; print({heavy} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"
+
+
+def test_as_a_module():
+    command = [sys.executable, "-m", "agnosticfair", "--version"]
+    assert "agnosticfair 0." in subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def test_methods_lists_every_one(call):
+    _, out, _ = call("methods")
+    assert all(name in out for name in METHODS)
+    told = json.loads(call("methods", "--json")[1])
+    assert [m["name"] for m in told] == [*METHODS]
+    assert told[0]["bound"] is None  # infinite, which JSON cannot say
+
+
+def test_data_says_what_is_here(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGNOSTICFAIR_DATA", str(tmp_path))
+    adult, dutch = json.loads(call("data", "--json")[1])
+    assert (adult["rows"], adult["features"], adult["here"]) == (45222, 40, True)
+    assert adult["groups"] == {"Female": 14695, "Male": 30527}
+    assert not dutch["here"]
+    assert str(tmp_path) in dutch["where"]
+    assert "https://" in dutch["where"]
+    assert "CC BY 4.0" in call("data")[1]
+
+
+def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
+    out = tmp_path / "new" / "results"
+    asked = ("--setting", "shift", "--methods", "fl,fairfl", "--seeds", 1, "--jobs", 1)
+    code, printed, err = call("reproduce", *asked, "--out", out)
+    assert (code, err) == (0, "")
+    names = {"results.json", "tables.md", "compare-adult-shift.png", "figure-2-adult.png"}
+    assert {p.name for p in out.iterdir()} == names
+    assert all(str(out / name) in printed for name in names)
+    results = json.loads((out / "results.json").read_text())
+    assert [r["method"] for r in results["rows"]] == ["fl", "fairfl"]
+    assert f"{results['rows'][0]['test_accuracy']:.4f}" in (out / "tables.md").read_text()
+    assert f"{results['rows'][0]['test_accuracy']:.3f}" in printed
+    assert "majority rate" in printed
+
+
+def test_reproduce_json_is_what_is_written(call, tmp_path):
+    asked = ("--setting", "iid", "--methods", "fl", "--seeds", 1, "--json", "--out", tmp_path)
+    _, printed, _ = call("reproduce", *asked)
+    assert json.loads(printed) == json.loads((tmp_path / "results.json").read_text())
+
+
+def test_fit_then_predict_then_evaluate(call, model, files):
+    _, out, _ = call("predict", model, files[0], "--out", "p.csv")
+    assert "150 rows" in out
+    with Path("p.csv").open() as file:
+        predicted = list(csv.DictReader(file))
+    for r in predicted:
+        assert (r["prediction"] == "yes") == (float(r["probability"]) > 0.5)
+    code, out, _ = call("evaluate", model, *files, "--target", "income", "--json")
+    assert code == 0
+    everything, north, south = json.loads(out)
+    assert [e["rows"] for e in (everything, north, south)] == [300, 150, 150]
+    assert everything["accuracy"] == pytest.approx((north["accuracy"] + south["accuracy"]) / 2)
+    right = [r["prediction"] for r in predicted]
+    with files[0].open() as file:
+        labels = [r["income"] for r in csv.DictReader(file)]
+    assert north["accuracy"] == pytest.approx(
+        np.mean([a == b for a, b in zip(right, labels, strict=True)])
+    )
+    rates = north["positive_rates"]
+    assert north["risk_difference"] == pytest.approx(abs(rates["F"] - rates["M"]))
+
+
+def test_fit_says_how_it_went(call, files):
+    _, out, _ = call("fit", *files, *ROLES, "--method", "fl", "--json", "--out", "m.safetensors")
+    told = json.loads(out)
+    assert (told["outcome"], told["method"], told["positive"]) == ("converged", "fl", "yes")
+    assert [e["client"] for e in told["training_rows"]] == ["all rows", "north", "south"]
+    _, out, _ = call("fit", *files, *ROLES, "--method", "fl")
+    assert "converged after" in out
+    assert f"{told['training_rows'][1]['accuracy']:.4f}" in out
+
+
+def test_one_file_with_a_client_column_is_the_same_as_a_file_each(call, files):
+    rows = [r | {"site": s} for k, s in enumerate(("north", "south")) for r in client_rows(k)]
+    both = write(Path("both.csv"), rows)
+    one = json.loads(call("fit", *files, *ROLES, "--method", "afl", "--json")[1])
+    asked = ("--client-column", "site", "--method", "afl", "--json")
+    two = json.loads(call("fit", both, *ROLES, *asked)[1])
+    assert one["training_rows"] == two["training_rows"]
+    asked = ("--target", "income", "--client-column", "site", "--json")
+    told = json.loads(call("evaluate", "model.safetensors", both, *asked)[1])
+    assert told == one["training_rows"]
+
+
+def test_columns_can_be_told_apart(call, files):
+    asked = ("--drop", "job", "--categorical", "age", "--method", "fl")
+    assert call("fit", files[0], *ROLES, *asked)[0] == 0
+    code, _, err = call("predict", "model.safetensors", files[1])
+    assert code == 2
+    assert "'age'" in err
+
+
+# --- what it refuses ---
+
+
+def refused(call, *arguments):
+    """The one line said by a command that ends with code 2 and leaves no file."""
+    before = sorted(Path().rglob("*"))
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+    return err
+
+
+BAD_FILES = {
+    "constant label": ({"income": "no"}, "'no'"),
+    "missing label": ({"income": lambda i, r: "" if i == 3 else r["income"]}, "'income'"),
+    "one group": ({"sex": "F"}, "'sex'"),
+    "NaN": ({"age": lambda i, r: "nan" if i == 4 else r["age"]}, "'age'"),
+    "infinite": ({"age": lambda i, r: "inf" if i == 4 else r["age"]}, "'age'"),
+    "gap": ({"job": lambda i, r: "" if i == 4 else r["job"]}, "'job'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_rows_are_refused(call, files, case):
+    changes, named = BAD_FILES[case]
+    bad = [write(path, client_rows(k), **changes) for k, path in enumerate(files)]
+    assert named in refused(call, "fit", *bad, *ROLES)
+
+
+def test_files_and_columns_that_are_not_there_are_refused(call, files, model):
+    assert "'west.csv'" in refused(call, "fit", "west.csv", *ROLES)
+    assert "'incom'" in refused(call, "fit", *files, "--target", "incom", "--sensitive", "sex")
+    assert "'site'" in refused(call, "fit", files[0], *ROLES, "--client-column", "site")
+    assert "'west.csv'" in refused(call, "predict", model, "west.csv")
+    assert "'incom'" in refused(call, "evaluate", model, files[0], "--target", "incom")
+    asked = ("--target", "income", "--sensitive", "race")
+    assert "'race'" in refused(call, "evaluate", model, files[0], *asked)
+
+
+def test_an_empty_client_is_refused(call, files):
+    write(files[1], [])
+    assert "'south" in refused(call, "fit", *files, *ROLES)
+
+
+def test_one_group_at_one_client_is_legal_but_for_localfair(call, files):
+    write(files[1], client_rows(1), sex="F")
+    assert "'south'" in refused(call, "fit", *files, *ROLES, "--method", "localfair")
+    assert call("fit", *files, *ROLES, "--method", "fairfl")[0] == 0
+
+
+def test_a_category_or_label_never_seen_is_refused(call, files, model):
+    write(files[1], client_rows(1), job="d")
+    assert "'d'" in refused(call, "predict", model, files[1])
+    write(files[1], client_rows(1), income="Yes.")
+    assert "'Yes.'" in refused(call, "evaluate", model, files[1], "--target", "income")
+
+
+def test_models_that_are_not_ours_are_refused(call, files, model):
+    save_file({"w": np.zeros(3)}, "foreign.safetensors")
+    Path("cut.safetensors").write_bytes(model.read_bytes()[:-9])
+    Path("text.safetensors").write_text("no model")
+    for name in ("foreign", "cut", "text", "absent"):
+        assert name in refused(call, "predict", f"{name}.safetensors", files[0])
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        (("fit", "north.csv", *ROLES, "--method", "fll"), "'fll'"),
+        (("fit", "north.csv", *ROLES, "--method", "fairfl", "--tau", "-1"), "-1"),
+        (("fit", "north.csv", *ROLES, "--method", "fl", "--rounds", "0"), "0"),
+        (("fit", "north.csv", *ROLES, "--positive", "maybe"), "'maybe'"),
+        (("fit", "north.csv", *ROLES, "--drop", "income"), "'income'"),
+        (("fit", "north.csv", *ROLES, "--out", "no/folder/m.safetensors"), "no/folder"),
+        (("fit", "north.csv", "north.csv", *ROLES), "'north'"),
+        (("reproduce", "--dataset", "adlut"), "'adlut'"),
+        (("reproduce", "--setting", "shfit"), "'shfit'"),
+        (("reproduce", "--methods", "fl,fll"), "'fll'"),
+        (("reproduce", "--seeds", "0"), "0 seeds"),
+        (("reproduce", "--jobs", "0"), "0 jobs"),
+        (("reproduce", "--out", "north.csv"), "'north.csv'"),
+        (("reproduce", "--dataset", "dutch", "--data-folder", "."), "'.'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(call, files, asked, named):
+    assert named in refused(call, *asked)
+
+
+def test_a_fit_that_does_not_converge_is_an_error_where_that_is_asked_for(call, files):
+    asked = ("fit", *files, *ROLES, "--method", "fairfl", "--rounds", 2)
+    assert "did not converge in 2 rounds" in refused(call, *asked, "--strict")
+    code, out, _ = call(*asked)
+    assert code == 0
+    assert "ended with outcome 'rounds' after 2 rounds" in out
+
+
+def test_a_diverging_fit_leaves_no_model(call, files, monkeypatch):
+    def diverge(*_, **__):
+        raise SolverError("the fit diverged in round 3:\nlower the rate")
+
+    monkeypatch.setattr(federation, "fit", diverge)
+    assert "round 3: lower" in refused(call, "fit", *files, *ROLES)
+
+
+def test_an_interrupt_ends_with_130_and_leaves_nothing(call, tmp_path, monkeypatch):
+    def interrupt(task):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduce, "run_cell", interrupt)
+    out = tmp_path / "results"
+    code, _, err = call("reproduce", "--methods", "fl", "--jobs", 1, "--out", out)
+    assert code == 130
+    assert "Traceback" not in err
+    assert not out.exists()
+
+
+def test_files_are_written_all_or_none(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "full").touch()
+    with pytest.raises(SettingsError, match="--out"):
+        write_files(tmp_path, {"a": b"1", "no/such/folder": b"2"})
+    assert {p.name for p in tmp_path.iterdir()} == {"b"}

@@ -1,0 +1,69 @@
+"""A line of code knows its room and what it may import."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agnosticfair
+
+ROOT = Path(agnosticfair.__file__).parent
+MATHEMATICS = {"basis", "linear", "fairness", "ambiguity", "metrics", "quadratic"}
+VOCABULARY = {"methods", "messages", "data", "model"}
+
+ALLOWED = {
+    "errors": set(),
+    **{room: MATHEMATICS | {"errors"} for room in MATHEMATICS},
+    **{room: MATHEMATICS | VOCABULARY | {"errors"} for room in VOCABULARY},
+    "client": MATHEMATICS | VOCABULARY | {"errors"},
+    "solvers": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
+    "server": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
+    "engines": {"engines", "errors"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Rooms of this package that a file imports."""
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = (
+                [node.module]
+                if node.module != "agnosticfair"
+                else [f"agnosticfair.{a.name}" for a in node.names]
+            )
+        elif isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        rooms |= {n.split(".")[1] for n in names if n.startswith("agnosticfair.")}
+    return rooms
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_room_imports_only_what_it_may(path):
+    room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    if room in ALLOWED:
+        assert imports(path) <= ALLOWED[room] | {room}
+
+
+@pytest.mark.parametrize("room", ["ambiguity", "basis", "linear", "fairness", "metrics"])
+def test_mathematics_is_numpy_and_scipy_only(room):
+    tree = ast.parse((ROOT / f"{room}.py").read_text())
+    outside = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            outside.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Import):
+            outside |= {a.name.split(".")[0] for a in node.names}
+    assert outside - set(sys.stdlib_module_names) <= {"numpy", "scipy", "agnosticfair"}
+
+
+def test_import_is_light():
+    code = "import sys, agnosticfair; print(*sys.modules)"
+    modules = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
+    heavy = {"pyarrow", "matplotlib", "typer", "rich", "pooch", "sklearn", "torch", "clarabel"}
+    assert not heavy & set(modules)

@@ -1,0 +1,73 @@
+"""A model file loads back to the same predictions, and nothing else loads."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+from safetensors.numpy import save_file
+
+from agnosticfair.errors import ModelError
+from agnosticfair.federation import fit
+from agnosticfair.model import load_model
+
+ROWS = small_table(200, 4)
+MODEL = fit(dealt(ROWS, 2), "fairfl", positive="yes").model
+
+
+def test_save_and_load_give_the_same_predictions(tmp_path):
+    MODEL.save(tmp_path / "m.safetensors")
+    again = load_model(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.decision(ROWS), MODEL.decision(ROWS))
+    assert (again.encoding, again.positive, again.groups) == (MODEL.encoding, "yes", ("g0", "g1"))
+    assert again.method["fairness"]["tau"] == MODEL.method["fairness"]["tau"]
+    assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_probabilities_agree_with_predictions():
+    p = MODEL.probabilities(ROWS)
+    assert ((p > 0.5) == (MODEL.predict(ROWS) == 1)).all()
+
+
+@pytest.mark.parametrize("cut", [0, 5, 40, -1])
+def test_a_damaged_file_is_refused(tmp_path, cut):
+    path = tmp_path / "m.safetensors"
+    MODEL.save(path)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ModelError, match="not a model of agnosticfair"):
+        load_model(path)
+
+
+def test_a_foreign_file_is_refused(tmp_path):
+    save_file({"layer": np.zeros(3)}, tmp_path / "other.safetensors")
+    with pytest.raises(ModelError, match="not a model of agnosticfair"):
+        load_model(tmp_path / "other.safetensors")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "agnosticfair-model-99"},
+        {"encoding": {"numeric": [], "categorical": [], "scale": True}},
+        {"positive": 3},
+        {"method": []},
+        {"rows": "many"},
+    ],
+)
+def test_a_header_that_lies_is_refused(tmp_path, change):
+    path = tmp_path / "m.safetensors"
+    MODEL.save(path)
+    from safetensors import safe_open
+
+    with safe_open(str(path), framework="numpy") as file:
+        header = json.loads(file.metadata()["agnosticfair"])
+    save_file({"w": MODEL.w}, path, {"agnosticfair": json.dumps({**header, **change})})
+    with pytest.raises(ModelError):
+        load_model(path)
+
+
+def test_a_missing_file_and_an_unwritable_place_are_sentences(tmp_path):
+    with pytest.raises(ModelError, match="there is no model file"):
+        load_model(tmp_path / "none")
+    with pytest.raises(ModelError, match="cannot write the model"):
+        MODEL.save(tmp_path / "no" / "such" / "folder")

@@ -1,0 +1,90 @@
+"""Every recipe through one table of common tests."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.methods import METHODS, Fairness, Method, method
+from agnosticfair.metrics import accuracy, majority_rate
+
+ROWS = small_table(500, 2)
+NAMES = sorted(METHODS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_learns_something_and_says_how_it_ended(name):
+    result = fit(dealt(ROWS, 3), name, positive="yes", seed=1)
+    y = ROWS.labels("yes")
+    assert accuracy(y, result.model.predict(ROWS)) > majority_rate(y) - 0.02
+    assert result.outcome in ("converged", "rounds")
+    assert sum(result.outcomes.values()) == result.rounds == len(result.history)
+    assert np.isfinite(result.model.w).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_same_seed_same_model_bit_for_bit(name):
+    one, two = (fit(dealt(ROWS, 3), name, positive="yes", seed=5).model.w for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_in_which_clients_are_named_does_not_matter(name):
+    tables = dealt(ROWS, 3)
+    backwards = dict(reversed(tables.items()))
+    one, two = (fit(t, name, positive="yes").model.w for t in (tables, backwards))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_is_data_with_a_sentence(name):
+    recipe = METHODS[name]
+    assert json.loads(json.dumps(asdict(recipe)))["name"] == name
+    assert recipe.summary
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if METHODS[n].fairness is not None])
+def test_the_surrogates_worst_difference_is_within_tau(name):
+    result = fit(dealt(ROWS, 2), method(name, tau=0.04), positive="yes")
+    assert result.converged
+    assert result.history[-1]["worst"] <= 0.04 + 1e-5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_client_with_one_group_is_legal_except_where_groups_are_compared_at_clients(name):
+    s = ROWS.sensitive["sex"].codes
+    tables = {"a": ROWS, "b": ROWS.take(s == 0)}
+    if name == "localfair":
+        with pytest.raises(DataError, match="client 'b' lacks one of the sensitive groups"):
+            fit(tables, name, positive="yes")
+    else:
+        assert fit(tables, name, positive="yes").rounds > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"bound": 0.0}, "bound is 0.0"),
+        ({"rounds": 0}, "rounds is 0"),
+        ({"ridge": -1.0}, "ridge is -1.0"),
+        ({"tau": 0.1}, "no fairness constraint"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changes, said):
+    with pytest.raises(SettingsError, match=said):
+        method("fl", **changes)
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones():
+    with pytest.raises(SettingsError, match=r"unknown method 'fair'; there are: fl, "):
+        method("fair")
+
+
+def test_tau_must_be_positive():
+    with pytest.raises(SettingsError, match="tau is 0"):
+        Method("m", fairness=Fairness(tau=0))
