@@ -92,7 +92,7 @@ def row_priorities(X: np.ndarray, seed: int) -> np.ndarray:
     number" is a random sample of the distinct rows that does not depend on how rows are spread.
     """
     odd = 2 * np.random.default_rng(seed).integers(0, 2**62, size=X.shape[1]) + 1
-    mix: np.ndarray = odd.astype(np.uint64)
+    mix = np.asarray(odd, dtype=np.uint64)
     # + 0.0 turns -0.0 into 0.0, which is the same number with other bits
     bits = np.ascontiguousarray(X + 0.0, dtype=np.float64).view(np.uint64)
     with np.errstate(over="ignore"):

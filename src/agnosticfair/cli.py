@@ -369,7 +369,7 @@ def scores(
 
 def _score_grid(title: str, found: Sequence[Mapping[str, Any]]) -> Any:
     groups = tuple(found[0]["positive_rates"])
-    header = ["client", "rows", "accuracy", "majority", "balanced", "RD", "label RD"]
+    header = ["client", "rows", "acc.", "maj. rate", "bal. acc.", "RD", "label RD"]
     lines = []
     for entry in found:
         rates = [entry["positive_rates"][group] for group in groups]

@@ -6,8 +6,10 @@ kernels) is a cache that any later question rebuilds. Never imports the server's
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -227,7 +229,62 @@ def train_locally(
     return w
 
 
-STEPS: dict[str, Callable] = {"census": census, "centres": centres, "sums": sums, "local": local}
+def decisions(client: Client, broadcast: Broadcast) -> Reply:
+    """What an audit needs of the decisions d_w(x) > 0: ``tally`` over cells (group, label, decision).
+
+    The resamples' seed is made of the rows, so that it is the same at every asking and yet unknown
+    to the server: who knew how often each row was drawn could solve for the rows.
+    """
+    task = broadcast.task
+    rows, basis = client.prepare(task), Basis(**task.settings["basis"])
+    cells = (rows.s * 2 + (rows.y > 0)) * 2 + (rows.X @ broadcast.arrays["w"] > 0)
+    digest = hashlib.sha256(np.ascontiguousarray(rows.X).data).digest()
+    rng = np.random.default_rng([broadcast.settings["seed"], *digest])
+
+    def kernels(x: np.ndarray) -> np.ndarray:
+        centres, clients = task.arrays.get("centres"), task.settings["clients"]
+        return design(basis, x, centres, client.key, clients)
+
+    count, replicates = 4 * len(task.settings["groups"]), broadcast.settings["replicates"]
+    X = rows.X[:, :-1]
+    return Reply(broadcast.round, tally(X.__getitem__, kernels, cells, count, replicates, rng))
+
+
+def tally(
+    rows: Callable[[slice], np.ndarray],
+    kernels: Callable[[np.ndarray], np.ndarray],
+    cells: np.ndarray,
+    count: int,
+    replicates: int,
+    rng: np.random.Generator,
+) -> dict[str, np.ndarray]:
+    """Sums of (K, 1) over the rows of each cell, in one pass of CHUNK rows at a time.
+
+    rows: from a slice to x, (k, d).  kernels: from x to K, (k, M).  cells: (n,), each < count.
+    psi[0, c] = sum_{i in c} (K_i, 1); psi[r, c], r = 1..replicates, is the same over a resample that
+    has row i Poisson(1) times; psi_x = sum_i (K_i, 1) x_i^T; x_squares = sum_i x_i^2.
+    """
+    psi, psi_x, squares = np.zeros(()), np.zeros(()), np.zeros(())
+    for first in range(0, len(cells), CHUNK):
+        part = slice(first, first + CHUNK)
+        order = np.argsort(cells[part], kind="stable")
+        ends = np.searchsorted(cells[part][order], np.arange(count + 1))
+        x = rows(part)[order]
+        K = np.hstack([kernels(x), np.ones((len(x), 1))])
+        times = np.ones((1 + replicates, len(x)))
+        times[1:] = rng.poisson(1.0, size=(replicates, len(x)))
+        psi = psi + np.stack([times[:, a:b] @ K[a:b] for a, b in pairwise(ends)], axis=1)
+        psi_x, squares = psi_x + K.T @ x, squares + (x * x).sum(axis=0)
+    return {"psi": psi, "psi_x": psi_x, "x_squares": squares}
+
+
+STEPS: dict[str, Callable] = {
+    "census": census,
+    "centres": centres,
+    "sums": sums,
+    "local": local,
+    "decisions": decisions,
+}
 
 
 def answer(client: Client, step: str, broadcast: Broadcast | None) -> Census | Candidates | Reply:

@@ -104,7 +104,7 @@ _RECIPES = (
         basis=gaussian(100, 0.8),
         bound=5.0,
         share=0.1,
-        fairness=Fairness(0.05, Surrogate("sigmoid", 0.75), gaussian(400, 0.8), 5.0, floor=0.05),
+        fairness=Fairness(0.05, Surrogate("sigmoid", 0.7), gaussian(200, 0.8), 5.0, floor=0.05),
     ),
     Method(
         "agnosticfair-printed",

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan
+from threading import current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -109,25 +111,33 @@ def run(
             rows.append(run_cell(task))
             tell(rows[-1])
         return rows
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(tasks)), spawn, _start_worker) as pool:
-        futures = [pool.submit(run_cell, task) for task in tasks]
-        try:
-            for future in as_completed(futures):
-                tell(future.result())
-        except BrokenProcessPool:
-            raise SettingsError(
-                f"one of {jobs} worker processes was ended, most likely for lack of memory: "
-                "ask for fewer jobs"
-            ) from None
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return [future.result() for future in futures]
+    pool = ProcessPoolExecutor(min(jobs, len(tasks)), multiprocessing.get_context("spawn"))
+    try:
+        with _ignoring_interrupts():
+            futures = [pool.submit(run_cell, task) for task in tasks]
+        for future in as_completed(futures):
+            tell(future.result())
+    except BrokenProcessPool:
+        raise SettingsError(
+            f"one of {jobs} worker processes was ended, most likely for lack of memory: "
+            "ask for fewer jobs"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return [future.result() for future in futures]
 
 
-def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone answers to Ctrl-C
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Processes started in here ignore Ctrl-C for good: the parent alone answers to it."""
+    if current_thread() is not main_thread():  # where signals cannot be set
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_cell(task: Task) -> Row:

@@ -110,7 +110,8 @@ def train_and_test(chosen: Sequence[Summary], title: str) -> Figure:
     axes.axvline(FAIR, color="black", ls="--", lw=1, zorder=0.9)
     axes.text(FAIR, top, f" τ = {FAIR}", va="bottom", fontsize=10, gid="label")
     axes.axvline(labels, color="black", ls=":", lw=1, zorder=0.9)
-    axes.text(labels, -0.6, " true labels", va="top", fontsize=10, gid="label")
+    side = "right" if labels > axes.get_xlim()[1] / 2 else "left"
+    axes.text(labels, -0.6, " true labels ", va="top", ha=side, fontsize=10, gid="label")
     axes.set(yticks=y, ylim=(-1.15, top + 0.55), xlabel="risk difference (0 is fair)")
     axes.set_yticklabels([s.method for s in chosen], fontsize=11)
     axes.set_xlim(left=0)
@@ -133,18 +134,33 @@ def compare(chosen: Sequence[Summary], title: str) -> Figure:
             lines.append((points[-1], hollow[-1]))
             axes.plot(*zip(*lines[-1], strict=True), color=colour, lw=0.8, ls=":", zorder=1)
             axes.plot(*hollow[-1], shape, ms=8, mfc="white", mec=colour, zorder=2)
-    majority = chosen[0]["majority_rate"].mean
-    axes.axhline(majority, color="black", ls="--", lw=1, zorder=0.9)
     axes.axvline(FAIR, color="black", ls=":", lw=1, zorder=0.9)
     axes.set_xlabel("risk difference on the test set (0 is fair)")
     axes.set_ylabel("accuracy on the test set")
     axes.margins(0.09)
+    line = _majority(axes, chosen)
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
-    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    lines += [((left, majority), (right, majority)), ((FAIR, low), (FAIR, high))]
-    _legend(axes, _keys([s.method for s in chosen], bool(hollow), majority))
+    (low, high), rate = axes.get_ylim(), chosen[0]["majority_rate"].mean
+    lines += [_level(axes, rate), ((FAIR, low), (FAIR, high))]
+    _legend(axes, [*_keys([s.method for s in chosen], bool(hollow)), line])
     label(figure, axes, points, [s.method for s in chosen], hollow, lines)
     return figure
+
+
+def _majority(axes: Axes, chosen: Sequence[Summary]) -> Line2D:
+    """Draw the majority rate, unless it lies so far below that the points would shrink to a heap."""
+    rate, (low, high) = chosen[0]["majority_rate"].mean, axes.get_ylim()
+    far = rate < low - 0.6 * (high - low)
+    text = f"majority rate {rate:.3f}{', below' if far else ''}"
+    line = axes.axhline(rate, color="black", ls="--", lw=1, zorder=0.9, label=text)
+    if far:
+        axes.set_ylim(low, high)
+    return line
+
+
+def _level(axes: Axes, y: float) -> Line:
+    left, right = axes.get_xlim()
+    return (left, y), (right, y)
 
 
 def by_clients(curve: Sequence[Summary], title: str) -> Figure:
@@ -163,17 +179,16 @@ def by_clients(curve: Sequence[Summary], title: str) -> Figure:
         points += dots
         lines += list(pairwise(dots))
         texts += [""] * (len(x) - 1) + [name]
-    rate = f"majority rate {curve[0]['majority_rate'].mean:.3f}"
-    axes.axhline(curve[0]["majority_rate"].mean, color="black", ls="--", lw=1, label=rate)
     axes.set(xlabel="number of clients", ylabel="accuracy on the test set")
     axes.set_xticks(sorted({s.clients for s in curve}))
     axes.margins(0.06, 0.12)
-    _legend(axes, axes.get_legend_handles_labels()[0])
+    _legend(axes, [_majority(axes, curve)])
+    lines.append(_level(axes, curve[0]["majority_rate"].mean))
     label(figure, axes, points, texts, (), lines)
     return figure
 
 
-def _keys(methods: Sequence[str], paper: bool, majority: float) -> list[Any]:
+def _keys(methods: Sequence[str], paper: bool) -> list[Line2D]:
     """What the marks and lines of ``compare`` mean."""
     keys = [
         Line2D([], [], ls="", marker=KINDS[k][1], color=KINDS[k][0], ms=8, label=k)
@@ -182,9 +197,7 @@ def _keys(methods: Sequence[str], paper: bool, majority: float) -> list[Any]:
     if paper:
         hollow: Style = {"mfc": "white", "mec": GREY, "ms": 8, "label": "hollow: paper"}
         keys.append(Line2D([], [], ls="", marker="o", **hollow))
-    for style, text in (("--", f"majority rate {majority:.3f}"), (":", f"τ = {FAIR}")):
-        keys.append(Line2D([], [], color="black", ls=style, lw=1, label=text))
-    return keys
+    return [*keys, Line2D([], [], color="black", ls=":", lw=1, label=f"τ = {FAIR}")]
 
 
 def _legend(axes: Axes, keys: Sequence[Any], columns: int = 2) -> None:
@@ -224,10 +237,10 @@ def label(
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # what is measured from here on must stay where it is
     marks = _pixels(axes, [*points, *others])
-    dots = [np.linspace(a, b, 60) for a, b in (_pixels(axes, line) for line in lines)]
-    strewn = np.concatenate(dots) if dots else np.zeros((0, 2))
+    dots = [np.zeros((0, 2))]
+    dots += [np.linspace(a, b, 60) for a, b in (_pixels(axes, line) for line in lines)]
     taken: list[Bbox] = []
-    for point, text in zip(points, texts, strict=True):
+    for at, point, text in zip(marks, points, texts, strict=False):
         if not text:
             continue
         style: Style = {"fontsize": 10, "ha": "center", "va": "center", "zorder": 4, "gid": "label"}
@@ -235,18 +248,22 @@ def label(
         note = axes.annotate(
             text, point, (0, 0), textcoords="offset points", arrowprops=arrow, **style
         )
-        extent = Text.get_window_extent(note)  # an annotation's own would include its arrow
-        (x, y), (w, h) = _pixels(axes, [point])[0], extent.size
-        size = Bbox.from_bounds(x - w / 2, y - h / 2, w, h)
-        places = [_place(size, radius, turn) for radius, turn in product(_RADII, _TURNS)]
-        boxes = [size.translated(*place) for place in places]
-        costs = [_cost(box, taken, marks, strewn, axes.bbox) for box in boxes]
-        best = int(np.argmin(np.array(costs) + [0.4 * r for r, _ in product(_RADII, _TURNS)]))
+        # an annotation's own extent would include its arrow
+        size = np.array(Text.get_window_extent(note).size)
+        boxes = [_box(at, size, radius, turn) for radius, turn in product(_RADII, _TURNS)]
+        leaders = [np.linspace(at, (box.p0 + box.p1) / 2, 30) for box in boxes]
+        costs = 0.4 * np.repeat(_RADII, len(_TURNS)) + [
+            _cost(box, leader, taken, marks, np.concatenate(dots), axes.bbox)
+            for box, leader in zip(boxes, leaders, strict=True)
+        ]
+        best = int(np.argmin(costs))
         taken.append(boxes[best].padded(3))
-        x, y = places[best]  # in pixels; an offset in points holds for any resolution
-        note.set_position((x * 72.0 / figure.dpi, y * 72.0 / figure.dpi))
+        x, y = (leaders[best][-1] - at) * 72.0 / figure.dpi  # points hold for any resolution
+        note.set_position((x, y))
         if best < 2 * len(_TURNS) and note.arrow_patch is not None:
             note.arrow_patch.set_visible(False)
+        else:
+            dots.append(leaders[best])
 
 
 _RADII = (8.0, 14.0, 22.0, 32.0, 44.0, 58.0, 74.0, 92.0)
@@ -257,23 +274,27 @@ def _pixels(axes: Axes, points: Sequence[Point]) -> np.ndarray:
     return axes.transData.transform(np.array(points, dtype=float).reshape(-1, 2))
 
 
-def _place(size: Bbox, radius: float, turn: float) -> Point:
-    """Offset of a text's centre so that its edge is about ``radius`` from the point."""
-    across, up = np.cos(turn), np.sin(turn)
-    return float(across * (radius + size.width / 2)), float(up * (radius + size.height / 2))
+def _box(at: np.ndarray, size: np.ndarray, radius: float, turn: float) -> Bbox:
+    """A text's box whose edge is about ``radius`` from the point, in the direction of ``turn``."""
+    centre = at + np.array([np.cos(turn), np.sin(turn)]) * (radius + size / 2)
+    return Bbox([centre - size / 2, centre + size / 2])
 
 
 def _cost(
-    box: Bbox, taken: Sequence[Bbox], marks: np.ndarray, strewn: np.ndarray, inside: Bbox
+    box: Bbox,
+    leader: np.ndarray,
+    taken: Sequence[Bbox],
+    marks: np.ndarray,
+    dots: np.ndarray,
+    inside: Bbox,
 ) -> float:
     """Texts must not meet, nor leave the axes; covering a mark is bad, covering a line a pity."""
     meets = sum(box.overlaps(other) for other in taken)
     leaves = sum(not inside.contains(*corner) for corner in box.corners())
+    crosses = sum(_inside(other, leader) > 0 for other in taken)
+    covers = _inside(box.padded(7), marks)
     return (
-        1e6 * meets
-        + 1e5 * leaves
-        + 100.0 * _inside(box.padded(7), marks)
-        + 3.0 * _inside(box.padded(2), strewn)
+        1e6 * meets + 1e5 * leaves + 300 * crosses + 100 * covers + 3 * _inside(box.padded(2), dots)
     )
 
 

@@ -1,0 +1,1 @@
+"""The command line, one module per command; each is a function that ``agnosticfair.cli`` registers."""

@@ -1,0 +1,217 @@
+"""What users hand over - arrays, frames, tables, models, labels of any kind - as plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.census import Census, encoding_of, positive_label, take_census
+from agnosticfair.data.encoding import Encoding, encode, shown
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError
+from agnosticfair.model import Model
+
+MISSING = {"None", "nan", "NaN", "<NA>", "NaT"}
+NUMBERS = "biuf"
+
+
+@dataclass(frozen=True)
+class Features:
+    """x in the units of the kernels: ``at(rows)`` is (k, d); low + span * x is in the user's units."""
+
+    names: tuple[str, ...]
+    low: np.ndarray
+    span: np.ndarray
+    n: int = 0
+    at: Callable[[slice], np.ndarray] = field(default=lambda rows: np.zeros((0, 0)))
+
+
+def features_of(encoding: Encoding) -> Features:
+    """The features of encoded rows, without the rows."""
+    numeric = [
+        (low, high - low) if encoding.scale else (0.0, 1.0) for _, low, high in encoding.numeric
+    ]
+    hot = [(0.0, 1.0)] * (encoding.width - len(numeric))
+    low, span = np.array([*numeric, *hot]).reshape(-1, 2).T
+    return Features(encoding.names, low, span)
+
+
+def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Features:
+    """The features of a table, encoded, or of rows of numbers, (n, d), scaled to [0, 1] by their range.
+
+    Rows of numbers are not copied.  encoding: a table's, by default the one it would agree on alone.
+
+    >>> features(np.array([[2.0], [3.0], [6.0]])).at(slice(0, 2))
+    array([[0.  ],
+           [0.25]])
+    """
+    if isinstance(X, Table):
+        own = replace(
+            X, target=Column(np.zeros(len(X), np.int32), ("",))
+        )  # not every table has one
+        encoding = encoding or encoding_of(take_census(own, "X"))
+        encoded = encode(encoding, X, who="X")
+        return replace(features_of(encoding), n=len(X), at=encoded.__getitem__)
+    if encoding is not None:
+        raise DataError(
+            f"the model reads a Table, not {type(X).__name__}: read the rows with 'read_rows'"
+        )
+    values, names = _numbers(X)
+    low, high = values.min(axis=0).astype(float), values.max(axis=0).astype(float)
+    for name, *ends in zip(names, low, high, strict=True):
+        if not np.isfinite(ends).all():
+            raise DataError(
+                f"column {name!r} of X has values that are not finite: fill or drop them"
+            )
+    if not scale:
+        low, high = np.zeros_like(low), np.ones_like(high)
+    span = np.where(high > low, high - low, 1.0)
+    return Features(names, low, span, len(values), lambda rows: (values[rows] - low) / span)
+
+
+def _numbers(X: Any) -> tuple[np.ndarray, tuple[str, ...]]:
+    """X as an array of numbers, (n, d), not copied where it is one; and the names of its columns."""
+    columns = getattr(X, "columns", None)
+    values = np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
+    if values.ndim != 2 or 0 in values.shape:
+        raise DataError(
+            f"X has shape {values.shape}: give rows and columns, (n, d), at least one each"
+        )
+    names = tuple(map(str, range(values.shape[1]) if columns is None else columns))
+    if values.dtype.kind in NUMBERS:
+        return values, names
+    numbers = np.empty(values.shape)
+    for k, name in enumerate(names):
+        try:
+            numbers[:, k] = values[:, k].astype(float)
+        except (TypeError, ValueError):
+            raise DataError(
+                f"column {name!r} of X is not numbers: encode it (one column per category), fill what "
+                "is missing, or give a Table"
+            ) from None
+    return numbers, names
+
+
+def column(values: Any, what: str, n: int) -> np.ndarray:
+    """Values as an array (n,), or the sentence that says why they are not."""
+    array = np.asarray(values)
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    if array.ndim != 1:
+        raise DataError(f"{what} has shape {array.shape}: give one value per row")
+    if len(array) != n:
+        raise DataError(f"{what} has {len(array)} values and X {n} rows: give one value per row")
+    return array
+
+
+def name_of(value: Any) -> str:
+    """A label or group as text; 1.0 and 1 are the same, and so are all ways to say 'missing'.
+
+    >>> name_of(1.0), name_of("1"), name_of(True), name_of(None)
+    ('1', '1', 'True', 'nan')
+    """
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "nan" if not isinstance(value, str) and str(value) in MISSING else str(value)
+
+
+def codes(values: Any, what: str, n: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Values of any kind as codes (n,) into their names, which are sorted.
+
+    >>> codes(["b", "a", "b"], "y", 3)
+    (array([1, 0, 1]), ('a', 'b'))
+    """
+    array = column(values, what, n)
+    if array.dtype.kind in NUMBERS + "U":
+        found, place = np.unique(array, return_inverse=True)
+        names = [name_of(value) for value in found.tolist()]
+    else:
+        texts = [name_of(value) for value in array]
+        names = sorted({*texts})
+        place = np.array([*map({name: k for k, name in enumerate(names)}.__getitem__, texts)])
+    if "nan" in names:
+        raise DataError(f"{what} has missing values: fill them or drop these rows")
+    return place, tuple(names)
+
+
+def positive_of(names: Iterable[str], positive: object) -> str:
+    """The label that counts as 1: the one named, 1 of 0 and 1, else as ``positive_label`` has it."""
+    if positive is None and {*names} <= {"0", "1"}:
+        return "1"
+    wanted = None if positive is None else name_of(positive)
+    return positive_label(Census(0, dict.fromkeys(names, 1), {}, {}, {}), wanted)
+
+
+def check_labels(model: Model, labels: Iterable[str]) -> None:
+    """Raise if the rows have labels that the model does not know."""
+    known = (model.negative, model.positive)
+    strange = sorted({*labels} - {*known})
+    if strange and model.negative != f"not {model.positive}":
+        raise DataError(f"the label {shown(strange)} is unknown to the model: write {shown(known)}")
+
+
+def labels_and_decisions(
+    given: Any, X: Any, y: Any, n: int, *, positive: object = None, threshold: float = 0.5
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """Which rows have the positive label (None without labels), and which are decided positively.
+
+    given: decisions, probabilities or labels, (n,), or what predicts them of X.  Values that are all
+    labels are labels; other numbers are decisions or probabilities.
+    """
+    if y is None and isinstance(X, Table) and X.target is not None:
+        y = X.target.values()
+    y_codes, y_names = (None, ()) if y is None else codes(y, "y", n)
+    if isinstance(given, Model):
+        check_labels(given, y_names)
+        decided, positive = given.predict(X) > 0, given.positive
+    else:
+        names = {*y_names, *map(name_of, np.asarray(getattr(given, "classes_", ())).tolist())}
+        if names or positive is not None:
+            positive = positive_of(sorted(names) or [name_of(positive)], positive)
+        raw = (
+            given.predict(X)
+            if hasattr(given, "predict")
+            else given(X)
+            if callable(given)
+            else given
+        )
+        decided = _decided(column(raw, "predictions", n), names, positive, threshold)
+    if y_codes is None:
+        return None, decided
+    return np.array([name == positive for name in y_names])[y_codes], decided
+
+
+def _decided(values: np.ndarray, labels: set[str], positive: Any, threshold: float) -> np.ndarray:
+    """Which rows are decided positively."""
+    if values.dtype.kind == "O":
+        with suppress(TypeError, ValueError):
+            values = values.astype(float)
+    if values.dtype.kind not in NUMBERS:
+        place, names = codes(values, "predictions", len(values))
+        unknown = {*names} - labels if labels or positive is None else ()
+        if strange := sorted(unknown):
+            raise DataError(
+                f"predictions have the value {shown(strange)}, which y has not: give the labels of y, "
+                "0 and 1, or probabilities"
+            )
+        return np.array([name == positive for name in names])[place]
+    numbers = [float(label) for label in labels if _is_number(label)]
+    if numbers and len(numbers) == len(labels) and np.isin(values, numbers).all():
+        return values == float(positive)
+    outside = values[~((values >= 0) & (values <= 1))]  # NaN among them
+    if len(outside):
+        raise DataError(
+            f"{len(outside)} predictions are outside [0, 1], the first is {outside[0]:g}: give 0 and 1, "
+            "probabilities, or the labels of y"
+        )
+    return values > threshold
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
