@@ -43,7 +43,7 @@ def asked(plan, w, surrogate=None, alpha=None, C=None):
         {
             "w": w,
             "alpha": np.ones(M) if alpha is None else alpha,
-            "C": np.zeros((G, M)) if C is None else C,
+            "C": np.zeros((G, M + 1)) if C is None else C,
         },
     )
 
@@ -66,7 +66,7 @@ def test_curvature_matches_finite_differences_of_the_lagrangian():
     clients, plan = planned({"a": small_table()})
     rng = np.random.default_rng(2)
     w, p, e = rng.normal(size=6), rng.normal(size=6), 1e-5
-    alpha, C = rng.uniform(size=5), rng.normal(size=(2, 5))
+    alpha, C = rng.uniform(size=5), rng.normal(size=(2, 6))
 
     def slope(v):
         sums = answer(clients["a"], "sums", asked(plan, v, alpha=alpha, C=C)).sums
@@ -154,7 +154,7 @@ def test_indicator_basis_fills_only_the_clients_own_column():
         1,
         plan.task,
         {"surrogate": asdict(Surrogate()), "share": 1.0},
-        {"w": np.zeros(6), "alpha": np.ones(3), "C": np.zeros((2, 1))},
+        {"w": np.zeros(6), "alpha": np.ones(3), "C": np.zeros((2, 2))},
     )
     psi = answer(clients["c001"], "sums", question).sums["psi_theta_L"]
     np.testing.assert_array_equal(psi, [0, 30, 0])

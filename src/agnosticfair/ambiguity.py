@@ -23,7 +23,6 @@ Array = np.ndarray[Any, Any]
 SLACK = 1e-12  # rounding that does not empty a set
 MASSLESS = 1e-290  # a kernel below this reaches no row
 ROUNDING = 1e-10  # by which a floor may be missed, relatively
-FAST = 1e-3  # tolerance of the search inside a training loop
 
 
 class Outcome(enum.StrEnum):
@@ -416,20 +415,19 @@ def _differences(P: _Pair, u: Array) -> Array:
     return np.where(fine[:, 0], rates[:, 1] - rates[:, 0], -np.inf)
 
 
-def _search(P: _Pair, tolerance: float, u: Array) -> tuple[Array, Array, float]:
-    """Branch and bound over the share: every u met (u: those known before), values, a ceiling."""
+def _search(P: _Pair, tolerance: float, target: float = -np.inf) -> tuple[Array, Array, float]:
+    """Branch and bound over the share: every u met, values, and a ceiling; below target it rests."""
     t = P.ends @ P.b.T
     first, last = t[:, 1] / t.sum(axis=1)
     edges = np.linspace(first, last, 13)
     low, high, bound, ceiling = edges[:-1], edges[1:], np.full(12, np.inf), -np.inf
-    u = np.concatenate([P.ends, u])
-    values = _differences(P, u)
+    u, values = P.ends, _differences(P, P.ends)
     for _ in range(60):
         more, v, nu = _at_shares(P, (low + high) / 2, tolerance * 1e-2)
         more = _repair(more, P.h)
         u, values = np.concatenate([u, more]), np.concatenate([values, _differences(P, more)])
         bound = np.minimum(bound, _ceiling(P, low, high, v, nu))
-        open_ = bound > values.max() + tolerance
+        open_ = bound > max(values.max() + tolerance, target)
         ceiling = max(ceiling, bound[~open_].max(initial=-np.inf))
         low, high, bound = low[open_], high[open_], np.tile(bound[open_], 2)
         if not 0 < len(low) < 2000:
@@ -456,47 +454,34 @@ def worst_difference(
     P = _pair(A, a, b, floor)
     if P is None:
         return _nothing(A, Outcome.INFEASIBLE)
-    u, values, value = _search(P, tolerance, P.ends[:0])
+    u, values, value = _search(P, tolerance)
     gap = float(value - values.max())
     outcome = Outcome.OPTIMAL if gap <= tolerance else Outcome.FAILED
     return Worst(value, u[values.argmax()] * _shares(A)[0], outcome, gap)
 
 
-def worst_differences_fast(
-    A: Ambiguity, a: ArrayLike, b: ArrayLike, floor: float, start: ArrayLike | None = None
+def worst_differences(
+    A: Ambiguity,
+    a: ArrayLike,
+    b: ArrayLike,
+    floor: float,
+    tolerance: float = 1e-3,
+    target: float = -np.inf,
 ) -> tuple[Array, Array]:
-    """The alphas that a coarse `worst_difference` meets, best first: (k, M), and values: (k,).
+    """The alphas that `worst_difference` meets on its way, best first: (k, M), and values: (k,).
 
-    The best is within 1e-3 of the maximum; the others are the best at other ratios of the group
-    masses.  start: (M,), an alpha of A known to be good.  k = 0 where there is no alpha.
+    The best is within the tolerance of the maximum, or the maximum is below the target; the others
+    are the best at other ratios of the group masses.  k = 0 where there is no alpha.
 
     >>> A = Ambiguity(np.array([1.0, 1.0]), 2, bound=1.5)
     >>> a, b = [[0.2, 0.1], [0.1, 0.4]], [[0.5, 0.5], [0.5, 0.5]]
-    >>> float(worst_differences_fast(A, a, b, floor=0.1)[1][0].round(6))
+    >>> float(worst_differences(A, a, b, floor=0.1)[1][0].round(6))
     0.4
     """
     P = _pair(A, a, b, floor)
     scale, h = _shares(A)
     if P is None:
         return np.zeros((0, len(h))), np.zeros(0)
-    known = np.zeros((0, len(h))) if start is None else np.atleast_2d(start)
-    known = np.divide(known, scale, out=np.zeros_like(known, dtype=float), where=scale > 0)
-    u, values, _ = _search(P, FAST, _repair(known, h))
+    u, values, _ = _search(P, tolerance, target)
     order = np.argsort(-values, kind="stable")[: np.isfinite(values).sum()]
     return u[order] * scale, values[order]
-
-
-def worst_difference_fast(
-    A: Ambiguity, a: ArrayLike, b: ArrayLike, floor: float, start: ArrayLike | None = None
-) -> Worst:
-    """The best of `worst_differences_fast`; its value is what alpha shows, not a certificate.
-
-    >>> A = Ambiguity(np.array([1.0, 1.0]), 2, bound=1.5)
-    >>> a, b = [[0.2, 0.1], [0.1, 0.4]], [[0.5, 0.5], [0.5, 0.5]]
-    >>> worst_difference_fast(A, a, b, floor=0.1).alpha.round(6)
-    array([0.5, 1.5])
-    """
-    alphas, values = worst_differences_fast(A, a, b, floor, start)
-    if len(values) == 0:
-        return _nothing(A, Outcome.INFEASIBLE)
-    return Worst(float(values[0]), alphas[0], Outcome.OPTIMAL, np.nan)

@@ -120,7 +120,8 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     Under w with d = X w, per kernel m and group j:
     psi_L = sum K l,  J_L = sum K l' x  (and the same with K = 1: loss, J_1),
     psi_g[j] = sum_{s=j} K g,  J_g[j] = sum_{s=j} K g' x,
-    psi_hat[j] = sum_{s=j} K [d > 0],  psi_theta[j] = sum_{s=j} K, and
+    psi_hat[j] = sum_{s=j} K [d > 0],  psi_theta[j] = sum_{s=j} K  (each with K = 1 as a last
+    column: the uniform weights), and
     H = sum (theta_L l'' + c g'') x x^T, where theta_L = 1 - share + share K alpha and c = K C[s].
     """
     task, w = broadcast.task, broadcast.arrays["w"]
@@ -131,7 +132,7 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     alpha, C = broadcast.arrays["alpha"], broadcast.arrays["C"]
     clients, G, D = task.settings["clients"], len(task.settings["groups"]), len(w)
     of_loss = np.zeros((width(loss_basis, clients), D + 2))
-    of_fair = np.zeros((G, width(fair_basis, clients), D + 3))
+    of_fair = np.zeros((G, width(fair_basis, clients) + 1, D + 3))
     plain, H, correct = np.zeros(D + 2), np.zeros((D, D)), 0.0
     V_L, V_F = np.empty((CHUNK, D + 2)), np.empty((CHUNK, D + 3))
     for j, part in rows.chunks():
@@ -147,9 +148,10 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
         v = V_F[: len(d)]
         v[:, 0], v[:, 1], v[:, 2] = g, 1.0, d > 0
         np.multiply(X, g_slope[:, None], out=v[:, 3:])
-        of_fair[j] += k_F.T @ v
+        of_fair[j, :-1] += k_F.T @ v
+        of_fair[j, -1] += v.sum(axis=0)
         theta_L = (1.0 - share) + share * (k_L @ alpha)
-        H += X.T @ (X * (theta_L * curve + (k_F @ C[j]) * g_curve)[:, None])
+        H += X.T @ (X * (theta_L * curve + (k_F @ C[j, :-1] + C[j, -1]) * g_curve)[:, None])
         correct += float(((d > 0) == (y > 0)).sum())
     return Reply(
         broadcast.round,

@@ -16,7 +16,7 @@ from itertools import permutations
 
 import numpy as np
 
-from agnosticfair.ambiguity import Ambiguity, worst_differences_fast, worst_linear
+from agnosticfair.ambiguity import Ambiguity, worst_differences, worst_linear
 from agnosticfair.errors import SettingsError
 from agnosticfair.linear import sigmoid
 
@@ -87,13 +87,29 @@ def kernel_cuts(psi_theta: np.ndarray) -> np.ndarray:
     ).reshape(-1, G, M)
 
 
+def uniform_cuts(psi_theta: np.ndarray) -> np.ndarray:
+    """Cuts (k, G, M) that compare the groups under the last kernel alone, which is K = 1."""
+    G, M = psi_theta.shape
+    return np.array(
+        [rate_cut(np.eye(M)[-1], psi_theta, *pair) for pair in permutations(range(G), 2)]
+    )
+
+
 def worst_rate_cuts(
-    A: Ambiguity, psi_g: np.ndarray, psi_theta: np.ndarray, floor: float
+    A: Ambiguity,
+    psi_g: np.ndarray,
+    psi_theta: np.ndarray,
+    floor: float,
+    tolerance: float,
+    target: float,
 ) -> np.ndarray:
-    """Cuts (k, G, M) of the reweighings in A under which two groups' rates differ most."""
+    """Cuts (k, G, M) of the reweighings in A under which two groups' rates differ most.
+
+    The first of each pair is within ``tolerance`` of the worst, or nothing exceeds ``target``.
+    """
     cuts = []
     for j, k in permutations(range(len(psi_g)), 2):
-        alphas, _ = worst_differences_fast(A, psi_g[[k, j]], psi_theta[[k, j]], floor)
+        alphas, _ = worst_differences(A, psi_g[[k, j]], psi_theta[[k, j]], floor, tolerance, target)
         cuts += [rate_cut(alpha, psi_theta, j, k) for alpha in alphas[:MOST_CUTS]]
     return np.array(cuts).reshape(-1, *psi_g.shape)
 

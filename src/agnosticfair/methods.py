@@ -20,7 +20,7 @@ _UNIFORM, _PLAIN = constant(), Surrogate()
 
 @dataclass(frozen=True)
 class Fairness:
-    """max over alpha of the groups' difference <= tau.
+    """max over alpha of the groups' difference <= tau, and <= nominal under uniform weights.
 
     basis, bound: the fairness adversary's set A.  each: one constraint per kernel instead of every
     mixture of kernels.  floor: the least share of mass every group keeps in a reweighing.
@@ -32,6 +32,7 @@ class Fairness:
     bound: float = inf
     each: bool = False
     floor: float = 0.0
+    nominal: float = inf
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,15 @@ class Method:
     local: Local | None = None
     ridge: float = 1e-5
     rounds: int = 40
-    tolerance: float = 1e-8
+    tolerance: float = 1e-5
 
     def __post_init__(self) -> None:
-        tau = 1.0 if self.fairness is None else self.fairness.tau
+        fairness = self.fairness or Fairness()
+        tau, nominal = fairness.tau, fairness.nominal
         for what, value, good in (
             ("bound", self.bound, self.bound > 0),
             ("tau", tau, tau > 0),
+            ("nominal", nominal, nominal > 0),
             ("share", self.share, 0 <= self.share <= 1),
             ("q", self.q, self.q >= 0),
             ("ridge", self.ridge, self.ridge >= 0),
@@ -104,7 +107,9 @@ _RECIPES = (
         basis=gaussian(100, 0.8),
         bound=5.0,
         share=0.1,
-        fairness=Fairness(0.05, Surrogate("sigmoid", 0.7), gaussian(200, 0.8), 5.0, floor=0.05),
+        fairness=Fairness(
+            0.05, Surrogate("sigmoid", 0.7), gaussian(200, 0.8), 5.0, floor=0.05, nominal=0.025
+        ),
     ),
     Method(
         "agnosticfair-printed",
@@ -147,7 +152,7 @@ def method(name: str, **changes: Any) -> Method:
     if name not in METHODS:
         raise SettingsError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
     recipe = METHODS[name]
-    inner = {k: changes.pop(k) for k in ("tau", "surrogate", "floor") if k in changes}
+    inner = {k: changes.pop(k) for k in ("tau", "nominal", "surrogate", "floor") if k in changes}
     if inner and recipe.fairness is not None:
         changes["fairness"] = replace(recipe.fairness, **inner)
     elif "tau" in inner and recipe.local is not None and recipe.local.penalty is not None:

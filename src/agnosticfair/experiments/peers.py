@@ -23,7 +23,7 @@ from agnosticfair.data.census import encoding_of, merge, take_census
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments.deployments import Decider
 from agnosticfair.linear import sigmoid
 
@@ -67,7 +67,10 @@ def fit_peer(name: str, split: Split, positive: str, attribute: str, seed: int) 
 
     clients = [rows(table) for table in split.train.values()]
     begin = perf_counter()
-    predict, outcome, rounds = peer.fit(clients, seed)
+    try:
+        predict, outcome, rounds = peer.fit(clients, seed)
+    except Exception as error:  # another's failure is a row of the table, not the end of the suite
+        raise SolverError(f"{name} failed: {error}") from error
     seconds = perf_counter() - begin
     return Decider(lambda table: predict(rows(table)), outcome, rounds, seconds)
 
@@ -173,11 +176,12 @@ async def _federation(clients: Sequence[Rows], seed: int) -> np.ndarray:
         )
         for k, c in enumerate(clients)
     ]
+    # no evaluation: it refuses the negative weights that FairGrad may come to
     config = FLRunConfig.from_params(
         rounds=ROUNDS,
         register={"min_clients": len(clients), "timeout": 30},
         training={"batch_size": BATCH, "n_epoch": 1, "drop_remainder": False},
-        evaluate={"batch_size": 8192},
+        evaluate={"batch_size": 8192, "frequency": ROUNDS + 1},
         fairness={"batch_size": 8192},
     )
     await asyncio.gather(server.async_run(config), *(party.async_run() for party in parties))

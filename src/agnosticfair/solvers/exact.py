@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import isfinite
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from agnosticfair.ambiguity import Ambiguity, Outcome, check, worst_linear
 from agnosticfair.errors import DataError, SolverError
 from agnosticfair.fairness import (
     kernel_cuts,
+    uniform_cuts,
     worst_covariance_cuts,
     worst_rate_cuts,
 )
@@ -34,7 +36,7 @@ MOST_PASSES = 12
 
 FEASIBLE, STILL = 1e-5, 1e-6
 """Converged: the worst difference is within tau + FEASIBLE, the model promises less than
-``tolerance`` of merit, and its step is under STILL of the weights (or it promises next to nothing)."""
+``tolerance`` of merit, and its step is under STILL of the weights or no longer shrinks fast."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class State:
     here: Point | None = None
     step: Step | None = None
     damping: float = 1e-3
+    precision: float = 1e-3
     nu: float = 1.0
     outcome: str = "running"
     history: tuple[dict, ...] = field(default_factory=tuple)
@@ -153,12 +156,27 @@ def cuts_at(state: State, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> 
                 f"{state.method.name!r} compares the groups at every client: leave that client out or "
                 "take another method"
             )
-    if fairness.each or (psi_theta.shape[1] == 1 and fairness.surrogate.kind != "covariance"):
-        return kernel_cuts(psi_theta)
-    A = Ambiguity(psi_theta.sum(axis=0), state.n, fairness.bound)
+    cuts = np.zeros((0, *psi_g.shape))
+    if isfinite(fairness.nominal):
+        cuts = uniform_cuts(psi_theta) * (fairness.tau / fairness.nominal)
+    return np.concatenate([_worst_cuts(state, fairness, psi_g, psi_theta), cuts])
+
+
+def _worst_cuts(
+    state: State, fairness: Fairness, psi_g: np.ndarray, psi_theta: np.ndarray
+) -> np.ndarray:
+    """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them."""
+    kernels_g, kernels_theta = psi_g[:, :-1], psi_theta[:, :-1]
+    A = Ambiguity(kernels_theta.sum(axis=0), state.n, fairness.bound)
     if fairness.surrogate.kind == "covariance":
-        return worst_covariance_cuts(A, psi_g, psi_theta, state.s_bar)
-    return worst_rate_cuts(A, psi_g, psi_theta, fairness.floor)
+        cuts = worst_covariance_cuts(A, kernels_g, kernels_theta, state.s_bar)
+    elif fairness.each or kernels_theta.shape[1] == 1:
+        cuts = kernel_cuts(kernels_theta)
+    else:
+        cuts = worst_rate_cuts(
+            A, kernels_g, kernels_theta, fairness.floor, state.precision, fairness.tau
+        )
+    return np.concatenate([cuts, np.zeros((*cuts.shape[:2], 1))], axis=2)
 
 
 def check_sets(state: State, sums: Mapping[str, np.ndarray]) -> None:
@@ -166,8 +184,8 @@ def check_sets(state: State, sums: Mapping[str, np.ndarray]) -> None:
     check(Ambiguity(sums["psi_theta_L"], state.n, state.method.bound))
     fairness = state.method.fairness
     if fairness is not None and not fairness.each:
-        A = Ambiguity(sums["psi_theta"].sum(axis=0), state.n, fairness.bound)
-        check(A, sums["psi_theta"], fairness.floor)
+        masses = sums["psi_theta"][:, :-1]
+        check(Ambiguity(masses.sum(axis=0), state.n, fairness.bound), masses, fairness.floor)
 
 
 def ridge_of(state: State) -> np.ndarray:
@@ -269,7 +287,7 @@ def _step(
     )
     alpha = of_loss @ alphas[: len(of_loss)] / max(of_loss.sum(), 1e-12)
     C = np.einsum("k,kgm->gm", of_fair, cuts[: len(of_fair)]) * state.n
-    keep_a, keep_c = of_loss > 1e-9, of_fair > 1e-9
+    keep_a, keep_c = of_loss > 1e-7, of_fair > 1e-7
     return Step(
         p,
         float(merit),
@@ -293,7 +311,9 @@ def init(
     F: int,
 ) -> State:
     """Before the first round: w = 0, uniform weights (over all kernels), no fairness cut."""
-    return State(method, n, s_bar, clients, np.zeros(width), np.full(M, 1.0 / M), np.zeros((G, F)))
+    return State(
+        method, n, s_bar, clients, np.zeros(width), np.full(M, 1.0 / M), np.zeros((G, F + 1))
+    )
 
 
 def step(state: State, reply: Reply) -> State:
@@ -331,11 +351,9 @@ def step(state: State, reply: Reply) -> State:
         "nu": state.nu,
         "accuracy": float(reply.sums["correct"]) / state.n,
     }
-    settled = (
-        here.worst < tau + FEASIBLE
-        and decrement < state.method.tolerance
-        and (entry["step"] < STILL * (1 + np.abs(here.w).max()) or decrement < 1e-15)
-    )
+    last = state.history[-1]["decrement"] if state.history else np.inf
+    still = entry["step"] < STILL * (1 + np.abs(here.w).max()) or decrement > 0.2 * last
+    settled = here.worst < tau + FEASIBLE and decrement < state.method.tolerance and still
     outcome = (
         "converged" if settled else "rounds" if reply.round >= state.method.rounds else "running"
     )
@@ -347,6 +365,7 @@ def step(state: State, reply: Reply) -> State:
         C=model.C,
         step=model,
         nu=nu,
+        precision=float(np.clip(0.3 * decrement, 0.3 * FEASIBLE, 1e-3)),
         outcome=outcome,
         history=(*state.history, entry),
     )

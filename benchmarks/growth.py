@@ -1,0 +1,69 @@
+"""How the time of a fit of three rounds grows with rows, clients and kernels: ratios to the smallest.
+
+python benchmarks/growth.py [--repeats 3]
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import median
+
+import numpy as np
+from timing import seconds
+
+from agnosticfair.basis import gaussian
+from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.splits import iid
+from agnosticfair.data.table import Table
+from agnosticfair.federation import fit
+from agnosticfair.methods import Method, method
+
+SOURCE = dataset("adult")
+ROBUST = method("agnosticfair", tau=SOURCE.tau, rounds=3)
+
+
+def fit_time(train: Mapping[str, Table], chosen: Method, repeats: int) -> float:
+    """Median time of a fit."""
+
+    def work() -> None:
+        fit(train, chosen, attribute=SOURCE.sensitive, positive=SOURCE.positive)
+
+    work()
+    return median(seconds(work) for _ in range(repeats))
+
+
+def kernels(number: int) -> Method:
+    """The robust method with that many kernels for loss and fairness together."""
+    assert ROBUST.fairness is not None
+    fair = replace(ROBUST.fairness.basis, kernels=number)
+    loss = gaussian(number // 2, ROBUST.basis.sigma)
+    return replace(ROBUST, basis=loss, fairness=replace(ROBUST.fairness, basis=fair))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    repeats = parser.parse_args().repeats
+    table = load("adult")
+
+    def some(rows: int, clients: int = 2) -> Mapping[str, Table]:
+        chosen = np.random.default_rng(0).integers(0, len(table), round(rows / 0.8))
+        return iid(table.take(chosen), clients, 0).train
+
+    growing = {
+        "rows": {n: (some(n), ROBUST) for n in (10_000, 20_000, 40_000, 80_000, 160_000)},
+        "clients": {p: (some(40_000, p), ROBUST) for p in (2, 10, 50, 100)},
+        "kernels": {m: (some(40_000), kernels(m)) for m in (50, 100, 200, 400)},
+    }
+    print("| what grows | size | size, ratio | time, ratio |\n|---|---:|---:|---:|")
+    for what, cases in growing.items():
+        times = {size: fit_time(*case, repeats) for size, case in cases.items()}
+        first = min(times)
+        for size, time in times.items():
+            print(
+                f"| {what} | {size:,} | {size / first:g} | {time / times[first]:.2f} |", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""One round at a client against the matrix products in it that nobody can avoid, bare in numpy.
+
+The products: K^T [l' X], K^T [g' X] for each group, X^T [h X], on the same arrays and with the same
+threads; what stands in brackets is made beforehand, so forming it counts against us.
+
+    python benchmarks/round_vs_matmul.py [--repeats 20] [--method agnosticfair]
+"""
+
+import argparse
+
+import numpy as np
+from timing import ratios, say
+
+from agnosticfair import federation
+from agnosticfair.basis import Basis
+from agnosticfair.client import Client, answer
+from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.splits import shift
+from agnosticfair.fairness import Surrogate, surrogate_values
+from agnosticfair.linear import log_loss_derivatives
+from agnosticfair.methods import method
+
+
+class Recorder:
+    """An engine that remembers the last question of each step."""
+
+    def __init__(self, inner):
+        self.inner, self.asked = inner, {}
+
+    def clients(self):
+        return self.inner.clients()
+
+    def exchange(self, step, payload, deadline=None):
+        self.asked[step] = payload
+        return self.inner.exchange(step, payload, deadline)
+
+
+def products(client: Client, broadcast):
+    """The bare products of this round as a function without arguments."""
+    task, w = broadcast.task, broadcast.arrays["w"]
+    rows, everything = client.prepare(task), slice(None)
+    K_L = client.kernels(task, Basis(**task.settings["basis"]))(everything)
+    K_F = client.kernels(task, Basis(**task.settings["fair_basis"]))(everything)
+    X, d = rows.X, rows.X @ w
+    slope, curve = log_loss_derivatives(d, rows.y)
+    _, g_slope, _ = surrogate_values(Surrogate(**broadcast.settings["surrogate"]), d)
+    of_loss, of_fair, of_curve = X * slope[:, None], X * g_slope[:, None], X * curve[:, None]
+    groups = [slice(a, b) for a, b in zip(rows.starts[:-1], rows.starts[1:], strict=True)]
+
+    def bare() -> list[np.ndarray]:
+        fair = [K_F[part].T @ of_fair[part] for part in groups]
+        return [K_L.T @ of_loss, *fair, X.T @ of_curve]
+
+    return bare, (len(X), X.shape[1], K_L.shape[1], K_F.shape[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", default="adult")
+    parser.add_argument("--data-folder", default=None)
+    parser.add_argument("--method", default="agnosticfair")
+    parser.add_argument("--repeats", type=int, default=20)
+    asked = parser.parse_args()
+    source = dataset(asked.dataset)
+    (key, table), *_ = shift(load(asked.dataset, asked.data_folder), source, 1, 0).train.items()
+    engine = Recorder(federation.in_process({key: table}))
+    chosen = method(asked.method, rounds=4)
+    federation.fit(engine, chosen, attribute=source.sensitive, positive=source.positive)
+    client, broadcast = Client(key, table), engine.asked["sums"]
+    bare, (n, width, loss, fair) = products(client, broadcast)
+    say(
+        f"{asked.dataset}, {n} rows of {width}, {loss} and {fair} kernels: round / bare products",
+        ratios(bare, lambda: answer(client, "sums", broadcast), asked.repeats),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""``agnosticfair shifts``: methods and peers on many deployments that none of them saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+from typer import Option
+
+import agnosticfair
+from agnosticfair.errors import SettingsError
+
+EPILOG = "Example: agnosticfair shifts --dataset adult --seeds 2 --no-frontier"
+
+
+def shifts(
+    dataset: Annotated[str, Option(help="adult, dutch or all.")] = "adult",
+    setting: Annotated[
+        str, Option(help="shift, iid, or dirichlet (adult, beside published numbers).")
+    ] = "shift",
+    methods: Annotated[
+        str | None, Option(help="Names with commas between, or all; by default the main ones.")
+    ] = None,
+    seeds: Annotated[int, Option(help="Runs of each method, each on a split of its own.")] = 5,
+    frontier: Annotated[
+        bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")
+    ] = True,
+    peers: Annotated[
+        bool, Option("--peers", help="Also fairlearn's and declearn's (extra 'peers').")
+    ] = False,
+    jobs: Annotated[int | None, Option(help="Processes; by default one per processor.")] = None,
+    strict: Annotated[bool, Option("--strict", help="Fail if a fit does not converge.")] = False,
+    data_folder: Annotated[
+        Path | None,
+        Option(help="Where the Dutch census is; else $AGNOSTICFAIR_DATA, else downloaded."),
+    ] = None,
+    out: Annotated[Path, Option(help="Folder for the results.")] = Path("shifts"),
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Train methods on one split and test them on about 60 deployments that none of them saw.
+
+    Writes shifts.json (a row per data set, method and seed, with every deployment's numbers),
+    shifts.md and PNG figures. The numbers do not depend on the number of processes; only times do.
+    """
+    from agnosticfair.cli import _check_folder, _cpus, _listed, _progress
+    from agnosticfair.data.datasets import DATASETS
+    from agnosticfair.experiments.shifts import COMPARED, DIRICHLET, cells, run
+    from agnosticfair.methods import METHODS
+
+    _check_folder(out)
+    usual = DIRICHLET if setting == "dirichlet" else COMPARED
+    tasks = cells(
+        _listed(dataset, DATASETS),
+        setting,
+        usual if methods is None else _listed(methods, METHODS),
+        seeds,
+        peers=_peers() if peers else (),
+        frontier=frontier,
+        strict=strict,
+        folder=None if data_folder is None else str(data_folder),
+    )
+    begin = perf_counter()
+    with _progress(len(tasks), "fits") as advance:
+        rows = run(tasks, _cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+    asked = {
+        "dataset": dataset,
+        "setting": setting,
+        "methods": methods or ",".join(usual),
+        "seeds": seeds,
+    }
+    _present(rows, asked, peers, out, perf_counter() - begin, as_json)
+
+
+def _peers() -> list[str]:
+    """The peers that are installed; none is an error."""
+    from agnosticfair.experiments.peers import PEERS, installed
+
+    found = [name for name in PEERS if installed(name)]
+    if not found:
+        raise SettingsError("no peer is installed: pip install 'agnosticfair[peers]'")
+    return found
+
+
+def _present(
+    rows: list[dict[str, Any]],
+    asked: Mapping[str, Any],
+    peers: bool,
+    out: Path,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """Write rows, tables and figures; then show the tables and say where the rest is."""
+    from agnosticfair.cli import _print, write_files
+    from agnosticfair.report import shifts as report
+    from agnosticfair.report.figures import png
+
+    summaries, drawn = report.summarise(rows), report.figures(rows)
+    words = " ".join(f"--{key} {value}" for key, value in asked.items())
+    words += " --peers" if peers else ""
+    made_by = f"Made by `agnosticfair shifts {words}`, version {agnosticfair.__version__}."
+    captions = {name: text for name, (_, text) in drawn.items()}
+    results = {
+        "format": "agnosticfair-shifts-1",
+        "versions": _versions(peers),
+        "asked": {**asked, "peers": peers},
+        "rows": rows,
+    }
+    text = json.dumps(results, indent=1, allow_nan=False)
+    document = report.document(report.grids(summaries), captions, made_by)
+    files = {"shifts.json": f"{text}\n".encode(), "shifts.md": document.encode()}
+    write_files(out, files | {name: png(figure) for name, (figure, _) in drawn.items()})
+    if as_json:
+        return print(text)
+    for grid in report.grids(summaries, spread=False):
+        _print(grid)
+        print()
+    print(f"{len(rows)} fits in {seconds:.0f} s.")
+    return print("Written:", *(str(out / name) for name in (*files, *drawn)), sep="\n  ")
+
+
+def _versions(peers: bool) -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in (
+        "agnosticfair",
+        "numpy",
+        "scipy",
+        *(("fairlearn", "scikit-learn", "declearn") * peers),
+    ):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
