@@ -68,7 +68,7 @@ def test_a_client_with_one_group_is_legal_except_where_groups_are_compared_at_cl
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"bound": 0.0}, "bound is 0.0"),
+        ({"bound": 3.0}, "no adversary, so bound has no meaning"),
         ({"rounds": 0}, "rounds is 0"),
         ({"ridge": -1.0}, "ridge is -1.0"),
         ({"tau": 0.1}, "no fairness constraint"),
@@ -83,6 +83,13 @@ def test_settings_that_make_no_sense_are_refused(changes, said):
 def test_an_unknown_method_is_refused_with_the_known_ones():
     with pytest.raises(SettingsError, match=r"unknown method 'fair'; there are: fl, "):
         method("fair")
+
+
+def test_bound_reaches_both_adversaries():
+    changed = method("agnosticfair", bound=3.0)
+    assert changed.bound == changed.fairness.bound == 3.0
+    with pytest.raises(SettingsError, match=r"bound is 0\.0"):
+        method("agnosticfair", bound=0.0)
 
 
 def test_tau_must_be_positive():

@@ -43,7 +43,7 @@ class Tilt:
     shift: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Certificate:
     """What holds for every reweighing alpha of the rows in A = {0 <= alpha <= bound, mean weight 1}.
 

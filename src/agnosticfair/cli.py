@@ -203,7 +203,7 @@ def predict(
     _check_folder(out.parent, needed=True)
     loaded = load_model(model)
     table = read_rows(file, loaded.encoding)
-    labels, positive = (loaded.negative, loaded.positive), loaded.predict(table)
+    labels, positive = (loaded.negative, loaded.positive), loaded.predict(table, str(file))
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("prediction", "probability"))
@@ -217,7 +217,7 @@ def predict(
 def evaluate(
     model: ModelFile,
     files: Files,
-    target: Annotated[str | None, Option(help="Column with the label; else the model's.")] = None,
+    target: Annotated[str, Option(help="Column with the label.")],
     sensitive: Annotated[str | None, Option(help="Column with groups; else the model's.")] = None,
     client_column: Client = None,
     as_json: Json = False,
@@ -226,9 +226,7 @@ def evaluate(
     from agnosticfair.model import load_model
 
     loaded = load_model(model)
-    target, sensitive = target or getattr(loaded, "target", None), sensitive or loaded.attribute
-    if not target:
-        raise SettingsError("the model does not say which column is the label: name it by --target")
+    sensitive = sensitive or loaded.attribute
     clients = labelled(loaded, files, target, sensitive, client_column)
     found = scores(loaded, clients, sensitive)
     if as_json:
@@ -255,7 +253,7 @@ def list_methods(as_json: Json = False) -> None:
     return _print(_grid("", ("method", "what it does", "basis", "B", "tau", "rounds"), lines))
 
 
-@app.command("data", epilog="Example: agnosticfair data --data-folder ../shared/data")
+@app.command("data", epilog="Example: agnosticfair data --data-folder ~/data")
 def list_data(data_folder: Folder = None, as_json: Json = False) -> None:
     """List the data sets known by name, and whether they are here."""
     from agnosticfair.data.datasets import DATASETS

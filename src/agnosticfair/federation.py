@@ -130,6 +130,8 @@ def outcome_of(entry: Mapping[str, Any]) -> str:
     """The numerical outcome of one round, as a word."""
     if "lp" in entry:
         return f"lp {entry['lp']}"
+    if "kept" not in entry:
+        return "averaged"
     return "step kept" if entry["kept"] else "step rejected"
 
 

@@ -144,7 +144,10 @@ METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
 
 def method(name: str, **changes: Any) -> Method:
-    """The recipe of that name, with some of its values changed; ``tau`` reaches into its fairness.
+    """The recipe of that name, with some of its values changed.
+
+    ``tau``, ``nominal``, ``surrogate`` and ``floor`` reach into its fairness; ``bound`` is set
+    wherever an adversary has kernels.
 
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
@@ -152,10 +155,20 @@ def method(name: str, **changes: Any) -> Method:
     if name not in METHODS:
         raise SettingsError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
     recipe = METHODS[name]
-    inner = {k: changes.pop(k) for k in ("tau", "nominal", "surrogate", "floor") if k in changes}
+    inner: dict[str, Any] = {
+        k: changes.pop(k) for k in ("tau", "nominal", "surrogate", "floor") if k in changes
+    }
+    if "bound" in changes:
+        bound = changes.pop("bound")
+        if recipe.basis != _UNIFORM:
+            changes["bound"] = bound
+        if recipe.fairness is not None and recipe.fairness.basis != _UNIFORM:
+            inner["bound"] = bound
+        if "bound" not in changes and "bound" not in inner:
+            raise SettingsError(f"method {name!r} has no adversary, so bound has no meaning")
     if inner and recipe.fairness is not None:
         changes["fairness"] = replace(recipe.fairness, **inner)
-    elif "tau" in inner and recipe.local is not None and recipe.local.penalty is not None:
+    elif inner.keys() == {"tau"} and recipe.local is not None and recipe.local.penalty is not None:
         changes["local"] = replace(recipe.local, tau=inner["tau"])
     elif inner:
         raise SettingsError(

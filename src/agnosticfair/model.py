@@ -43,17 +43,17 @@ class Model:
     outcome: str = ""
     version: str = field(default=agnosticfair.__version__)
 
-    def decision(self, table: Table) -> np.ndarray:
+    def decision(self, table: Table, who: str = "the data") -> np.ndarray:
         """Signed distances d_w(x), (n,): positive where the model says ``positive``."""
-        return encode(self.encoding, table) @ self.w[:-1] + self.w[-1]
+        return encode(self.encoding, table, who) @ self.w[:-1] + self.w[-1]
 
-    def probabilities(self, table: Table) -> np.ndarray:
+    def probabilities(self, table: Table, who: str = "the data") -> np.ndarray:
         """Probability of the positive label, (n,)."""
-        return sigmoid(self.decision(table))
+        return sigmoid(self.decision(table, who))
 
-    def predict(self, table: Table) -> np.ndarray:
-        """0 or 1 per row."""
-        return (self.decision(table) > 0).astype(np.int64)
+    def predict(self, table: Table, who: str = "the data") -> np.ndarray:
+        """0 or 1 per row; ``who`` names the rows in errors."""
+        return (self.decision(table, who) > 0).astype(np.int64)
 
     def save(self, path: str | Path) -> None:
         """Write the model file, whole or not at all."""

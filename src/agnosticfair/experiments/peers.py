@@ -179,7 +179,7 @@ async def _federation(clients: Sequence[Rows], seed: int) -> np.ndarray:
     # no evaluation: it refuses the negative weights that FairGrad may come to
     config = FLRunConfig.from_params(
         rounds=ROUNDS,
-        register={"min_clients": len(clients), "timeout": 30},
+        register={"min_clients": len(clients), "max_clients": len(clients), "timeout": 30},
         training={"batch_size": BATCH, "n_epoch": 1, "drop_remainder": False},
         evaluate={"batch_size": 8192, "frequency": ROUNDS + 1},
         fairness={"batch_size": 8192},

@@ -27,7 +27,7 @@ from agnosticfair.data.splits import Split, iid, shift
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.federation import fit
-from agnosticfair.methods import METHODS
+from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
 
@@ -140,6 +140,11 @@ def _ignoring_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def tuned(name: str, data: str) -> Method:
+    """The recipe of that name; ``agnosticfair`` with the tau of the data set."""
+    return recipe(name, tau=dataset(data).tau) if name == "agnosticfair" else recipe(name)
+
+
 def run_cell(task: Task) -> Row:
     """Fit and measure one cell. A fit that diverges is a row without measures, not an error."""
     data = dataset(task.dataset)
@@ -149,7 +154,7 @@ def run_cell(task: Task) -> Row:
         try:
             fitted = fit(
                 split.train,
-                task.method,
+                tuned(task.method, task.dataset),
                 attribute=data.sensitive,
                 positive=data.positive,
                 seed=task.seed,

@@ -54,9 +54,9 @@ MOVED = {"fairfl-moved": "accuracy", "fairfl-moved-balanced": "balanced_accuracy
 """The sceptic's rows: what of AgnosticFair, on the training rows, each is brought down to."""
 
 TUNED = "fairfl-tuned"
-_TUNED = replace(recipe("fairfl", tau=0.03, surrogate=Surrogate("sigmoid", 1.0)), name=TUNED)
-"""FairFL for the dirichlet split: the most accurate of (tau, temperature) whose mean gap on the
-splits of seeds 100 to 104 is under 0.015; the seeds reported are others."""
+_TUNED = replace(recipe("fairfl", tau=0.0425, surrogate=Surrogate("sigmoid", 0.75)), name=TUNED)
+"""FairFL for the dirichlet split: of a grid of (tau, temperature), the most accurate whose gap, plus
+its standard error, is under 0.017 on the splits of seeds 100 to 119; the seeds reported are others."""
 
 FACTORS = (0.25, 0.5, 0.75, 1.5, 2.0, 3.0)  # of the data set's tau, for agnosticfair's frontier
 TAUS = (0.005, 0.05, 0.1, 0.15)  # for fairfl's frontier

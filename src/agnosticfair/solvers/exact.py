@@ -36,7 +36,8 @@ MOST_PASSES = 12
 
 FEASIBLE, STILL = 1e-5, 1e-6
 """Converged: the worst difference is within tau + FEASIBLE, the model promises less than
-``tolerance`` of merit, and its step is under STILL of the weights or no longer shrinks fast."""
+``tolerance`` of merit, and its step is under STILL of the weights, or what it promises no longer
+halves from round to round (a flat, curved valley)."""
 
 
 @dataclass(frozen=True)
@@ -351,9 +352,10 @@ def step(state: State, reply: Reply) -> State:
         "nu": state.nu,
         "accuracy": float(reply.sums["correct"]) / state.n,
     }
-    last = state.history[-1]["decrement"] if state.history else np.inf
-    still = entry["step"] < STILL * (1 + np.abs(here.w).max()) or decrement > 0.2 * last
-    settled = here.worst < tau + FEASIBLE and decrement < state.method.tolerance and still
+    last = state.history[-1] if state.history else {"decrement": np.inf, "damping": np.inf}
+    slow = decrement > 0.5 * last["decrement"] and damping >= last["damping"]
+    still = entry["step"] < STILL * (1 + np.abs(here.w).max())
+    settled = here.worst < tau + FEASIBLE and decrement < state.method.tolerance and (still or slow)
     outcome = (
         "converged" if settled else "rounds" if reply.round >= state.method.rounds else "running"
     )

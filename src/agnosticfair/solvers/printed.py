@@ -8,11 +8,12 @@ that does to the numbers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agnosticfair.ambiguity import Ambiguity, Outcome, worst_linear_subject_to
+from agnosticfair.ambiguity import Ambiguity, Outcome, Worst, worst_linear_subject_to
 from agnosticfair.errors import SolverError
 from agnosticfair.messages import Reply
 from agnosticfair.methods import Local, Method
@@ -65,6 +66,16 @@ def shapes(state: State) -> dict[str, tuple[int, ...]]:
     return {"w": (D,), "clients": (), "phi_C": (D,), "correct": (), **kernels}
 
 
+def adversary(state: State, sums: Mapping[str, np.ndarray]) -> Worst:
+    """max L(alpha) over A subject to |C(alpha)| <= tau (eq. federated_learning_optimize_alpha)."""
+    return worst_linear_subject_to(
+        Ambiguity(sums["psi_theta"], state.n, state.method.bound),
+        sums["psi_L"],
+        A_ub=np.array([sums["psi_C"], -sums["psi_C"]]),
+        b_ub=np.full(2, state.local.tau * state.n),
+    )
+
+
 def step(state: State, reply: Reply) -> State:
     """Algorithm 2, server side: the LP for alpha, the average for w."""
     sums = reply.sums
@@ -74,22 +85,17 @@ def step(state: State, reply: Reply) -> State:
             f"the fit diverged in round {reply.round}: a weight reached {np.abs(w).max():.3g}; "
             "lower the rate of the local steps or raise ridge"
         )
-    A = Ambiguity(sums["psi_theta"], state.n, state.method.bound)
-    fair = state.local.penalty is not None
-    limit = np.full(2, state.local.tau * state.n)
-    worst = worst_linear_subject_to(
-        A,
-        sums["psi_L"],
-        A_ub=np.array([sums["psi_C"], -sums["psi_C"]]) if fair else None,
-        b_ub=limit if fair else None,
-    )
-    solved = worst.outcome is Outcome.OPTIMAL
-    # An infeasible LP has no best alpha: the clients go on with the last one, scaled to a mean weight
-    # of one (at the start: uniform), and the outcome is counted.
-    alpha = worst.alpha if solved else state.alpha * (state.n / (state.alpha @ sums["psi_theta"]))
+    alpha, lp = state.alpha, {}
+    if state.local.penalty is not None:
+        worst = adversary(state, sums)
+        lp = {"lp": str(worst.outcome)}
+        # An infeasible LP has no best alpha: the clients go on with the last one, scaled to a mean
+        # weight of one (at the start: uniform), and the outcome is counted.
+        alpha = state.alpha * (state.n / (state.alpha @ sums["psi_theta"]))
+        alpha = worst.alpha if worst.outcome is Outcome.OPTIMAL else alpha
     entry = {
         "round": reply.round,
-        "lp": str(worst.outcome),
+        **lp,
         "loss": float(alpha @ sums["psi_L"]) / state.n,
         "worst": float(abs(alpha @ sums["psi_C"])) / state.n,
         "step": float(np.abs(w - state.w).max()),
