@@ -28,7 +28,12 @@ from agnosticfair.model import Model
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model and how it came about. outcomes counts every round's numerical outcome."""
+    """A fitted model and how it came about.
+
+    outcomes counts every round's numerical outcome.  worst_surrogate, worst_risk_difference: the
+    largest difference over the training rows and the adversary's set, of the surrogate and of the
+    true decisions (nan for methods of local steps).
+    """
 
     model: Model
     method: Method
@@ -37,6 +42,8 @@ class Fit:
     history: tuple[dict, ...]
     outcomes: Mapping[str, int]
     alpha: np.ndarray
+    worst_surrogate: float
+    worst_risk_difference: float
     seconds: float
     bytes_per_round: int
 
@@ -110,6 +117,7 @@ def fit(
         inner.history,
         dict(Counter(outcome_of(entry) for entry in inner.history)),
         inner.alpha,
+        *server.worst_cases(state),
         perf_counter() - begin,
         size,
     )

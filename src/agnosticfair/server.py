@@ -167,6 +167,13 @@ def step(state: State, total: Reply) -> State:
     return replace(state, inner=state.solver.step(state.inner, total))
 
 
+def worst_cases(state: State) -> tuple[float, float]:
+    """The worst difference over the set, of the surrogate and of the true decisions."""
+    if isinstance(state.inner, exact.State) and state.inner.here is not None:
+        return state.inner.here.worst, exact.worst_decisions(state.inner)
+    return float("nan"), float("nan")
+
+
 def weights(state: State) -> np.ndarray:
     """w, the intercept last."""
     return state.inner.w

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from math import isfinite
 
 import numpy as np
 
-from agnosticfair.ambiguity import Ambiguity, Outcome, check, worst_linear
+from agnosticfair.ambiguity import Ambiguity, Outcome, check, worst_difference, worst_linear
 from agnosticfair.errors import DataError, SolverError
 from agnosticfair.fairness import (
     kernel_cuts,
@@ -298,6 +299,24 @@ def _step(
         C,
         alphas[: len(of_loss)][keep_a],
         cuts[: len(of_fair)][keep_c],
+    )
+
+
+def worst_decisions(state: State) -> float:
+    """The largest difference of the groups' true rates over the fairness adversary's set: a certificate
+    on the training rows and this basis; under uniform weights where there is no adversary."""
+    if state.here is None:
+        return float("nan")
+    psi, theta = state.here.sums["psi_hat"], state.here.sums["psi_theta"]
+    fairness = state.method.fairness
+    pairs = list(permutations(range(len(psi)), 2))
+    if fairness is None or fairness.basis.kind != "gaussian":
+        rates = psi[:, -1] / theta[:, -1]
+        return float(np.ptp(rates))
+    A = Ambiguity(theta[:, :-1].sum(axis=0), state.n, fairness.bound)
+    return max(
+        worst_difference(A, psi[[k, j], :-1], theta[[k, j], :-1], fairness.floor).value
+        for j, k in pairs
     )
 
 
