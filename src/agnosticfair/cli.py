@@ -18,6 +18,8 @@ import typer
 from typer import Argument, Option
 
 import agnosticfair
+from agnosticfair.commands import audit as audit_command
+from agnosticfair.commands import shifts as shifts_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -266,6 +268,10 @@ def list_data(data_folder: Folder = None, as_json: Json = False) -> None:
         _print(_grid(entry["name"], ("", ""), lines))
         print()
     return None
+
+
+app.command("audit", epilog=audit_command.EPILOG)(audit_command.audit)
+app.command("shifts", epilog=shifts_command.EPILOG)(shifts_command.shifts)
 
 
 LICENCES = {"adult": "CC BY 4.0", "dutch": "not stated by its source, so not shipped"}

@@ -16,12 +16,16 @@ import numpy as np
 
 from agnosticfair.basis import Basis, design, row_priorities, width
 from agnosticfair.data.census import Census, take_census
-from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.fairness import Surrogate, surrogate_values
-from agnosticfair.linear import log_loss, log_loss_derivatives, with_intercept
+from agnosticfair.linear import log_loss, log_loss_derivatives, on_grid, with_intercept
 from agnosticfair.messages import Broadcast, Candidates, Reply, Task
+
+KERNEL_BITS, SPARE_BITS = 14, 3
+"""Features and kernels are multiples of 2^-20 and 2^-14; what they are multiplied with is rounded to the
+bits that then remain of 53 when n rows are added, less some for values above one (``linear.on_grid``)."""
 
 CHUNK = 4096
 """Rows that are worked on at a time: small enough to stay in a core's cache."""
@@ -72,7 +76,8 @@ class Client:
             centres = None if centres is None else centres[: basis.kernels]
 
             def build(part: slice) -> np.ndarray:
-                return design(basis, rows.X[part, :-1], centres, self.key, clients)
+                K = design(basis, rows.X[part, :-1], centres, self.key, clients)
+                return on_grid(K, KERNEL_BITS)
 
             if len(rows.X) * width(basis, clients) * 8 <= KERNEL_BYTES:
                 K = np.empty((len(rows.X), width(basis, clients)))
@@ -135,23 +140,25 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     of_fair = np.zeros((G, width(fair_basis, clients) + 1, D + 3))
     plain, H, correct = np.zeros(D + 2), np.zeros((D, D)), 0.0
     V_L, V_F = np.empty((CHUNK, D + 2)), np.empty((CHUNK, D + 3))
+    bits = 53 - KERNEL_BITS - SPARE_BITS - int(task.settings["n"]).bit_length()
     for j, part in rows.chunks():
         X, y, k_L, k_F = rows.X[part], rows.y[part], K_L(part), K_F(part)
-        d = X @ w
+        d = np.einsum("ij,j->i", X, w)  # unlike X @ w, the same for a row wherever it stands
         slope, curve = log_loss_derivatives(d, y)
         g, g_slope, g_curve = surrogate_values(surrogate, d)
         v = V_L[: len(d)]
         v[:, 0], v[:, 1] = log_loss(d, y), 1.0
         np.multiply(X, slope[:, None], out=v[:, 2:])
-        of_loss += k_L.T @ v
+        of_loss += k_L.T @ on_grid(v, bits)
         plain += v.sum(axis=0)
         v = V_F[: len(d)]
         v[:, 0], v[:, 1], v[:, 2] = g, 1.0, d > 0
         np.multiply(X, g_slope[:, None], out=v[:, 3:])
-        of_fair[j, :-1] += k_F.T @ v
+        of_fair[j, :-1] += k_F.T @ on_grid(v, bits)
         of_fair[j, -1] += v.sum(axis=0)
         theta_L = (1.0 - share) + share * (k_L @ alpha)
-        H += X.T @ (X * (theta_L * curve + (k_F @ C[j, :-1] + C[j, -1]) * g_curve)[:, None])
+        h = theta_L * curve + (k_F @ C[j, :-1] + C[j, -1]) * g_curve
+        H += X.T @ on_grid(X * h[:, None], bits + KERNEL_BITS - FEATURE_BITS)
         correct += float(((d > 0) == (y > 0)).sum())
     return Reply(
         broadcast.round,

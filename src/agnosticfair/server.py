@@ -72,6 +72,7 @@ def plan(
         "negative": others[0] if len(others) == 1 else f"not {positive}",
         "attribute": attribute,
         "groups": groups,
+        "n": census.n,
         "clients": clients,
         "basis": asdict(method.basis),
         "fair_basis": asdict(exact.fairness_of(method).basis),

@@ -86,7 +86,7 @@ class State:
     step: Step | None = None
     damping: float = 1e-3
     precision: float = 1e-3
-    nu: float = 1.0
+    nu: float = 2.0
     outcome: str = "running"
     history: tuple[dict, ...] = field(default_factory=tuple)
 
@@ -200,7 +200,10 @@ def evaluate(state: State, w: np.ndarray, sums: Mapping[str, np.ndarray]) -> Poi
     """Loss and worst difference at w, exactly, over the whole of both sets."""
     loss, alpha = loss_of(state, sums)
     cuts = cuts_at(state, sums["psi_g"], sums)
-    worst = float(np.einsum("kgm,gm->k", cuts, sums["psi_g"]).max(initial=0.0))
+    values = np.einsum("kgm,gm->k", cuts, sums["psi_g"])
+    worst = float(values.max(initial=0.0))
+    # At w = 0 every alpha shows no difference, and which one is worst is rounding: no cut is kept.
+    cuts = cuts[values > 0.25 * fairness_of(state.method).tau]
     return Point(w, sums, loss + float(ridge_of(state) @ (w * w)) / 2, worst, alpha, cuts)
 
 
@@ -229,18 +232,18 @@ def solve_model(state: State, here: Point) -> Step:
     q = np.concatenate([ridge * here.w, [1.0, state.nu]])
     P = np.zeros((D + 2, D + 2))
     P[:D, :D] = H
-    for _ in range(MOST_PASSES):
+    for left in reversed(range(MOST_PASSES)):
         G, h = _rows(state, here, alphas, cuts)
         solution = minimise(P, q, G, h)
-        if solution.outcome is not Outcome.OPTIMAL:
+        if solution.outcome is not Outcome.OPTIMAL or not left:
             break
-        p = solution.x[:D]
+        p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
         psi_g = sums["psi_g"] + sums["J_g"] @ p
         new_cuts = cuts_at(state, psi_g, sums)
         values = np.einsum("kgm,gm->k", new_cuts, psi_g)
-        fresh = new_cuts[values > tau + max(solution.x[D + 1], 0.0) + 1e-7]
+        fresh = new_cuts[values > tau + xi + max(0.3 * state.precision, 1e-7)]
         loss, alpha = loss_of(state, sums, p)
-        enough = state.method.q > 0 or loss <= solution.x[D] + 1e-9
+        enough = state.method.q > 0 or loss <= t + 1e-3 * state.precision + 1e-9
         if enough and not len(fresh):
             break
         cuts = np.concatenate([cuts, fresh])
@@ -287,8 +290,8 @@ def _step(
         + p @ H @ p / 2
         + state.nu * max(x[D + 1], 0.0)
     )
-    alpha = of_loss @ alphas[: len(of_loss)] / max(of_loss.sum(), 1e-12)
-    C = np.einsum("k,kgm->gm", of_fair, cuts[: len(of_fair)]) * state.n
+    alpha = of_loss @ alphas / max(of_loss.sum(), 1e-12)
+    C = np.einsum("k,kgm->gm", of_fair, cuts) * state.n
     keep_a, keep_c = of_loss > 1e-7, of_fair > 1e-7
     return Step(
         p,
@@ -297,8 +300,8 @@ def _step(
         float(of_fair.sum()),
         alpha,
         C,
-        alphas[: len(of_loss)][keep_a],
-        cuts[: len(of_fair)][keep_c],
+        alphas[keep_a],
+        cuts[keep_c],
     )
 
 
@@ -378,7 +381,7 @@ def step(state: State, reply: Reply) -> State:
     outcome = (
         "converged" if settled else "rounds" if reply.round >= state.method.rounds else "running"
     )
-    nu = state.nu * (2.0 if model.violation > 1e-7 else 1.0)
+    nu = state.nu * (2.0 if model.multiplier > 0.8 * state.nu else 1.0)
     return replace(
         state,
         w=here.w if outcome != "running" else here.w + model.p,
@@ -386,7 +389,7 @@ def step(state: State, reply: Reply) -> State:
         C=model.C,
         step=model,
         nu=nu,
-        precision=float(np.clip(0.3 * decrement, 0.3 * FEASIBLE, 1e-3)),
+        precision=float(np.clip(0.3 * decrement, 1e-6, 1e-3)),
         outcome=outcome,
         history=(*state.history, entry),
     )
