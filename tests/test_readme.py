@@ -1,0 +1,36 @@
+"""What the README shows is run: its Python, its main job, and the names of its commands."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agnosticfair.cli import app
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])
+def test_python_runs(code):
+    exec(compile(code, "README.md", "exec"), {})
+
+
+def test_commands_exist():
+    known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    shown = set(
+        re.findall(r"agnosticfair (\w+)", "".join(t for kind, t in BLOCKS if kind == "bash"))
+    )
+    assert shown
+    assert shown <= known
+
+
+@pytest.mark.slow
+def test_main_job(tmp_path):
+    line = re.search(r"\.venv/bin/agnosticfair (.*)", README).group(1)
+    result = CliRunner().invoke(app, [*shlex.split(line), "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert {"results.json", "tables.md"} <= {p.name for p in tmp_path.iterdir()}
+    assert list(tmp_path.glob("*.png"))
