@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
+from math import prod
 from operator import add
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from agnosticfair import server
+from agnosticfair import __version__, checkpoints, server
 from agnosticfair.client import Client, answer
-from agnosticfair.data.census import merge
+from agnosticfair.data.census import Census, encoding_of, merge
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.table import Table
-from agnosticfair.engines import Engine, Failure
+from agnosticfair.engines import Engine
 from agnosticfair.engines.in_process import InProcess
 from agnosticfair.errors import FederationError, SettingsError, SolverError
-from agnosticfair.messages import Reply, check_reply
+from agnosticfair.faults import Asker, Missing, Policy, check_enough, policy
+from agnosticfair.messages import Reply, check_candidates, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
@@ -28,7 +32,8 @@ from agnosticfair.model import Model
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model and how it came about. outcomes counts every round's numerical outcome."""
+    """A fitted model and how it came about. outcomes counts every round's numerical outcome; events
+    are the answers that did not come, and what was done about them."""
 
     model: Model
     method: Method
@@ -39,6 +44,7 @@ class Fit:
     alpha: np.ndarray
     seconds: float
     bytes_per_round: int
+    events: tuple[dict, ...] = ()
 
     @property
     def converged(self) -> bool:
@@ -62,46 +68,33 @@ def fit(
     strict: bool = False,
     on_round: Callable[[dict], None] | None = None,
     deadline: float | None = None,
+    on_failure: str | Policy = "stop",
+    checkpoint: str | Path | None = None,
 ) -> Fit:
     """Train one classifier over clients whose rows stay with them.
 
     clients: a table per client, or an engine.  method: a name from ``METHODS`` or a recipe.
     attribute: the sensitive attribute, where the data has several.  seed: draws the kernel centres.
     strict: a fit that does not converge is an error.  on_round: called with each round's record.
+    deadline: seconds a client has for an answer.  on_failure: what is done about an answer that does
+    not come: 'stop', 'retry', 'wait', 'drop' or a ``Policy``.  checkpoint: a folder; a fit that was
+    interrupted goes on from what is there.
     """
     begin = perf_counter()
     method = recipe(method) if isinstance(method, str) else method
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    keys = engine.clients()
-    census = merge(gather(engine, "census", None, deadline))
-    plan = server.plan(method, census, keys, attribute=attribute, positive=positive)
-    ask = server.centres_question(plan, seed)
-    while ask is not None:
-        offered = reduce(add, gather(engine, "centres", ask, deadline).values())
-        if server.enough(plan, ask, offered):
-            plan = server.with_centres(plan, offered)
+    asker = Asker(engine, engine.clients(), policy(on_failure), deadline)
+    check_enough(asker.keys, asker.policy)
+    run = Run(method, attribute, positive, seed, None if checkpoint is None else Path(checkpoint))
+    while True:
+        try:
+            state = _rounds(asker, run, on_round)
             break
-        ask = server.centres_question(plan, seed, ask.settings["share"])
-    state, size = server.init(plan), 0
-    while not state.done:
-        step, broadcast = server.question(state)
-        shapes = server.shapes(state)
-        replies: dict[str, Reply] = {
-            key: check_reply(reply, key, broadcast.round, shapes)
-            for key, reply in gather(engine, step, broadcast, deadline).items()
-        }
-        total = reduce(add, replies.values())
-        size = total.nbytes
-        state = server.step(state, total)
-        if on_round is not None:
-            on_round(state.inner.history[-1])
+        except Missing as missing:
+            asker.drop(missing)
+    if strict:
+        _check_converged(state)
     inner = state.inner
-    if strict and inner.outcome != "converged" and method.local is None:
-        last = inner.history[-1]
-        raise SolverError(
-            f"{method.name} did not converge in {inner.round} rounds (decrement "
-            f"{last['decrement']:.2g}, worst difference {last['worst']:.4f}): allow more rounds or raise tau"
-        )
     return Fit(
         model_of(state, seed),
         state.plan.method,
@@ -111,19 +104,87 @@ def fit(
         dict(Counter(outcome_of(entry) for entry in inner.history)),
         inner.alpha,
         perf_counter() - begin,
-        size,
+        8 * sum(prod(shape) for shape in server.shapes(state).values()),
+        tuple(asker.events),
     )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was asked for: with it, and the same rows, a fit is the same."""
+
+    method: Method
+    attribute: str | None
+    positive: str | None
+    seed: int
+    folder: Path | None
+
+    def identity(self, census: Census, keys: tuple[str, ...]) -> dict[str, Any]:
+        """What must be the same for a checkpoint to be gone on with."""
+        own = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
+        asked = {"attribute": self.attribute, "positive": self.positive}
+        return json.loads(
+            json.dumps({**own, **asked, "clients": keys, "the clients' rows": census.to_json()})
+        )
+
+
+def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> server.State:
+    """From the census to the last state, for the clients that the asker has."""
+    census = merge(asker.ask("census", None, _check_census))
+    identity = run.identity(census, asker.keys)
+    restated = any(event["event"] == "restated" for event in asker.events)
+    kept = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
+    if kept is None:
+        state = server.init(_plan(asker, run, census))
+    else:
+        state, asker.events[:0] = kept
+        asker.note("resumed", round=state.inner.round)
+    while not state.done:
+        step, broadcast = server.question(state)
+        check = partial(check_reply, round=broadcast.round, shapes=server.shapes(state))
+        total: Reply = reduce(add, asker.ask(step, broadcast, check).values())
+        state = server.step(state, total)
+        if run.folder is not None:
+            checkpoints.save(run.folder, identity, state, asker.events)
+        if on_round is not None:
+            on_round(state.inner.history[-1])
+    return state
+
+
+def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
+    """The plan, with its centres drawn where the method needs any."""
+    names = {"attribute": run.attribute, "positive": run.positive}
+    plan = server.plan(run.method, census, asker.keys, **names)
+    check = partial(check_candidates, width=encoding_of(census).width)
+    ask = server.centres_question(plan, run.seed)
+    while ask is not None:
+        offered = reduce(add, asker.ask("centres", ask, check).values())
+        if server.enough(plan, ask, offered):
+            return server.with_centres(plan, offered)
+        ask = server.centres_question(plan, run.seed, ask.settings["share"])
+    return plan
+
+
+def _check_census(answer: object, key: str) -> Census:
+    if not isinstance(answer, Census):
+        raise FederationError(f"client {key!r} answered with {type(answer).__name__}, not a census")
+    return answer
+
+
+def _check_converged(state: server.State) -> None:
+    inner, method = state.inner, state.plan.method
+    if inner.outcome != "converged" and method.local is None:
+        last = inner.history[-1]
+        raise SolverError(
+            f"{method.name} did not converge in {inner.round} rounds (decrement "
+            f"{last['decrement']:.2g}, worst difference {last['worst']:.4f}): allow more rounds or raise tau"
+        )
 
 
 def gather(engine: Engine, step: str, payload: Any, deadline: float | None) -> dict[str, Any]:
     """Every client's answer, in the order of the keys. A missing one would silently change the problem,
     so it is an error."""
-    answers = engine.exchange(step, payload, deadline)
-    for key in engine.clients():
-        reply = answers.get(key, Failure("it gave no answer"))
-        if isinstance(reply, Failure):
-            raise FederationError(f"step {step!r} failed at client {key!r}: {reply.reason}")
-    return {key: answers[key] for key in engine.clients()}
+    return Asker(engine, engine.clients(), deadline=deadline).ask(step, payload)
 
 
 def outcome_of(entry: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,16 @@ class InProcess:
     def clients(self) -> tuple[str, ...]:
         return tuple(sorted(self.handlers))
 
-    def exchange(self, step: str, payload: Any, deadline: float | None = None) -> dict[str, Any]:
+    def exchange(
+        self,
+        step: str,
+        payload: Any,
+        deadline: float | None = None,
+        only: Collection[str] | None = None,
+    ) -> dict[str, Any]:
         """Ask in the order of the keys. There is nothing to wait for here, so no deadline can pass."""
-        return {key: _ask(self.handlers[key], step, payload) for key in self.clients()}
+        keys = self.clients() if only is None else sorted(only)
+        return {key: _ask(self.handlers[key], step, payload) for key in keys}
 
 
 def _ask(handler: Callable[[str, Any], Any], step: str, payload: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +21,13 @@ class Engine(Protocol):
         """The clients' stable keys, sorted: the order in which replies are added."""
         ...
 
-    def exchange(self, step: str, payload: Any, deadline: float | None = None) -> Mapping[str, Any]:
-        """Ask every client; a reply or a ``Failure`` per client, within ``deadline`` seconds."""
+    def exchange(
+        self,
+        step: str,
+        payload: Any,
+        deadline: float | None = None,
+        only: Collection[str] | None = None,
+    ) -> Mapping[str, Any]:
+        """Ask every client, or ``only`` some; from each a reply or a ``Failure`` within ``deadline``
+        seconds. A retried question may come twice: the same question has the same answer."""
         ...
