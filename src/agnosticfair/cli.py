@@ -18,6 +18,7 @@ import typer
 from typer import Argument, Option
 
 import agnosticfair
+from agnosticfair.commands import deploy, messages
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(deploy.deploy, name="deploy")
+app.command("explain-messages", epilog=messages.EPILOG)(messages.explain_messages)
 
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 Folder = Annotated[
