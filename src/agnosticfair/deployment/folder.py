@@ -152,10 +152,34 @@ root-certificates = {_toml(folder / "certificates" / "ca.crt")}
 """
 
 
-def _script(comment: str, command: Sequence[str]) -> str:
+def _script(comment: str, home: Path, command: Sequence[str]) -> str:
     quiet = "\n".join(f"export {name}={value}" for name, value in QUIET.items())
     lines = " \\\n  ".join(shlex.quote(part) for part in command)
-    return f"#!/bin/sh\n# {comment}\nset -eu\n{quiet}\nexport FLWR_HOME={{home}}\nexec {lines}\n"
+    return f"""#!/bin/sh
+# {comment}
+set -eu
+{quiet}
+export FLWR_HOME={shlex.quote(str(home))}
+exec {lines}
+"""
+
+
+def _again(script: str) -> str:
+    """The script with its command started anew when it ends badly: a SuperNode gives up at once where
+    its key is not registered yet, and may be killed."""
+    head, _, command = script.rpartition("exec ")
+    return f"""{head}child=
+trap 'trap - TERM INT; kill "$child" 2>/dev/null; wait "$child"; exit 0' TERM INT
+while :; do
+  {command.rstrip()} &
+  child=$!
+  wait "$child" && exit 0
+  echo "The SuperNode ended badly, perhaps because its key is not registered yet; again in 3 s."
+  sleep 3 &
+  child=$!
+  wait "$child"
+done
+"""
 
 
 def _superlink(folder: Path, plan: Deployment) -> str:
@@ -166,7 +190,7 @@ def _superlink(folder: Path, plan: Deployment) -> str:
     command += ["--disable-runtime-dependency-installation"]
     command += ["--database", str(folder / "state" / "superlink.db")]
     comment = "The SuperLink. Whoever reaches its port can submit runs: keep it private."
-    return _script(comment, command).format(home=shlex.quote(str(folder / "flower")))
+    return _script(comment, folder / "flower", command)
 
 
 def _supernode(folder: Path, plan: Deployment, key: str) -> str:
@@ -183,8 +207,7 @@ def _supernode(folder: Path, plan: Deployment, key: str) -> str:
     command += ["--auth-supernode-private-key", str(folder / "keys" / key)]
     command += ["--port", str(plan.port + 1 + sorted(plan.sites).index(key)), "--node-config", told]
     comment = f"The SuperNode of site {key}: its file and key stay on its machine."
-    home = shlex.quote(str(folder / "state" / f"flower-{key}"))
-    return _script(comment, command).replace("{home}", home)
+    return _again(_script(comment, folder / "state" / f"flower-{key}", command))
 
 
 def key_pair() -> dict[str, str]:
