@@ -24,7 +24,7 @@ from agnosticfair.engines import Engine
 from agnosticfair.engines.in_process import InProcess
 from agnosticfair.errors import FederationError, SettingsError, SolverError
 from agnosticfair.faults import Asker, Missing, Policy, check_enough, policy
-from agnosticfair.messages import Reply, check_candidates, check_reply
+from agnosticfair.messages import add_up, check_candidates, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
@@ -51,11 +51,12 @@ class Fit:
         return self.outcome == "converged"
 
 
-def in_process(tables: Mapping[str, Table]) -> InProcess:
-    """An engine whose clients hold these tables."""
+def in_process(tables: Mapping[str, Table], workers: int = 1) -> InProcess:
+    """An engine whose clients hold these tables, answered for by that many processes."""
     if not tables:
         raise SettingsError("there are no clients: give at least one table")
-    return InProcess({key: partial(answer, Client(key, table)) for key, table in tables.items()})
+    handlers = {key: partial(answer, Client(key, table)) for key, table in tables.items()}
+    return InProcess(handlers, workers)
 
 
 def fit(
@@ -142,8 +143,7 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
     while not state.done:
         step, broadcast = server.question(state)
         check = partial(check_reply, round=broadcast.round, shapes=server.shapes(state))
-        total: Reply = reduce(add, asker.ask(step, broadcast, check).values())
-        state = server.step(state, total)
+        state = server.step(state, add_up(asker.ask(step, broadcast, check).values()))
         if run.folder is not None:
             checkpoints.save(run.folder, identity, state, asker.events)
         if on_round is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,9 +108,8 @@ def check_reply(
         raise FederationError(
             f"client {client!r} sent fields {sorted(reply.sums)}; asked were {sorted(shapes)}"
         )
-    sums = {name: np.array(reply.sums[name], dtype=np.float64, order="C") for name in reply.sums}
     for name, shape in shapes.items():
-        value = sums[name]
+        value = np.asarray(reply.sums[name])
         if value.shape != shape:
             raise FederationError(
                 f"client {client!r} sent {name} of shape {value.shape}; asked was {shape}"
@@ -119,7 +118,23 @@ def check_reply(
             raise FederationError(
                 f"client {client!r} sent {name} with values that are not finite: check its features"
             )
-    return Reply(round, sums)
+    return reply
+
+
+def add_up(replies: Iterable[Reply]) -> Reply:
+    """The sum of replies, in their order; new arrays, whose layout is not that of the first reply.
+
+    >>> add_up([Reply(1, {"n": np.array(2.0)}), Reply(1, {"n": np.array(3.0)})]).sums["n"]
+    array(5.)
+    """
+    first, *rest = replies
+    total = {name: np.array(v, dtype=np.float64, order="C") for name, v in first.sums.items()}
+    for reply in rest:
+        if (reply.round, reply.sums.keys()) != (first.round, total.keys()):
+            return first + reply  # which says what does not fit
+        for name, value in reply.sums.items():
+            total[name] += value
+    return Reply(first.round, total)
 
 
 def check_candidates(offered: object, client: str, width: int) -> Candidates:
