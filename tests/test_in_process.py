@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from helpers import dealt, small_table
+from threadpoolctl import threadpool_limits
 
 from agnosticfair.engines import Failure
 from agnosticfair.engines.in_process import InProcess
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import fit, in_process
+from agnosticfair.methods import method
 
 ROWS = small_table(300, 3)
 
@@ -19,6 +21,16 @@ def test_workers_do_not_change_the_model(name):
     two = fit(in_process(tables, workers=2), name, positive="yes")
     assert two.model.w.tobytes() == one.model.w.tobytes()
     assert two.history == one.history
+
+
+def test_the_number_of_threads_does_not_change_the_model(adult):
+    tables = dealt(adult, 3)
+    with threadpool_limits(2):
+        two = fit(tables, method("agnosticfair", rounds=2), attribute="sex")
+    with threadpool_limits(1):
+        one = fit(tables, method("agnosticfair", rounds=2), attribute="sex")
+    pooled = fit(in_process(tables, 2), method("agnosticfair", rounds=2), attribute="sex")
+    assert one.model.w.tobytes() == two.model.w.tobytes() == pooled.model.w.tobytes()
 
 
 def test_a_client_that_raises_in_a_worker_is_named():

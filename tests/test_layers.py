@@ -20,7 +20,7 @@ ALLOWED = {
     "client": MATHEMATICS | VOCABULARY | {"errors"},
     "solvers": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
     "server": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
-    "engines": {"engines", "errors", "messages"},
+    "engines": {"engines", "errors", "messages", "threads"},
     "faults": {"engines", "errors"},
     "checkpoints": MATHEMATICS | VOCABULARY | {"errors", "solvers", "server"},
 }

@@ -158,6 +158,7 @@ def fit(
     checkpoint: Annotated[
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
     ] = None,
+    workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
@@ -176,7 +177,7 @@ def fit(
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
     with _progress(chosen.rounds, "rounds") as advance:
         fitted = federation.fit(
-            clients,
+            federation.in_process(clients, workers),
             chosen,
             attribute=sensitive[0],
             positive=positive,

@@ -28,6 +28,7 @@ from agnosticfair.messages import add_up, check_candidates, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
+from agnosticfair.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,8 @@ def fit(
     asker = Asker(engine, engine.clients(), policy(on_failure), deadline)
     check_enough(asker.keys, asker.policy)
     run = Run(method, attribute, positive, seed, None if checkpoint is None else Path(checkpoint))
-    while True:
-        try:
-            state = _rounds(asker, run, on_round)
-            break
-        except Missing as missing:
-            asker.drop(missing)
+    with one_thread():
+        state = _until_answered(asker, run, on_round)
     if strict:
         _check_converged(state)
     inner = state.inner
@@ -127,6 +124,17 @@ class Run:
         return json.loads(
             json.dumps({**own, **asked, "clients": keys, "the clients' rows": census.to_json()})
         )
+
+
+def _until_answered(
+    asker: Asker, run: Run, on_round: Callable[[dict], None] | None
+) -> server.State:
+    """The last state; where clients are dropped, of the problem stated anew for those that remain."""
+    while True:
+        try:
+            return _rounds(asker, run, on_round)
+        except Missing as missing:
+            asker.drop(missing)
 
 
 def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> server.State:

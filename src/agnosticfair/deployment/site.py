@@ -16,6 +16,7 @@ from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_table
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
 from agnosticfair.messages import Broadcast, pack, unpack
+from agnosticfair.threads import one_thread
 
 LEAST_ROWS = 10
 """Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
@@ -74,7 +75,8 @@ def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
         raise FederationError(f"a question came as {type(broadcast).__name__}, not as a broadcast")
     path = Path(site.file)
     stamp = path.stat().st_mtime_ns if path.is_file() else 0
-    return pack(answer(_client(site, stamp), step, broadcast))
+    with one_thread():
+        return pack(answer(_client(site, stamp), step, broadcast))
 
 
 def reason(error: Exception) -> str:

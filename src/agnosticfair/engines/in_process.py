@@ -12,6 +12,7 @@ from typing import Any
 
 from agnosticfair.engines.seam import Failure
 from agnosticfair.errors import AgnosticFairError, SettingsError
+from agnosticfair.threads import one_thread
 
 Handler = Callable[[str, Any], Any]
 
@@ -85,7 +86,9 @@ def _work(pipe: Connection, handlers: Mapping[str, Handler]) -> None:
             step, payload, keys = pipe.recv()
         except EOFError:
             return
-        pipe.send({key: _ask(handlers[key], step, payload) for key in keys})
+        with one_thread():
+            answers = {key: _ask(handlers[key], step, payload) for key in keys}
+        pipe.send(answers)
 
 
 def _end(pipe: Connection, process: Any) -> None:
