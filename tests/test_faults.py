@@ -90,6 +90,13 @@ def test_retries_end():
     assert engine.asked == 3
 
 
+def test_a_client_that_declines_is_not_asked_again():
+    engine = Faulty(lambda reply: Failure("it may not", final=True), range(1, 99))
+    with pytest.raises(FederationError, match="client 'c001': it may not"):
+        fit(engine, "fl", positive="yes", on_failure="wait")
+    assert engine.asked == 1
+
+
 def test_policies_by_name():
     assert policy("stop") == Policy()
     with pytest.raises(SettingsError, match="unknown policy 'ignore'; there are: stop, retry"):

@@ -20,8 +20,8 @@ Check = Callable[[Any, str], Any]
 
 @dataclass(frozen=True)
 class Policy:
-    """Ask ``retries`` more times, ``pause`` seconds apart, those that gave no usable answer; then
-    'stop', or 'drop' them and state the problem anew, if ``least_clients`` remain."""
+    """Ask ``retries`` more times, ``pause`` seconds apart, those that gave no usable answer and did not
+    decline; then 'stop', or 'drop' them and state the problem anew, if ``least_clients`` remain."""
 
     retries: int = 0
     pause: float = 0.0
@@ -84,22 +84,24 @@ class Asker:
     def ask(self, step: str, payload: Any, check: Check | None = None) -> dict[str, Any]:
         """Every client's answer, checked, in the order of the keys; ``Missing`` if one has none."""
         good: dict[str, Any] = {}
-        bad: dict[str, str] = {}
+        bad: dict[str, Failure] = {}
         for attempt in range(1 + self.policy.retries):
             if attempt:
                 time.sleep(self.policy.pause)
             good, bad = self._once(step, payload, check, good)
             number = getattr(payload, "round", 0)
-            for key, reason in bad.items():
-                self.note("no answer", step=step, round=number, client=key, reason=reason)
+            for key, failure in bad.items():
+                self.note("no answer", step=step, round=number, client=key, reason=failure.reason)
             if not bad:
                 return {key: good[key] for key in self.keys}
-        raise Missing(step, bad)
+            if any(failure.final for failure in bad.values()):
+                break
+        raise Missing(step, {key: failure.reason for key, failure in bad.items()})
 
     def _once(
         self, step: str, payload: Any, check: Check | None, good: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        """The good answers with those of one more asking, and the reasons of the others."""
+    ) -> tuple[dict[str, Any], dict[str, Failure]]:
+        """The good answers with those of one more asking, and the failures of the others."""
         wanted = [key for key in self.keys if key not in good]
         everyone = wanted == list(self.engine.clients())
         only = {} if everyone else {"only": wanted}
@@ -107,12 +109,13 @@ class Asker:
         good, bad = dict(good), {}
         for key in wanted:
             answer = answers.get(key, Failure("it gave no answer"))
+            if isinstance(answer, Failure):
+                bad[key] = answer
+                continue
             try:
-                if isinstance(answer, Failure):
-                    raise FederationError(answer.reason)
                 good[key] = answer if check is None else check(answer, key)
             except FederationError as error:
-                bad[key] = str(error)
+                bad[key] = Failure(str(error))
         return good, bad
 
     def note(self, event: str, **about: Any) -> None:

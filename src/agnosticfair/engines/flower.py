@@ -129,7 +129,7 @@ class FlowerEngine:
                 "its reply came from another site: look at its SuperNode's --node-config"
             )
         if "failure" in record:
-            return Failure(str(record["failure"]))
+            return Failure(str(record["failure"]), final=True)
         content = record.get("content")
         if not isinstance(content, bytes):
             return Failure("its reply has no content: check that its version is the same")

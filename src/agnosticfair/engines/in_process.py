@@ -75,7 +75,7 @@ def _ask(handler: Handler, step: str, payload: Any) -> Any:
     try:
         return handler(step, payload)
     except AgnosticFairError as error:
-        return Failure(str(error))
+        return Failure(str(error), final=True)
 
 
 def _work(pipe: Connection, handlers: Mapping[str, Handler]) -> None:

@@ -9,9 +9,13 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Failure:
-    """What became of a question that got no answer: a sentence, never an exception in flight."""
+    """What became of a question that got no answer: a sentence, never an exception in flight.
+
+    final: the client itself declined, and would again, so that there is no use in asking again.
+    """
 
     reason: str
+    final: bool = False
 
 
 class Engine(Protocol):
