@@ -31,7 +31,7 @@ RESAMPLES = 50
 """For the certificate's intervals: few enough that its message stays under a megabyte on Adult."""
 
 
-@client_app.query()  # type: ignore[untyped-decorator, unused-ignore]
+@client_app.query()
 def reply(message: Message, context: Context) -> Message:
     """Answer one question; whatever goes wrong travels as a sentence, never as a stack trace."""
     config, question = context.node_config, message.content.config_records["question"]
@@ -47,7 +47,7 @@ def reply(message: Message, context: Context) -> Message:
     return Message(RecordDict({"answer": ConfigRecord(told)}), reply_to=message)
 
 
-@server_app.main()  # type: ignore[untyped-decorator, unused-ignore]
+@server_app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the fit that the run's configuration asks for; write model and history, or the error."""
     config = context.run_config
