@@ -20,8 +20,11 @@ ALLOWED = {
     "client": MATHEMATICS | VOCABULARY | {"errors"},
     "solvers": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
     "server": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
-    "engines": {"engines", "errors"},
+    "engines": {"engines", "errors", "messages", "threads"},
+    "faults": {"engines", "errors"},
+    "checkpoints": MATHEMATICS | VOCABULARY | {"errors", "solvers", "server"},
 }
+KNOW_FLOWER = {"engines/flower.py", "deployment/apps.py"}
 
 
 def imports(path: Path) -> set[str]:
@@ -48,6 +51,17 @@ def test_a_room_imports_only_what_it_may(path):
         assert imports(path) <= ALLOWED[room] | {room}
 
 
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_flower_is_known_in_two_files_only(path):
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Import):
+            names |= {a.name.split(".")[0] for a in node.names}
+    assert ("flwr" in names) == (path.relative_to(ROOT).as_posix() in KNOW_FLOWER)
+
+
 @pytest.mark.parametrize("room", ["ambiguity", "basis", "linear", "fairness", "metrics"])
 def test_mathematics_is_numpy_and_scipy_only(room):
     tree = ast.parse((ROOT / f"{room}.py").read_text())
@@ -65,5 +79,15 @@ def test_import_is_light():
     modules = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.split()
-    heavy = {"pyarrow", "matplotlib", "typer", "rich", "pooch", "sklearn", "torch", "clarabel"}
+    heavy = {
+        "pyarrow",
+        "matplotlib",
+        "typer",
+        "rich",
+        "pooch",
+        "sklearn",
+        "torch",
+        "clarabel",
+        "flwr",
+    }
     assert not heavy & set(modules)

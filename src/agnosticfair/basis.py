@@ -67,6 +67,18 @@ def width(basis: Basis, clients: Sequence[str]) -> int:
     return {"constant": 1, "by_client": len(clients), "gaussian": basis.kernels}[basis.kind]
 
 
+def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
+    """The kernels that are not zero at a client: its own indicator, or all of them.
+
+    >>> support(by_client(), "b", ["a", "b"])
+    slice(1, 2, None)
+    """
+    if basis.kind != "by_client":
+        return slice(0, width(basis, clients))
+    own = clients.index(client)
+    return slice(own, own + 1)
+
+
 def design(
     basis: Basis, X: np.ndarray, centres: np.ndarray | None, client: str, clients: Sequence[str]
 ) -> np.ndarray:

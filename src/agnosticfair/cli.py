@@ -19,6 +19,7 @@ from typer import Argument, Option
 
 import agnosticfair
 from agnosticfair.commands import audit as audit_command
+from agnosticfair.commands import deploy, messages
 from agnosticfair.commands import shifts as shifts_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 
@@ -33,6 +34,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(deploy.deploy, name="deploy")
+app.command("explain-messages", epilog=messages.EPILOG)(messages.explain_messages)
 
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 Folder = Annotated[
@@ -154,6 +157,10 @@ def fit(
     rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
     seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
+    checkpoint: Annotated[
+        Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
+    ] = None,
+    workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
@@ -172,23 +179,28 @@ def fit(
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
     with _progress(chosen.rounds, "rounds") as advance:
         fitted = federation.fit(
-            clients,
+            federation.in_process(clients, workers),
             chosen,
             attribute=sensitive[0],
             positive=positive,
             seed=seed,
             strict=strict,
+            checkpoint=checkpoint,
             on_round=lambda entry: advance(f"loss {entry['loss']:.4f}"),
         )
     fitted.model.save(out)
     found = scores(fitted.model, clients)
     if as_json:
-        told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds")}
+        told = {
+            k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")
+        }
         about = {"model": str(out), "method": chosen.name, "positive": fitted.model.positive}
         return print(json.dumps({**about, **told, "training_rows": found}, indent=1))
     _print(_score_grid("Training rows", found))
     ended = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
     print(f"\n{chosen.name} {ended} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
+    for event in fitted.events:
+        print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
     return print(f"Written: {out}; it predicts {fitted.model.positive!r}.")
 
 

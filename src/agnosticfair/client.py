@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.basis import Basis, design, row_priorities, width
+from agnosticfair.basis import Basis, constant, design, row_priorities, support, width
 from agnosticfair.data.census import Census, take_census
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
 from agnosticfair.data.table import Table
@@ -68,19 +68,19 @@ class Client:
         return self._rows
 
     def kernels(self, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
-        """A function from a slice of the rows to K for these rows."""
+        """A function from a slice of the rows to K for these rows, of its ``support`` only."""
         rows = self.prepare(task)
         if basis not in self._kernels:
-            clients = task.settings["clients"]
             centres = task.arrays.get("centres")
             centres = None if centres is None else centres[: basis.kernels]
+            own = constant() if basis.kind == "by_client" else basis
 
             def build(part: slice) -> np.ndarray:
-                K = design(basis, rows.X[part, :-1], centres, self.key, clients)
+                K = design(own, rows.X[part, :-1], centres, self.key, ())
                 return on_grid(K, KERNEL_BITS)
 
-            if len(rows.X) * width(basis, clients) * 8 <= KERNEL_BYTES:
-                K = np.empty((len(rows.X), width(basis, clients)))
+            if len(rows.X) * width(own, ()) * 8 <= KERNEL_BYTES:
+                K = np.empty((len(rows.X), width(own, ())))
                 for _, part in rows.chunks():
                     K[part] = build(part)
                 self._kernels[basis] = K.__getitem__
@@ -134,12 +134,14 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     loss_basis, fair_basis = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
     K_L, K_F = client.kernels(task, loss_basis), client.kernels(task, fair_basis)
     surrogate, share = Surrogate(**broadcast.settings["surrogate"]), broadcast.settings["share"]
-    alpha, C = broadcast.arrays["alpha"], broadcast.arrays["C"]
     clients, G, D = task.settings["clients"], len(task.settings["groups"]), len(w)
+    of_L, of_F = (support(basis, client.key, clients) for basis in (loss_basis, fair_basis))
+    alpha, C = broadcast.arrays["alpha"][of_L], broadcast.arrays["C"]
     of_loss = np.zeros((width(loss_basis, clients), D + 2))
     of_fair = np.zeros((G, width(fair_basis, clients) + 1, D + 3))
     plain, H, correct = np.zeros(D + 2), np.zeros((D, D)), 0.0
-    V_L, V_F = np.empty((CHUNK, D + 2)), np.empty((CHUNK, D + 3))
+    most = min(CHUNK, int(np.diff(rows.starts).max()))
+    V_L, V_F = np.empty((most, D + 2)), np.empty((most, D + 3))
     bits = 53 - KERNEL_BITS - SPARE_BITS - int(task.settings["n"]).bit_length()
     for j, part in rows.chunks():
         X, y, k_L, k_F = rows.X[part], rows.y[part], K_L(part), K_F(part)
@@ -149,15 +151,15 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
         v = V_L[: len(d)]
         v[:, 0], v[:, 1] = log_loss(d, y), 1.0
         np.multiply(X, slope[:, None], out=v[:, 2:])
-        of_loss += k_L.T @ on_grid(v, bits)
+        of_loss[of_L] += k_L.T @ on_grid(v, bits)
         plain += v.sum(axis=0)
         v = V_F[: len(d)]
         v[:, 0], v[:, 1], v[:, 2] = g, 1.0, d > 0
         np.multiply(X, g_slope[:, None], out=v[:, 3:])
-        of_fair[j, :-1] += k_F.T @ on_grid(v, bits)
+        of_fair[j, of_F] += k_F.T @ on_grid(v, bits)
         of_fair[j, -1] += v.sum(axis=0)
         theta_L = (1.0 - share) + share * (k_L @ alpha)
-        h = theta_L * curve + (k_F @ C[j, :-1] + C[j, -1]) * g_curve
+        h = theta_L * curve + (k_F @ C[j, of_F] + C[j, -1]) * g_curve
         H += X.T @ on_grid(X * h[:, None], bits + KERNEL_BITS - FEATURE_BITS)
         correct += float(((d > 0) == (y > 0)).sum())
     return Reply(
@@ -181,9 +183,16 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
 def local(client: Client, broadcast: Broadcast) -> Reply:
     """Algorithm 2, client side: train on the weighted rows, then send the coefficients at w_k."""
     task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
-    rows = client.prepare(task)
-    K = client.kernels(task, Basis(**task.settings["basis"]))(slice(0, len(rows.X)))
-    theta = K @ arrays["alpha"]
+    rows, basis = client.prepare(task), Basis(**task.settings["basis"])
+    own = support(basis, client.key, task.settings["clients"])
+    K = client.kernels(task, basis)(slice(0, len(rows.X)))
+    theta = K @ arrays["alpha"][own]
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        whole = np.zeros_like(arrays["alpha"])
+        whole[own] = values
+        return whole
+
     phi_C = arrays["phi_C"] / settings["n"]
     w_k = train_locally(rows.X, rows.y, theta, phi_C, arrays["w"], settings)
     d = rows.X @ w_k
@@ -193,9 +202,9 @@ def local(client: Client, broadcast: Broadcast) -> Reply:
         {
             "w": w_k,
             "clients": np.array(1.0),
-            "psi_L": K.T @ log_loss(d, rows.y),
-            "psi_theta": K.sum(axis=0),
-            "psi_C": K.T @ (centred * d),
+            "psi_L": spread(K.T @ log_loss(d, rows.y)),
+            "psi_theta": spread(K.sum(axis=0)),
+            "psi_C": spread(K.T @ (centred * d)),
             "phi_C": rows.X.T @ (theta * centred),
             "correct": np.array(float(((d > 0) == (rows.y > 0)).sum())),
         },

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
+from math import prod
 from operator import add
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from agnosticfair import server
+from agnosticfair import __version__, checkpoints, server
 from agnosticfair.client import Client, answer
-from agnosticfair.data.census import merge
+from agnosticfair.data.census import Census, encoding_of, merge
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.table import Table
-from agnosticfair.engines import Engine, Failure
+from agnosticfair.engines import Engine
 from agnosticfair.engines.in_process import InProcess
 from agnosticfair.errors import FederationError, SettingsError, SolverError
-from agnosticfair.messages import Reply, check_reply
+from agnosticfair.faults import Asker, Missing, Policy, check_enough, policy
+from agnosticfair.messages import add_up, check_candidates, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
+from agnosticfair.threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,8 @@ class Fit:
 
     outcomes counts every round's numerical outcome.  worst_surrogate, worst_risk_difference: the
     largest difference over the training rows and the adversary's set, of the surrogate and of the
-    true decisions (nan for methods of local steps).
+    true decisions (nan for methods of local steps).  events: the answers that did not come, and what
+    was done about them.
     """
 
     model: Model
@@ -46,17 +52,19 @@ class Fit:
     worst_risk_difference: float
     seconds: float
     bytes_per_round: int
+    events: tuple[dict, ...] = ()
 
     @property
     def converged(self) -> bool:
         return self.outcome == "converged"
 
 
-def in_process(tables: Mapping[str, Table]) -> InProcess:
-    """An engine whose clients hold these tables."""
+def in_process(tables: Mapping[str, Table], workers: int = 1) -> InProcess:
+    """An engine whose clients hold these tables, answered for by that many processes."""
     if not tables:
         raise SettingsError("there are no clients: give at least one table")
-    return InProcess({key: partial(answer, Client(key, table)) for key, table in tables.items()})
+    handlers = {key: partial(answer, Client(key, table)) for key, table in tables.items()}
+    return InProcess(handlers, workers)
 
 
 def fit(
@@ -69,46 +77,29 @@ def fit(
     strict: bool = False,
     on_round: Callable[[dict], None] | None = None,
     deadline: float | None = None,
+    on_failure: str | Policy = "stop",
+    checkpoint: str | Path | None = None,
 ) -> Fit:
     """Train one classifier over clients whose rows stay with them.
 
     clients: a table per client, or an engine.  method: a name from ``METHODS`` or a recipe.
     attribute: the sensitive attribute, where the data has several.  seed: draws the kernel centres.
     strict: a fit that does not converge is an error.  on_round: called with each round's record.
+    deadline: seconds a client has for an answer.  on_failure: what is done about an answer that does
+    not come: 'stop', 'retry', 'wait', 'drop' or a ``Policy``.  checkpoint: a folder; a fit that was
+    interrupted goes on from what is there.
     """
     begin = perf_counter()
     method = recipe(method) if isinstance(method, str) else method
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    keys = engine.clients()
-    census = merge(gather(engine, "census", None, deadline))
-    plan = server.plan(method, census, keys, attribute=attribute, positive=positive)
-    ask = server.centres_question(plan, seed)
-    while ask is not None:
-        offered = reduce(add, gather(engine, "centres", ask, deadline).values())
-        if server.enough(plan, ask, offered):
-            plan = server.with_centres(plan, offered)
-            break
-        ask = server.centres_question(plan, seed, ask.settings["share"])
-    state, size = server.init(plan), 0
-    while not state.done:
-        step, broadcast = server.question(state)
-        shapes = server.shapes(state)
-        replies: dict[str, Reply] = {
-            key: check_reply(reply, key, broadcast.round, shapes)
-            for key, reply in gather(engine, step, broadcast, deadline).items()
-        }
-        total = reduce(add, replies.values())
-        size = total.nbytes
-        state = server.step(state, total)
-        if on_round is not None:
-            on_round(state.inner.history[-1])
+    asker = Asker(engine, engine.clients(), policy(on_failure), deadline)
+    check_enough(asker.keys, asker.policy)
+    run = Run(method, attribute, positive, seed, None if checkpoint is None else Path(checkpoint))
+    with one_thread():
+        state = _until_answered(asker, run, on_round)
+    if strict:
+        _check_converged(state)
     inner = state.inner
-    if strict and inner.outcome != "converged" and method.local is None:
-        last = inner.history[-1]
-        raise SolverError(
-            f"{method.name} did not converge in {inner.round} rounds (decrement "
-            f"{last['decrement']:.2g}, worst difference {last['worst']:.4f}): allow more rounds or raise tau"
-        )
     return Fit(
         model_of(state, seed),
         state.plan.method,
@@ -119,19 +110,97 @@ def fit(
         inner.alpha,
         *server.worst_cases(state),
         perf_counter() - begin,
-        size,
+        8 * sum(prod(shape) for shape in server.shapes(state).values()),
+        tuple(asker.events),
     )
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was asked for: with it, and the same rows, a fit is the same."""
+
+    method: Method
+    attribute: str | None
+    positive: str | None
+    seed: int
+    folder: Path | None
+
+    def identity(self, census: Census, keys: tuple[str, ...]) -> dict[str, Any]:
+        """What must be the same for a checkpoint to be gone on with."""
+        own = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
+        asked = {"attribute": self.attribute, "positive": self.positive}
+        return json.loads(
+            json.dumps({**own, **asked, "clients": keys, "the clients' rows": census.to_json()})
+        )
+
+
+def _until_answered(
+    asker: Asker, run: Run, on_round: Callable[[dict], None] | None
+) -> server.State:
+    """The last state; where clients are dropped, of the problem stated anew for those that remain."""
+    while True:
+        try:
+            return _rounds(asker, run, on_round)
+        except Missing as missing:
+            asker.drop(missing)
+
+
+def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> server.State:
+    """From the census to the last state, for the clients that the asker has."""
+    census = merge(asker.ask("census", None, _check_census))
+    identity = run.identity(census, asker.keys)
+    restated = any(event["event"] == "restated" for event in asker.events)
+    kept = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
+    if kept is None:
+        state = server.init(_plan(asker, run, census))
+    else:
+        state, asker.events[:0] = kept
+        asker.note("resumed", round=state.inner.round)
+    while not state.done:
+        step, broadcast = server.question(state)
+        check = partial(check_reply, round=broadcast.round, shapes=server.shapes(state))
+        state = server.step(state, add_up(asker.ask(step, broadcast, check).values()))
+        if run.folder is not None:
+            checkpoints.save(run.folder, identity, state, asker.events)
+        if on_round is not None:
+            on_round(state.inner.history[-1])
+    return state
+
+
+def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
+    """The plan, with its centres drawn where the method needs any."""
+    names = {"attribute": run.attribute, "positive": run.positive}
+    plan = server.plan(run.method, census, asker.keys, **names)
+    check = partial(check_candidates, width=encoding_of(census).width)
+    ask = server.centres_question(plan, run.seed)
+    while ask is not None:
+        offered = reduce(add, asker.ask("centres", ask, check).values())
+        if server.enough(plan, ask, offered):
+            return server.with_centres(plan, offered)
+        ask = server.centres_question(plan, run.seed, ask.settings["share"])
+    return plan
+
+
+def _check_census(answer: object, key: str) -> Census:
+    if not isinstance(answer, Census):
+        raise FederationError(f"client {key!r} answered with {type(answer).__name__}, not a census")
+    return answer
+
+
+def _check_converged(state: server.State) -> None:
+    inner, method = state.inner, state.plan.method
+    if inner.outcome != "converged" and method.local is None:
+        last = inner.history[-1]
+        raise SolverError(
+            f"{method.name} did not converge in {inner.round} rounds (decrement "
+            f"{last['decrement']:.2g}, worst difference {last['worst']:.4f}): allow more rounds or raise tau"
+        )
 
 
 def gather(engine: Engine, step: str, payload: Any, deadline: float | None) -> dict[str, Any]:
     """Every client's answer, in the order of the keys. A missing one would silently change the problem,
     so it is an error."""
-    answers = engine.exchange(step, payload, deadline)
-    for key in engine.clients():
-        reply = answers.get(key, Failure("it gave no answer"))
-        if isinstance(reply, Failure):
-            raise FederationError(f"step {step!r} failed at client {key!r}: {reply.reason}")
-    return {key: answers[key] for key in engine.clients()}
+    return Asker(engine, engine.clients(), deadline=deadline).ask(step, payload)
 
 
 def outcome_of(entry: Mapping[str, Any]) -> str:

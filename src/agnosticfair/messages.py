@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from agnosticfair.data.census import Census
 from agnosticfair.errors import FederationError
+
+FORMAT = "agnosticfair-message-1"
+MOST_BYTES = 1 << 28
+"""A longer message is refused unread; Adult's are under a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -114,3 +119,129 @@ def check_reply(
                 f"client {client!r} sent {name} with values that are not finite: check its features"
             )
     return reply
+
+
+def add_up(replies: Iterable[Reply]) -> Reply:
+    """The sum of replies, in their order; new arrays, whose layout is not that of the first reply.
+
+    >>> add_up([Reply(1, {"n": np.array(2.0)}), Reply(1, {"n": np.array(3.0)})]).sums["n"]
+    array(5.)
+    """
+    first, *rest = replies
+    total = {name: np.array(v, dtype=np.float64, order="C") for name, v in first.sums.items()}
+    for reply in rest:
+        if (reply.round, reply.sums.keys()) != (first.round, total.keys()):
+            return first + reply  # which says what does not fit
+        for name, value in reply.sums.items():
+            total[name] += value
+    return Reply(first.round, total)
+
+
+def check_candidates(offered: object, client: str, width: int) -> Candidates:
+    """The candidates, if they are rows of the agreed width with a priority each."""
+    if not isinstance(offered, Candidates):
+        raise FederationError(
+            f"client {client!r} answered with {type(offered).__name__}, not candidates"
+        )
+    size = len(offered.priorities)
+    if offered.priorities.shape != (size,) or offered.rows.shape != (size, width):
+        raise FederationError(
+            f"client {client!r} offered rows of shape {offered.rows.shape}; asked was ({size}, {width})"
+        )
+    if not (np.isfinite(offered.rows).all() and np.isfinite(offered.priorities).all()):
+        raise FederationError(
+            f"client {client!r} offered rows with values that are not finite: check its features"
+        )
+    return offered
+
+
+Message = Broadcast | Reply | Candidates | Census
+
+
+def pack(message: Message) -> bytes:
+    """The wire form of a message: named arrays behind a header of JSON.
+
+    >>> unpack(pack(Reply(3, {"n": np.array(2.0)})))
+    Reply(round=3, sums={'n': array(2.)})
+    """
+    from safetensors.numpy import save
+
+    header, arrays = _parts(message)
+    text = json.dumps({"format": FORMAT, **header}, allow_nan=False)
+    # a fresh C-ordered copy each: the bytes must not depend on how an array came about
+    return save(
+        {name: np.array(value, dtype=np.float64, order="C") for name, value in arrays.items()},
+        {"agnosticfair": text},
+    )
+
+
+def unpack(content: bytes, who: str = "a client") -> Message:
+    """The message in these bytes, which are not trusted; ``who`` sent them."""
+    from safetensors import SafetensorError
+
+    try:
+        return _read(content)
+    except FederationError as error:
+        raise FederationError(f"{error} (from {who})") from None
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        why = str(error) if type(error) is ValueError else type(error).__name__
+        raise FederationError(
+            f"the message of {who} is damaged ({why}): check that its version is the same"
+        ) from None
+
+
+def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of a message."""
+    match message:
+        case Reply(round, sums):
+            return {"kind": "reply", "round": round}, dict(sums)
+        case Candidates(priorities, rows):
+            return {"kind": "candidates"}, {"priorities": priorities, "rows": rows}
+        case Census():
+            return {"kind": "census", "census": message.to_json()}, {}
+        case Broadcast(round, task, settings, arrays):
+            header = {"kind": "broadcast", "round": round, "settings": dict(settings)}
+            header |= {"task": {"id": task.id, "settings": dict(task.settings)}}
+            of_task = {f"task.{name}": value for name, value in task.arrays.items()}
+            return header, {f"round.{name}": value for name, value in arrays.items()} | of_task
+    raise FederationError(f"{type(message).__name__} is no message: send one of this module's")
+
+
+def _read(content: bytes) -> Message:
+    from safetensors.numpy import load
+
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"{len(content)} bytes, more than {MOST_BYTES}")
+    # fresh copies: aligned and writable, as the arrays of this process are
+    arrays = {name: np.array(value) for name, value in load(content).items()}
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["agnosticfair"])
+    for name, value in arrays.items():
+        if value.dtype != np.float64:
+            raise ValueError(f"{name} is {value.dtype}, not float64")
+    if not isinstance(header, dict) or header["format"] != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    match header:
+        case {"kind": "reply", "round": int(round)}:
+            return Reply(round, arrays)
+        case {"kind": "candidates"} if arrays.keys() == {"priorities", "rows"}:
+            return Candidates(arrays["priorities"], arrays["rows"])
+        case {"kind": "census", "census": census} if not arrays:
+            return Census.from_json(census)
+        case {
+            "kind": "broadcast",
+            "round": int(round),
+            "settings": dict(settings),
+            "task": {"id": str(identity), "settings": dict(of_task)},
+        }:
+            parts: dict[str, dict[str, np.ndarray]] = {"task": {}, "round": {}}
+            for name, value in arrays.items():
+                if not np.isfinite(value).all():
+                    raise ValueError(f"{name} is not finite")
+                part, _, inner = name.partition(".")
+                parts[part][inner] = value
+            task = Task.of(of_task, parts["task"])
+            if task.id != identity:
+                raise ValueError("its task is not what its id says")
+            return Broadcast(round, task, settings, parts["round"])
+    raise ValueError("it has no kind, or not the entries of its kind")

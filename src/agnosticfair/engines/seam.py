@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What became of a question that got no answer: a sentence, never an exception in flight."""
+    """What became of a question that got no answer: a sentence, never an exception in flight.
+
+    final: the client itself declined, and would again, so that there is no use in asking again.
+    """
 
     reason: str
+    final: bool = False
 
 
 class Engine(Protocol):
@@ -21,6 +25,13 @@ class Engine(Protocol):
         """The clients' stable keys, sorted: the order in which replies are added."""
         ...
 
-    def exchange(self, step: str, payload: Any, deadline: float | None = None) -> Mapping[str, Any]:
-        """Ask every client; a reply or a ``Failure`` per client, within ``deadline`` seconds."""
+    def exchange(
+        self,
+        step: str,
+        payload: Any,
+        deadline: float | None = None,
+        only: Collection[str] | None = None,
+    ) -> Mapping[str, Any]:
+        """Ask every client, or ``only`` some; from each a reply or a ``Failure`` within ``deadline``
+        seconds. A retried question may come twice: the same question has the same answer."""
         ...

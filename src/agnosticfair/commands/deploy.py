@@ -1,0 +1,125 @@
+"""``agnosticfair deploy``: a federation of real sites over Flower, from a folder that a person can read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from agnosticfair.errors import SettingsError
+
+EPILOG = (
+    "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
+    "--target income --sensitive sex"
+)
+Columns = list[str] | None
+deploy = typer.Typer(
+    help="Train over real sites with Flower: each has its own file, and only messages travel.",
+    no_args_is_help=True,
+)
+
+
+@deploy.command(epilog=EPILOG)
+def init(
+    folder: Annotated[Path, Argument(help="A new folder.")],
+    sites: Annotated[str, Option(help="NAME=FILE of each site, with commas between.")],
+    target: Annotated[str, Option(help="Column with the label.")],
+    sensitive: Annotated[list[str], Option(help="Column with the groups.")],
+    numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
+    categorical: Annotated[Columns, Option(help="Take this column as categories.")] = None,
+    drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
+    positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
+    method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
+    on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
+    deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
+    least_rows: Annotated[int, Option(help="Rows per group, or a site does not answer.")] = 10,
+    host: Annotated[str, Option(help="The SuperLink's address.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Its port; the SuperNodes take the next ones.")] = 8000,
+) -> None:
+    """Write a folder with the Flower app, test certificates, a key pair per site and start scripts."""
+    from agnosticfair.data.files import Roles
+    from agnosticfair.deployment.folder import Deployment, write_folder
+    from agnosticfair.faults import policy
+    from agnosticfair.methods import method as recipe
+
+    recipe(method), policy(on_failure)  # refused now rather than at the first run
+    kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
+    columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
+    roles = Roles(target, tuple(sensitive), **columns)
+    run = {"method": method, "seed": seed, "positive": positive, "deadline": deadline}
+    run |= {"on-failure": on_failure}
+    write_folder(folder, Deployment(_sites(sites), roles, run, host, port, least_rows))
+    print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
+    for name in ("superlink", *sorted(_sites(sites))):
+        print(f"  sh {folder}/start-{name}.sh")
+    print(f"then train:\n  agnosticfair deploy run {folder}")
+
+
+@deploy.command(epilog="Example: agnosticfair deploy run bank")
+def run(
+    folder: Annotated[Path, Argument(help="A folder written by 'deploy init'.")],
+    timeout: Annotated[float, Option(help="Most seconds to wait for the run.")] = 3600.0,
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Submit a run, follow it to its end, and fetch model, history and certificate.
+
+    A run that was interrupted goes on from its last checkpoint.
+    """
+    from agnosticfair.cli import _progress
+    from agnosticfair.deployment.runner import read_config, run_deployment
+    from agnosticfair.methods import method as recipe
+
+    config = read_config(folder)
+    most = int(config.get("rounds") or recipe(str(config["method"])).rounds)
+    with _progress(most, "rounds") as advance:
+
+        def tell(progress: dict[str, Any]) -> None:
+            advance(f"loss {progress['round']['loss']:.4f}")
+
+        done = run_deployment(folder, tell, timeout)
+    told = {"run": done.run, "folder": str(done.folder), **done.history}
+    if as_json:
+        return print(json.dumps(told, indent=1))
+    return _show(told)
+
+
+def _show(told: dict[str, Any]) -> None:
+    """The rounds and their bytes, what went wrong on the way, and where the results are."""
+    from agnosticfair.cli import _grid, _print, _text
+
+    rounds = [t for t in told["traffic"] if t["step"] in ("sums", "local")]
+    lines = []
+    for entry in told["history"]:
+        bytes_of = [t for t in rounds if t["round"] == entry["round"]]
+        size = max((t["sent"] + t["received"] for t in bytes_of), default=None)
+        values = (entry["round"], entry["loss"], entry["worst"], entry["accuracy"], size)
+        lines.append([_text(value) for value in values])
+    header = ("round", "loss", "worst difference", "accuracy", "bytes per site")
+    _print(_grid(f"Run {told['run']}", header, lines))
+    for event in told["events"]:
+        print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
+    print(
+        f"\nIt ended as {told['outcome']!r} after {told['rounds']} rounds, {told['seconds']:.0f} s."
+    )
+    if told.get("certificate"):
+        print(told["certificate"])
+    print(f"Written: model.safetensors, history.json and certificate.json in {told['folder']}")
+
+
+def _sites(text: str) -> dict[str, Path]:
+    """Sites from NAME=FILE texts; every file must be there.
+
+    >>> _sites("north=a.csv, south=b.csv")
+    {'north': PosixPath('a.csv'), 'south': PosixPath('b.csv')}
+    """
+    found: dict[str, Path] = {}
+    for part in text.split(","):
+        key, sign, file = part.strip().partition("=")
+        if not (key and sign and file) or key in found:
+            raise SettingsError(f"--sites has {part.strip()!r}: write NAME=FILE, each name once")
+        found[key] = Path(file)
+    return found

@@ -1,0 +1,82 @@
+"""``agnosticfair explain-messages``: what would leave a site, for its data-protection officer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from agnosticfair.errors import SettingsError
+
+if TYPE_CHECKING:
+    from agnosticfair.data.census import Census
+
+EPILOG = "Example: agnosticfair explain-messages north.csv --target income --sensitive sex"
+Columns = list[str] | None
+
+
+def explain_messages(
+    file: Annotated[Path | None, Argument(help="The site's file; it is read here only.")] = None,
+    target: Annotated[str | None, Option(help="Column with the label.")] = None,
+    sensitive: Annotated[Columns, Option(help="Column with the groups.")] = None,
+    drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
+    features: Annotated[int, Option(help="Without a file: encoded features.")] = 100,
+    groups: Annotated[int, Option(help="Without a file: sensitive groups.")] = 2,
+    rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
+    sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
+    method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Print every message of a fit: its round, fields, shapes and bytes, and what it could reveal.
+
+    With a site's file the sizes are those of its own columns; other sites may add categories.
+    """
+    from agnosticfair.cli import _grid, _print
+    from agnosticfair.explanation import explain, explain_audit
+    from agnosticfair.methods import method as recipe
+
+    if sites < 1 or features < 1 or groups < 2 or rows < sites:
+        raise SettingsError("there must be at least one site, feature and row, and two groups")
+    chosen = recipe(method)
+    census = (
+        _supposed(features, groups, rows) if file is None else _own(file, target, sensitive, drop)
+    )
+    names = tuple(f"site-{k + 1}" for k in range(sites))
+    found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
+    found += explain_audit(census, bootstrap)
+    if as_json:
+        return print(json.dumps([asdict(message) for message in found], indent=1))
+    for message in found:
+        way = "site to server" if message.sender == "site" else "server to every site"
+        title = f"{message.step}, {way}, round {message.rounds}: {message.size:,} bytes"
+        lines = [(k, v, message.reveals.get(k, "")) for k, v in message.fields.items()]
+        _print(_grid(title, ("field", "shape", "what it could reveal"), lines))
+        print()
+    largest = max(found, key=lambda message: message.size)
+    return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and round.")
+
+
+def _own(file: Path, target: str | None, sensitive: Columns, drop: Columns) -> Census:
+    """The census of the site's own rows."""
+    from agnosticfair.data.census import take_census
+    from agnosticfair.data.files import Roles, read_table
+
+    if target is None or not sensitive:
+        raise SettingsError("with a file, name its columns by --target and --sensitive")
+    roles = Roles(target, tuple(sensitive), drop=tuple(drop or ()))
+    return take_census(read_table(file, roles), who=f"file {file.name!r}")
+
+
+def _supposed(features: int, groups: int, rows: int) -> Census:
+    """A census of that many features, groups and rows."""
+    from agnosticfair.data.census import Census
+
+    columns = {f"feature-{k + 1}": (0.0, 1.0) for k in range(features)}
+    first = rows - (groups - 1) * (rows // groups)
+    counts = {f"group-{k + 1}": rows // groups if k else first for k in range(groups)}
+    labels = {"no": rows - rows // 2, "yes": rows // 2}
+    return Census(rows, labels, {"sensitive": counts}, columns, {})

@@ -1,0 +1,123 @@
+"""The Flower app: a ClientApp that answers for its site, a ServerApp that runs the fit.
+
+The folder that ``deploy init`` writes imports ``client_app`` and ``server_app`` from here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from agnosticfair import checkpoints
+from agnosticfair.auditing import audit_clients
+from agnosticfair.deployment.site import reason, respond, site_of
+from agnosticfair.engines.flower import HELLO, FlowerEngine
+from agnosticfair.errors import AgnosticFairError
+from agnosticfair.explanation import AUDITED
+from agnosticfair.faults import Policy, policy
+from agnosticfair.federation import Fit, fit
+from agnosticfair.methods import method
+
+client_app, server_app = ClientApp(), ServerApp()
+
+RESAMPLES = 50
+"""For the certificate's intervals: few enough that its message stays under a megabyte on Adult."""
+
+
+@client_app.query()
+def reply(message: Message, context: Context) -> Message:
+    """Answer one question; whatever goes wrong travels as a sentence, never as a stack trace."""
+    config, question = context.node_config, message.content.config_records["question"]
+    told: dict[str, Any] = {"site": str(config.get("site", ""))}
+    try:
+        step, content = str(question["step"]), question["content"]
+        if step == HELLO:
+            told["site"] = site_of(config).key
+        else:
+            told["content"] = respond(config, step, content if isinstance(content, bytes) else b"?")
+    except Exception as error:
+        told["failure"] = reason(error)
+    return Message(RecordDict({"answer": ConfigRecord(told)}), reply_to=message)
+
+
+@server_app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the fit that the run's configuration asks for; write model and history, or the error."""
+    config = context.run_config
+    out = Path(str(config["out"]))
+    out.mkdir(parents=True, exist_ok=True)
+    run = {"run": str(context.run_id)}
+    try:
+        engine = FlowerEngine(grid, tuple(part.strip() for part in str(config["sites"]).split(",")))
+
+        def tell(entry: dict) -> None:
+            last = engine.traffic[-1] if engine.traffic else {}
+            write(out / "progress.json", run | {"round": entry, "traffic": last})
+
+        fitted = run_fit(engine, config, tell)
+        certificate = certify(fitted, engine, config)
+    except AgnosticFairError as error:
+        write(out / "error.json", run | {"error": " ".join(str(error).split())})
+        raise
+    fitted.model.save(out / "model.safetensors")
+    write(out / "certificate.json", run | certificate)
+    write(
+        out / "history.json", run | history(fitted, engine) | {"certificate": certificate["says"]}
+    )
+    if config.get("checkpoint"):  # the fit is done: the next run is a new one
+        (Path(str(config["checkpoint"])) / checkpoints.FILE).unlink(missing_ok=True)
+
+
+def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
+    """The fit of a run's configuration; an empty text or a zero is 'not said'."""
+    changes = {name: config.get(name) or None for name in ("tau", "bound", "rounds")}
+    chosen = method(str(config["method"]), **{k: v for k, v in changes.items() if v is not None})
+    named = policy(str(config.get("on-failure", "stop")))
+    least = int(config.get("least-clients") or 1)
+    return fit(
+        engine,
+        chosen,
+        attribute=config.get("attribute") or None,
+        positive=config.get("positive") or None,
+        seed=int(config.get("seed", 0)),
+        deadline=float(config["deadline"]),
+        on_failure=Policy(named.retries, named.pause, named.then, least),
+        checkpoint=config.get("checkpoint") or None,
+        on_round=on_round,
+    )
+
+
+def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The certificate of the model over the sites that made it; or why there is none, for a site may
+    refuse it and the model is no worse for that."""
+    if not config.get("certify", True) or any(e["event"] == "restated" for e in fitted.events):
+        return {"says": ""}
+    asked: dict[str, Any] = {
+        "seed": int(config.get("seed", 0)),
+        "deadline": float(config["deadline"]),
+    }
+    try:
+        made = audit_clients(fitted.model, engine, basis=AUDITED, bootstrap=RESAMPLES, **asked)
+    except AgnosticFairError as error:
+        return {"says": f"There is no certificate: {error}"}
+    return {"says": str(made), **made.to_json()}
+
+
+def history(fitted: Fit, engine: FlowerEngine) -> dict[str, Any]:
+    """How a fit came about, as JSON."""
+    told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
+    return {**told, "history": fitted.history, "traffic": engine.traffic}
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON, whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(content, indent=1, default=float) + "\n")
+    part.replace(path)

@@ -1,0 +1,122 @@
+"""Every message of a fit, before it runs: fields, shapes, bytes, and what a field could reveal.
+
+The messages are made and packed as in a fit, with zeros for the numbers, so the sizes are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from agnosticfair import server
+from agnosticfair.basis import gaussian
+from agnosticfair.data.census import Census, encoding_of
+from agnosticfair.messages import Broadcast, Candidates, Message, Reply, pack
+from agnosticfair.methods import Method
+
+AUDITED = gaussian(200, 1.0)
+"""The kernels of a deployment's certificate."""
+
+REVEALS = {
+    "n": "how many rows the site has",
+    "labels": "how many rows have each label",
+    "groups": "how many rows each sensitive group has",
+    "numeric": "the smallest and the largest value of every numeric column, each of one person",
+    "categorical": "which categories occur",
+    "rows": "WHOLE ROWS of the site's features (no label, no group), which all sites then see",
+    "priorities": "nothing beyond the rows: a hash of each",
+    "loss": "the site's total loss under w",
+    "J_1": "the loss's slope: with few rows, what these rows look like",
+    "psi_L": "losses weighted by nearness to each centre: how well w does around it",
+    "psi_theta_L": "how many rows lie around each centre",
+    "J_L": "slopes around each centre: with few rows near it, what they look like",
+    "psi_g": "positive decisions (smoothed) per group around each centre",
+    "psi_theta": "how many rows of each group lie around each centre",
+    "psi_hat": "positive decisions per group around each centre",
+    "J_g": "their slopes: with few rows of a group near a centre, what they look like",
+    "H": "second moments of the features: with few rows, what they look like",
+    "correct": "how many rows w decides rightly",
+    "w": "a model trained on the site's rows alone: more than sums reveal",
+    "clients": "nothing: a one",
+    "psi_C": "how decisions go along with the sensitive group around each centre",
+    "phi_C": "how features go along with the sensitive group",
+    "psi": "decisions per group and label around each centre, also over resamples",
+    "psi_x": "sums of the features around each centre",
+    "x_squares": "sums of the squared features",
+}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One message: who sends it in which round, its fields with their shapes, and its bytes."""
+
+    step: str
+    rounds: str
+    sender: str
+    fields: Mapping[str, str]
+    size: int
+    reveals: Mapping[str, str]
+
+
+def explain(method: Method, census: Census, sites: Sequence[str], share: float) -> list[Explained]:
+    """The messages of a fit, in their order.
+
+    census: what the sites' summaries add up to, as far as it is known.  share: this site's part of all
+    rows, on which only the number of candidate rows depends.
+    """
+    plan = server.plan(method, census, tuple(sites))
+    summary = {k: _size(getattr(census, k)) for k in vars(census)}
+    found = [
+        Explained("hello", "0", "site", {"site": "its name"}, len(sites[0]), {"site": "its name"}),
+        Explained("census", "0", "site", summary, len(pack(census)), _revealed(summary)),
+    ]
+    ask, d = server.centres_question(plan, 0), encoding_of(census).width
+    if ask is not None:
+        offered = ceil(ask.settings["share"] * census.n * share)
+        candidates = Candidates(np.zeros(offered), np.zeros((offered, d)))
+        again = "0, again with four times the rows where too few differ"
+        found += [_message("centres", again, ask), _message("centres", again, candidates)]
+        wanted = server.kernels_wanted(method)
+        centres = Candidates(np.arange(wanted, dtype=float), np.zeros((wanted, d)))
+        plan = server.with_centres(plan, centres)
+    state, rounds = server.init(plan), f"1 to {method.rounds}, until it converges"
+    step, broadcast = server.question(state)
+    reply = Reply(1, {name: np.zeros(shape) for name, shape in server.shapes(state).items()})
+    found += [_message(step, rounds, broadcast), _message(step, rounds, reply)]
+    return found
+
+
+def explain_audit(census: Census, bootstrap: int) -> list[Explained]:
+    """The one message of sums that a certificate takes, after the last round."""
+    M, G = AUDITED.kernels, 4 * len(next(iter(census.groups.values())))
+    d = encoding_of(census).width
+    shapes = {"psi": (1 + bootstrap, G, M + 1), "psi_x": (M + 1, d), "x_squares": (d,)}
+    reply = Reply(1, {name: np.zeros(shape) for name, shape in shapes.items()})
+    return [_message("decisions", "after the last, once", reply)]
+
+
+def _message(step: str, rounds: str, message: Message) -> Explained:
+    size = len(pack(message))
+    if isinstance(message, Broadcast):
+        arrays = {f"task.{k}": v for k, v in message.task.arrays.items()} | dict(message.arrays)
+        settings = dict.fromkeys((*message.task.settings, *message.settings), "setting")
+        fields = settings | {k: _shape(v) for k, v in arrays.items()}
+        return Explained(step, rounds, "server", fields, size, {})
+    values = message.sums if isinstance(message, Reply) else vars(message)
+    fields = {k: _shape(np.asarray(v)) for k, v in values.items()}
+    return Explained(step, rounds, "site", fields, size, _revealed(fields))
+
+
+def _revealed(fields: Mapping[str, str]) -> dict[str, str]:
+    return {name: REVEALS[name] for name in fields}
+
+
+def _shape(value: np.ndarray) -> str:
+    return " x ".join(map(str, value.shape)) or "1"
+
+
+def _size(value: object) -> str:
+    return f"{len(value)} entries" if isinstance(value, Mapping) else "1"

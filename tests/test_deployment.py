@@ -1,0 +1,170 @@
+"""The deployment's folder, a site's settings, and what is told about messages before they travel."""
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.cli import main
+from agnosticfair.commands.messages import _supposed
+from agnosticfair.data.files import Roles
+from agnosticfair.deployment.site import reason, respond, site_of
+from agnosticfair.errors import DataError, FederationError, SettingsError
+from agnosticfair.explanation import REVEALS, explain, explain_audit
+from agnosticfair.federation import fit, in_process
+from agnosticfair.messages import Reply, pack
+from agnosticfair.methods import METHODS, method
+
+SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive": "sex"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
+    from agnosticfair.deployment.folder import Deployment, write_folder
+
+    sites = {"north": Path("north.csv"), "south": Path("so uth's.csv")}
+    plan = Deployment(sites, Roles("y", ("sex",), drop=("id",)), {"method": "fl"}, port=9400)
+    write_folder(tmp_path / "bank", plan)
+    return tmp_path / "bank"
+
+
+def test_scripts_are_shell_and_safe_by_default(folder):
+    for script in folder.glob("*.sh"):
+        subprocess.run(["sh", "-n", str(script)], check=True)
+        text = script.read_text()
+        assert "FLWR_TELEMETRY_ENABLED=0" in text
+        assert "FLWR_DISABLE_UPDATE_CHECK=1" in text
+        assert "--insecure" not in text
+    link = (folder / "start-superlink.sh").read_text()
+    for option in ("--enable-supernode-auth", "--disable-runtime-dependency-installation"):
+        assert option in link
+    assert "127.0.0.1" in link
+    config = tomllib.loads((folder / "app" / "pyproject.toml").read_text())
+    assert config["tool"]["flwr"]["app"]["config"]["sites"] == "north,south"
+
+
+def test_certificates_hold_together(folder):
+    from cryptography import x509
+
+    at = folder / "certificates"
+    ca, server = (
+        x509.load_pem_x509_certificate((at / f"{name}.crt").read_bytes())
+        for name in ("ca", "server")
+    )
+    server.verify_directly_issued_by(ca)
+    assert not [*at.glob("ca*.key")]  # the authority can sign nothing more
+
+
+def test_a_folder_is_not_overwritten(folder):
+    from agnosticfair.deployment.folder import Deployment, write_folder
+
+    with pytest.raises(SettingsError, match="is not empty"):
+        write_folder(folder, Deployment({"a": Path("a.csv")}, Roles("y", ("sex",))))
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "../x", "ä", "a;b", '"'])
+def test_a_site_has_a_plain_name(name):
+    from agnosticfair.deployment.folder import Deployment
+
+    with pytest.raises(SettingsError, match="use letters"):
+        Deployment({name: Path("a.csv")}, Roles("y", ("sex",)))
+
+
+def test_a_folder_that_is_no_deployment_is_told(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "run", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "is no deployment" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"colour": "red"}, "--node-config has 'colour'"),
+        ({"site": ""}, "lacks 'site'"),
+        ({"allow": "census,shell"}, "allows 'shell'"),
+        ({"least-rows": 0}, "least-rows is 0"),
+        ({"least-rows": True}, "least-rows is True"),
+        ({"drop": "sex"}, "'sex' is named for two purposes"),
+    ],
+)
+def test_settings_of_a_site_that_make_no_sense_are_refused(changes, said):
+    with pytest.raises(SettingsError, match=said):
+        site_of({**SITE, **changes})
+
+
+def test_a_site_takes_questions_only():
+    with pytest.raises(FederationError, match="a question came as Reply"):
+        respond(SITE, "sums", pack(Reply(1, {})))
+    with pytest.raises(FederationError, match="the message of the server is damaged"):
+        respond(SITE, "sums", b"junk")
+
+
+def test_what_is_told_of_an_error():
+    assert reason(DataError("a sentence")) == "a sentence"
+    assert "17" not in reason(ValueError("row 17"))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_what_is_explained_is_what_is_sent(name):
+    rows = small_table(300, 3)
+    engine, sizes = in_process(dealt(rows, 3)), {}
+
+    class Weighing:
+        def clients(self):
+            return engine.clients()
+
+        def exchange(self, step, payload, deadline=None):
+            answers = engine.exchange(step, payload)
+            asked = 0 if payload is None else len(pack(payload))
+            sizes[step] = (asked, {len(pack(reply)) for reply in answers.values()})
+            return answers
+
+    fit(Weighing(), method(name, rounds=2), positive="yes")
+    from agnosticfair.data.census import take_census
+
+    told = explain(METHODS[name], take_census(rows, "all"), engine.clients(), 1 / 3)
+    found = {(m.step, m.sender): m.size for m in told}
+    for step in {"sums", "local"} & sizes.keys():
+        asked, answered = sizes[step]
+        assert answered == {found[step, "site"]}
+        assert abs(asked - found[step, "server"]) < 200  # numbers in the header have other digits
+    assert {m.step for m in told} - {"hello"} == sizes.keys()
+    assert all({*m.reveals} == {*m.fields} for m in told if m.sender == "site")
+
+
+def test_every_field_has_a_sentence():
+    assert all(REVEALS.values())
+    (audit,) = explain_audit(_supposed(34, 2, 30000), 50)
+    assert audit.size < 1_000_000
+
+
+def test_explain_messages_on_the_command_line(capsys):
+    with pytest.raises(SystemExit):
+        main(["explain-messages", "--features", "34", "--method", "agnosticfair"])
+    told = capsys.readouterr().out
+    assert "WHOLE ROWS" in told
+    assert "sums, site to server, round 1 to 40" in told
+    with pytest.raises(SystemExit):
+        main(["explain-messages", "--json", "--method", "fl"])
+    messages = json.loads(capsys.readouterr().out)
+    assert [m["step"] for m in messages] == ["hello", "census", "sums", "sums", "decisions"]
+
+
+def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys):
+    """They are run for real in test_end_to_end; here the text is held to what they write and read."""
+    pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
+    page = (Path(__file__).parents[1] / "docs" / "deploy.md").read_text()
+    block = page.partition("## Three commands")[2].split("```")[1].splitlines()[1:]
+    first, starts, last = block
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(first.split()[1:])
+    assert ended.value.code in (0, None)
+    for start in starts.split("&"):
+        assert not start.strip() or Path(start.split()[1]).is_file()
+    assert last == capsys.readouterr().out.splitlines()[-1].strip()
