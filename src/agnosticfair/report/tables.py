@@ -134,6 +134,8 @@ def outcome(rows: Sequence[Row]) -> str:
     'converged 1/1'
     >>> outcome([{"outcome": "rounds", "outcomes": {"lp infeasible": 12, "lp optimal": 3}}])
     'LP infeasible in 12 of 15 rounds'
+    >>> outcome([{"outcome": "rounds", "outcomes": {"averaged": 60}}])
+    'all rounds run'
     """
     ends, lps = Counter(row["outcome"] for row in rows), Counter[str]()
     for row in rows:
@@ -142,6 +144,8 @@ def outcome(rows: Sequence[Row]) -> str:
         total = sum(lps.values())
         bad = [f"LP {k} in {n} of {total} rounds" for k, n in lps.items() if k != "optimal"]
         parts = bad or ["all rounds run"]
+    elif all("averaged" in row["outcomes"] for row in rows):
+        parts = ["all rounds run"]
     else:
         parts = [f"converged {ends['converged']}/{len(rows)}"]
     if ends["diverged"]:
