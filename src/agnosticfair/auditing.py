@@ -36,6 +36,7 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table
 from agnosticfair.engines import Engine
 from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.fairness import NOTIONS
 from agnosticfair.federation import gather, in_process
 from agnosticfair.given import (
     Features,
@@ -49,12 +50,9 @@ from agnosticfair.messages import Broadcast, Candidates, Reply, Task, check_repl
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 
-NOTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
-    "demographic_parity": ((0, 1),),
-    "equal_opportunity": ((1,),),
-    "equalized_odds": ((0,), (1,)),
-}
-"""Among the rows of which labels the groups' positive rates are compared; the worst one counts."""
+ALONE = "bounded_group_loss"
+"""The notion that compares nothing: its "difference" is the highest share of wrong decisions of a group,
+the loss of which decisions tell."""
 
 COARSE = 1e-3
 """Tolerance of the search in a resample: well under the resamples' own spread."""
@@ -311,7 +309,10 @@ def _certificate(
         bound=asked.bound,
         floor=asked.floor,
         n=round(A.n),
-        groups={name: _group(psi[g], gap.labels, alpha, A.n) for g, name in enumerate(groups)},
+        groups={
+            name: _group(psi[g], gap.labels, alpha, A.n, asked.notion)
+            for g, name in enumerate(groups)
+        },
         under_floor=tuple(name for g, name in enumerate(groups) if g not in gap.reachable),
         alpha_risk_difference=alpha,
         alpha_accuracy=errors.alpha if labelled else np.full_like(alpha, nan),
@@ -324,8 +325,13 @@ def _set(psi: np.ndarray, bound: float) -> Ambiguity:
     return Ambiguity(total[:-1], float(total[-1]), bound if isfinite(bound) else None)
 
 
-def _rates(psi: np.ndarray, labels: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """a, b: (G, M), whose ratios are the groups' positive rates among the rows of these labels."""
+def _rates(
+    psi: np.ndarray, labels: tuple[int, ...], notion: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """a, b: (G, M), whose ratios are the groups' positive rates among the rows of these labels; or,
+    where the notion bounds a loss, the groups' shares of wrong decisions."""
+    if notion == ALONE:
+        return psi[:, 0, 1] + psi[:, 1, 0], psi.sum(axis=(1, 2))
     chosen = psi[:, list(labels)]
     return chosen[:, :, 1].sum(axis=1), chosen.sum(axis=(1, 2))
 
@@ -353,9 +359,12 @@ def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: _Question, tolerance: float
     """
     pairs, reachable = [], {*range(len(psi))}
     for labels in NOTIONS[asked.notion]:
-        a, b = _rates(psi[..., :-1], labels)
+        a, b = _rates(psi[..., :-1], labels, asked.notion)
         most = [worst_ratio(A, a[g], b[g], asked.floor) for g in range(len(a))]
         there = [g for g, worst in enumerate(most) if worst.outcome is Outcome.OPTIMAL]
+        if asked.notion == ALONE:
+            high = max(there, key=lambda g: most[g].value, default=None)
+            return None if high is None else _Gap(most[high], (high, high), labels, frozenset(there))
         least = {g: 1 - worst_ratio(A, b[g] - a[g], b[g], asked.floor).value for g in there}
         pairs += [(most[j].value - least[k], (j, k), labels) for j, k in permutations(there, 2)]
         reachable &= {*there}
@@ -363,7 +372,7 @@ def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: _Question, tolerance: float
     for bound, (j, k), labels in sorted(pairs, key=lambda pair: -pair[0]):
         if bound <= shows:
             break
-        a, b = _rates(psi[..., :-1], labels)
+        a, b = _rates(psi[..., :-1], labels, asked.notion)
         worst = worst_difference(A, a[[k, j]], b[[k, j]], asked.floor, tolerance)
         if worst.outcome is Outcome.INFEASIBLE:
             continue
@@ -385,15 +394,18 @@ def _checked_gap(
     if gap is not None:
         return A, gap
     for labels in NOTIONS[asked.notion]:
-        check(A, _rates(psi[..., :-1], labels)[1], asked.floor, groups)
+        check(A, _rates(psi[..., :-1], labels, asked.notion)[1], asked.floor, groups)
     raise SettingsError(f"floor {asked.floor:g} holds for no two groups at once: lower it")
 
 
 def _measured(psi: np.ndarray, notion: str) -> float:
-    """The largest difference of rates on the rows as they are, nan without two groups."""
+    """The largest difference of rates on the rows as they are, nan without two groups; or the highest
+    rate."""
     found = [nan]
-    for a, b in (_rates(psi[..., -1:], labels) for labels in NOTIONS[notion]):
+    for a, b in (_rates(psi[..., -1:], labels, notion) for labels in NOTIONS[notion]):
         rates = a[b > 0] / b[b > 0]
+        if notion == ALONE:
+            return float(rates.max())
         found += [float(rates.max() - rates.min())] if len(rates) > 1 else []
     return float(np.fmax.reduce(found))
 
@@ -422,10 +434,12 @@ def _intervals(
     return {name: (low[k], high[k]) for k, name in enumerate(names)}
 
 
-def _group(psi: np.ndarray, labels: tuple[int, ...], alpha: np.ndarray, n: float) -> Group:
+def _group(
+    psi: np.ndarray, labels: tuple[int, ...], alpha: np.ndarray, n: float, notion: str
+) -> Group:
     """One group from its cells, (2, 2, M + 1); its rates are those among its rows of these labels."""
-    mass, a = psi.sum(axis=(0, 1)), psi[list(labels), 1].sum(axis=0)
-    b = psi[list(labels)].sum(axis=(0, 1))
+    mass = psi.sum(axis=(0, 1))
+    (a,), (b,) = _rates(psi[None], labels, notion)
     rate = float(a[-1] / b[-1]) if b[-1] > 0 else nan
     worst = alpha @ b[:-1]
     worst_rate = float(alpha @ a[:-1] / worst) if worst > 0 else nan

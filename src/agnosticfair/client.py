@@ -32,16 +32,17 @@ KERNEL_BYTES = 1 << 29
 
 @dataclass(frozen=True)
 class Rows:
-    """Encoded rows, sorted by group. X: (n, d + 1) with the intercept.  s: group codes.  starts: where
-    each group begins, (G + 1,)."""
+    """Encoded rows, sorted by cell. X: (n, d + 1) with the intercept.  s: cell codes, a group's each
+    where nothing else is asked for.  starts: where each cell begins, (G + 1,).  weights: None for ones."""
 
     X: np.ndarray
     y: np.ndarray
     s: np.ndarray
     starts: np.ndarray
+    weights: np.ndarray | None = None
 
     def chunks(self) -> Iterator[tuple[int, slice]]:
-        """(group, rows) pieces of at most CHUNK rows, each within one group."""
+        """(cell, rows) pieces of at most CHUNK rows, each within one cell."""
         for j in range(len(self.starts) - 1):
             for first in range(self.starts[j], self.starts[j + 1], CHUNK):
                 yield j, slice(first, min(first + CHUNK, self.starts[j + 1]))
@@ -85,20 +86,24 @@ class Client:
 
 
 def encoded(key: str, table: Table, task: Task) -> Rows:
-    """The rows of a table as the task encodes them, sorted by group."""
+    """The rows of a table as the task encodes them, sorted by cell (``fairness.comparisons``)."""
     settings = task.settings
     X = with_intercept(
         encode(Encoding.from_json(settings["encoding"]), table, who=f"client {key!r}")
     )
     y = table.labels(settings["positive"])
-    s = table.column(settings["attribute"]).aligned(tuple(settings["groups"]))
-    if (s < 0).any():
-        raise DataError(
-            f"client {key!r} has groups of {settings['attribute']!r} that were not in its census"
-        )
+    s = np.zeros(len(y), np.int64)
+    for name, groups in settings["attributes"]:
+        codes = table.column(name).aligned(tuple(groups))
+        if (codes < 0).any():
+            raise DataError(f"client {key!r} has groups of {name!r} that were not in its census")
+        s = s * len(groups) + codes
+    if settings["by_label"]:
+        s = 2 * s + (y > 0)
     order = np.argsort(s, kind="stable")
-    starts = np.searchsorted(s[order], np.arange(len(settings["groups"]) + 1))
-    return Rows(X[order], y[order], s[order], starts)
+    starts = np.searchsorted(s[order], np.arange(settings["cells"] + 1))
+    weights = None if table.weights is None else table.weights[order]
+    return Rows(X[order], y[order], s[order], starts, weights)
 
 
 def census(client: Client, broadcast: None = None) -> Census:
@@ -117,7 +122,7 @@ def centres(client: Client, broadcast: Broadcast) -> Candidates:
 def sums(client: Client, broadcast: Broadcast) -> Reply:
     """Values and slopes at w of every coefficient of alpha, in loss and fairness, and one curvature.
 
-    Under w with d = X w, per kernel m and group j:
+    Under w with d = X w, per kernel m and cell j (every sum with the rows' weights, where they have any):
     psi_L = sum K l,  J_L = sum K l' x  (and the same with K = 1: loss, J_1),
     psi_g[j] = sum_{s=j} K g,  J_g[j] = sum_{s=j} K g' x,
     psi_hat[j] = sum_{s=j} K [d > 0],  psi_theta[j] = sum_{s=j} K  (each with K = 1 as a last
@@ -130,7 +135,7 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     K_L, K_F = client.kernels(task, loss_basis), client.kernels(task, fair_basis)
     surrogate, share = Surrogate(**broadcast.settings["surrogate"]), broadcast.settings["share"]
     alpha, C = broadcast.arrays["alpha"], broadcast.arrays["C"]
-    clients, G, D = task.settings["clients"], len(task.settings["groups"]), len(w)
+    clients, G, D = task.settings["clients"], task.settings["cells"], len(w)
     of_loss = np.zeros((width(loss_basis, clients), D + 2))
     of_fair = np.zeros((G, width(fair_basis, clients) + 1, D + 3))
     plain, H, correct = np.zeros(D + 2), np.zeros((D, D)), 0.0
@@ -139,20 +144,29 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
         X, y, k_L, k_F = rows.X[part], rows.y[part], K_L(part), K_F(part)
         d = X @ w
         slope, curve = log_loss_derivatives(d, y)
-        g, g_slope, g_curve = surrogate_values(surrogate, d)
+        loss, one, right = log_loss(d, y), np.ones(len(d)), (d > 0) == (y > 0)
+        if surrogate.kind == "loss":
+            g, g_slope, g_curve = loss, slope, curve
+        else:
+            g, g_slope, g_curve = surrogate_values(surrogate, d)
+        hat = (d > 0) * one
+        if rows.weights is not None:
+            one = rows.weights[part]
+            loss, slope, curve, right = loss * one, slope * one, curve * one, right * one
+            g, g_slope, g_curve, hat = g * one, g_slope * one, g_curve * one, hat * one
         v = V_L[: len(d)]
-        v[:, 0], v[:, 1] = log_loss(d, y), 1.0
+        v[:, 0], v[:, 1] = loss, one
         np.multiply(X, slope[:, None], out=v[:, 2:])
         of_loss += k_L.T @ v
         plain += v.sum(axis=0)
         v = V_F[: len(d)]
-        v[:, 0], v[:, 1], v[:, 2] = g, 1.0, d > 0
+        v[:, 0], v[:, 1], v[:, 2] = g, one, hat
         np.multiply(X, g_slope[:, None], out=v[:, 3:])
         of_fair[j, :-1] += k_F.T @ v
         of_fair[j, -1] += v.sum(axis=0)
         theta_L = (1.0 - share) + share * (k_L @ alpha)
         H += X.T @ (X * (theta_L * curve + (k_F @ C[j, :-1] + C[j, -1]) * g_curve)[:, None])
-        correct += float(((d > 0) == (y > 0)).sum())
+        correct += float(right.sum())
     return Reply(
         broadcast.round,
         {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
 from operator import add
@@ -28,7 +28,11 @@ from agnosticfair.model import Model
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model and how it came about. outcomes counts every round's numerical outcome."""
+    """A fitted model and how it came about. outcomes counts every round's numerical outcome.
+
+    under_floor: groups that have the share ``floor`` of the mass under no reweighing, and are compared
+    with none there.  centres: (M, d), of the kernels, encoded; None where there are none.
+    """
 
     model: Model
     method: Method
@@ -39,6 +43,8 @@ class Fit:
     alpha: np.ndarray
     seconds: float
     bytes_per_round: int
+    under_floor: tuple[str, ...] = ()
+    centres: np.ndarray | None = None
 
     @property
     def converged(self) -> bool:
@@ -56,7 +62,7 @@ def fit(
     clients: Mapping[str, Table] | Engine,
     method: str | Method = "fl",
     *,
-    attribute: str | None = None,
+    attribute: str | Sequence[str] | None = None,
     positive: str | None = None,
     seed: int = 0,
     strict: bool = False,
@@ -66,7 +72,7 @@ def fit(
     """Train one classifier over clients whose rows stay with them.
 
     clients: a table per client, or an engine.  method: a name from ``METHODS`` or a recipe.
-    attribute: the sensitive attribute, where the data has several.  seed: draws the kernel centres.
+    attribute: the sensitive attribute, or some of them, where the data has several.  seed: draws the kernel centres.
     strict: a fit that does not converge is an error.  on_round: called with each round's record.
     """
     begin = perf_counter()
@@ -112,6 +118,8 @@ def fit(
         inner.alpha,
         perf_counter() - begin,
         size,
+        getattr(inner, "under_floor", ()),
+        state.plan.task.arrays.get("centres"),
     )
 
 

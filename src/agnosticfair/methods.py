@@ -13,7 +13,7 @@ from typing import Any
 
 from agnosticfair.basis import Basis, by_client, constant, gaussian
 from agnosticfair.errors import SettingsError
-from agnosticfair.fairness import Surrogate
+from agnosticfair.fairness import NOTIONS, Surrogate
 
 _UNIFORM, _PLAIN = constant(), Surrogate()
 
@@ -24,6 +24,8 @@ class Fairness:
 
     basis, bound: the fairness adversary's set A.  each: one constraint per kernel instead of every
     mixture of kernels.  floor: the least share of mass every group keeps in a reweighing.
+    notion: a key of NOTIONS; for 'bounded_group_loss' tau and nominal bound every group's mean loss.
+    intersections: compare the intersections of several attributes, not each attribute's own groups.
     """
 
     tau: float = 0.05
@@ -33,6 +35,21 @@ class Fairness:
     each: bool = False
     floor: float = 0.0
     nominal: float = inf
+    notion: str = "demographic_parity"
+    intersections: bool = False
+
+    def __post_init__(self) -> None:
+        if self.notion not in NOTIONS:
+            raise SettingsError(f"unknown notion {self.notion!r}; there are: {', '.join(NOTIONS)}")
+        if self.surrogate.kind == "covariance" and self.notion != "demographic_parity":
+            raise SettingsError(
+                f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
+            )
+
+    @property
+    def measured(self) -> Surrogate:
+        """g, of which the parts' means are taken."""
+        return Surrogate("loss") if self.notion == "bounded_group_loss" else self.surrogate
 
 
 @dataclass(frozen=True)
@@ -143,11 +160,16 @@ _RECIPES = (
 METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
 
+_INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections")
+_SETS = ("bound", "kernels", "sigma", "reweigh")
+
+
 def method(name: str, **changes: Any) -> Method:
     """The recipe of that name, with some of its values changed.
 
-    ``tau``, ``nominal``, ``surrogate`` and ``floor`` reach into its fairness; ``bound`` is set
-    wherever an adversary has kernels.
+    ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion`` and ``intersections`` reach into its
+    fairness; ``bound``, ``kernels`` and ``sigma`` are set wherever an adversary has kernels, and
+    ``reweigh``, a basis, takes the place of these kernels.
 
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
@@ -155,19 +177,11 @@ def method(name: str, **changes: Any) -> Method:
     if name not in METHODS:
         raise SettingsError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
     recipe = METHODS[name]
-    inner: dict[str, Any] = {
-        k: changes.pop(k) for k in ("tau", "nominal", "surrogate", "floor") if k in changes
-    }
-    if "bound" in changes:
-        bound = changes.pop("bound")
-        if recipe.basis != _UNIFORM:
-            changes["bound"] = bound
-        if recipe.fairness is not None and recipe.fairness.basis != _UNIFORM:
-            inner["bound"] = bound
-        if "bound" not in changes and "bound" not in inner:
-            raise SettingsError(f"method {name!r} has no adversary, so bound has no meaning")
+    inner = {k: changes.pop(k) for k in _INNER if k in changes}
+    sets = {k: changes.pop(k) for k in _SETS if k in changes}
+    recipe = _with_sets(recipe, sets)
     if inner and recipe.fairness is not None:
-        changes["fairness"] = replace(recipe.fairness, **inner)
+        changes["fairness"] = replace(recipe.fairness, **_of_notion(inner))
     elif inner.keys() == {"tau"} and recipe.local is not None and recipe.local.penalty is not None:
         changes["local"] = replace(recipe.local, tau=inner["tau"])
     elif inner:
@@ -178,3 +192,46 @@ def method(name: str, **changes: Any) -> Method:
         return replace(recipe, **changes)
     except TypeError as error:
         raise SettingsError(f"method {name!r}: {error}") from None
+
+
+def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:
+    """A bound on a loss is no bound on a difference: its tau must be said, and nominal is off unless said."""
+    if inner.get("notion") == "bounded_group_loss":
+        if "tau" not in inner:
+            raise SettingsError(
+                "notion 'bounded_group_loss' needs tau, the largest mean log loss of a group: give "
+                "0.5 for example (0.69 is a coin's)"
+            )
+        return {"nominal": inf, **inner}
+    return inner
+
+
+def _with_sets(recipe: Method, sets: dict[str, Any]) -> Method:
+    """The recipe with other kernels or another bound for those of its adversaries that have any."""
+    fairness = recipe.fairness
+    of_loss, of_fair = recipe.basis != _UNIFORM, fairness is not None and fairness.basis != _UNIFORM
+    if sets and not of_loss and not of_fair:
+        raise SettingsError(
+            f"method {recipe.name!r} has no adversary, so {', '.join(sets)} has no meaning"
+        )
+    bound = {"bound": sets["bound"]} if "bound" in sets else {}
+    if of_fair and fairness is not None:
+        fairness = replace(fairness, basis=_changed(fairness.basis, sets), **bound)
+        recipe = replace(recipe, fairness=fairness)
+    if of_loss:
+        recipe = replace(recipe, basis=_changed(recipe.basis, sets), **bound)
+    return recipe
+
+
+def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
+    basis = sets.get("reweigh", basis)
+    own = {k: sets[k] for k in ("kernels", "sigma") if k in sets}
+    if own and basis.kind != "gaussian":
+        raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(own)}: take 'gaussian'")
+    return replace(basis, **own)
+
+
+def needs_groups(method: Method) -> bool:
+    """Whether the method looks at sensitive groups at all."""
+    local = method.local
+    return method.fairness is not None or (local is not None and local.penalty is not None)

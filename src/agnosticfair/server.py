@@ -5,8 +5,9 @@ It sees sums only, and never imports the client's side or an engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from types import ModuleType
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy as np
 from agnosticfair.basis import width
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
+from agnosticfair.fairness import Comparisons, comparisons, uses_labels
 from agnosticfair.messages import Broadcast, Candidates, Reply, Task
-from agnosticfair.methods import Method
+from agnosticfair.methods import Method, needs_groups
 from agnosticfair.solvers import exact, printed
 
 
@@ -27,6 +29,7 @@ class Plan:
     task: Task
     n: int
     s_bar: float
+    compared: Comparisons
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -54,7 +57,7 @@ def plan(
     census: Census,
     clients: tuple[str, ...],
     *,
-    attribute: str | None = None,
+    attribute: str | Sequence[str] | None = None,
     positive: str | None = None,
 ) -> Plan:
     """Agree on the encoding, the label and the groups, from what the clients' summaries add up to."""
@@ -63,33 +66,50 @@ def plan(
     others = [
         label for label, count in sorted(census.labels.items()) if count and label != positive
     ]
-    attribute = sensitive_attribute(census, attribute)
-    counts = {g: c for g, c in census.groups[attribute].items() if c > 0}
-    groups = tuple(sorted(counts))
+    names = sensitive_attributes(method, census, attribute)
+    attributes = [
+        (name, tuple(sorted(g for g, c in census.groups[name].items() if c > 0))) for name in names
+    ]
+    fairness = exact.fairness_of(method)
+    if fairness.surrogate.kind == "covariance" and len(names) != 1:
+        raise SettingsError(f"surrogate 'covariance' looks at one attribute, not {len(names)}")
+    compared = comparisons(attributes, fairness.notion, fairness.intersections)
+    counts = census.groups[names[0]] if len(names) == 1 else {}
+    groups = tuple(" & ".join(group) for group in product(*(values for _, values in attributes)))
     settings = {
         "encoding": encoding_of(census).to_json(),
         "positive": positive,
         "negative": others[0] if len(others) == 1 else f"not {positive}",
-        "attribute": attribute,
-        "groups": groups,
+        "attribute": " & ".join(names),
+        "groups": groups if names else (),
+        "attributes": attributes,
+        "by_label": uses_labels(fairness.notion),
+        "cells": compared.parts.shape[1],
         "clients": clients,
         "basis": asdict(method.basis),
         "fair_basis": asdict(exact.fairness_of(method).basis),
     }
-    s_bar = sum(j * counts[g] for j, g in enumerate(groups)) / census.n
-    return Plan(method, Task.of(settings, {}), census.n, s_bar)
+    s_bar = sum(j * counts.get(g, 0) for j, g in enumerate(groups)) / census.n
+    return Plan(method, Task.of(settings, {}), census.n, s_bar, compared)
 
 
-def sensitive_attribute(census: Census, attribute: str | None) -> str:
-    """The attribute the groups come from; with one there is no choice to make."""
+def sensitive_attributes(
+    method: Method, census: Census, attribute: str | Sequence[str] | None
+) -> tuple[str, ...]:
+    """The attributes the groups come from; with one there is no choice to make, and a method without
+    fairness needs none."""
     names = sorted(census.groups)
-    if attribute is None and len(names) == 1:
-        attribute = names[0]
-    if attribute is None or attribute not in census.groups:
-        raise SettingsError(
-            f"no sensitive attribute {attribute!r}; there are: {', '.join(names) or 'none'}"
-        )
-    return attribute
+    if attribute is None and (len(names) == 1 or not (names or needs_groups(method))):
+        return tuple(names)
+    wanted = (attribute,) if attribute is None or isinstance(attribute, str) else tuple(attribute)
+    for name in wanted or (None,):
+        if name not in census.groups:
+            raise SettingsError(
+                f"no sensitive attribute {name!r}; there are: {', '.join(names) or 'none'}"
+            )
+    if len(wanted) > 1 and method.fairness is None and needs_groups(method):
+        raise SettingsError(f"method {method.name!r} protects one attribute, not {len(wanted)}: name one")
+    return tuple(str(name) for name in wanted)
 
 
 def centres_question(plan: Plan, seed: int, share: float = 0.0) -> Broadcast | None:
@@ -147,8 +167,8 @@ def init(plan: Plan) -> State:
     F = width(exact.fairness_of(method).basis, plan.clients)
     if method.local is not None:
         return State(plan, printed.init(method, plan.n, plan.s_bar, d + 1, M))
-    G = len(settings["groups"])
-    return State(plan, exact.init(method, plan.n, plan.s_bar, plan.clients, d + 1, G, M, F))
+    inner = exact.init(method, plan.n, plan.s_bar, plan.clients, plan.compared, d + 1, M, F)
+    return State(plan, inner)
 
 
 def question(state: State) -> tuple[str, Broadcast]:

@@ -19,9 +19,11 @@ from math import isfinite
 import numpy as np
 
 from agnosticfair.ambiguity import Ambiguity, Outcome, check, worst_linear
-from agnosticfair.errors import DataError, SolverError
+from agnosticfair.errors import DataError, SettingsError, SolverError
 from agnosticfair.fairness import (
+    Comparisons,
     kernel_cuts,
+    under_floor,
     uniform_cuts,
     worst_covariance_cuts,
     worst_rate_cuts,
@@ -77,6 +79,7 @@ class State:
     n: float
     s_bar: float
     clients: tuple[str, ...]
+    compared: Comparisons
     w: np.ndarray
     alpha: np.ndarray
     C: np.ndarray
@@ -87,6 +90,8 @@ class State:
     precision: float = 1e-3
     nu: float = 1.0
     outcome: str = "running"
+    under_floor: tuple[str, ...] = ()
+    nominal: tuple[tuple[int, int | None], ...] = ()
     history: tuple[dict, ...] = field(default_factory=tuple)
 
     @property
@@ -101,7 +106,7 @@ def fairness_of(method: Method) -> Fairness:
 def question(state: State) -> tuple[str, dict, dict]:
     """The step, settings and arrays of the next broadcast."""
     settings = {
-        "surrogate": vars(fairness_of(state.method).surrogate),
+        "surrogate": vars(fairness_of(state.method).measured),
         "share": state.method.share,
     }
     return "sums", settings, {"w": state.w, "alpha": state.alpha, "C": state.C}
@@ -146,9 +151,10 @@ def loss_of(
 
 def cuts_at(state: State, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """The worst cuts (k, G, M) of the fairness adversary for given psi_g."""
-    fairness, psi_theta = state.method.fairness, sums["psi_theta"]
+    fairness, parts = state.method.fairness, state.compared.parts
     if fairness is None:
         return np.zeros((0, *psi_g.shape))
+    psi_theta = parts @ sums["psi_theta"]
     if fairness.each:
         empty = np.argwhere(psi_theta <= 0)
         if len(empty):
@@ -157,36 +163,59 @@ def cuts_at(state: State, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> 
                 f"{state.method.name!r} compares the groups at every client: leave that client out or "
                 "take another method"
             )
-    cuts = np.zeros((0, *psi_g.shape))
+    cuts = np.zeros((0, *psi_theta.shape))
     if isfinite(fairness.nominal):
-        cuts = uniform_cuts(psi_theta) * (fairness.tau / fairness.nominal)
-    return np.concatenate([_worst_cuts(state, fairness, psi_g, psi_theta), cuts])
+        cuts = uniform_cuts(psi_theta, state.nominal) * (fairness.tau / fairness.nominal)
+    total = sums["psi_theta"].sum(axis=0)
+    cuts = np.concatenate([_worst_cuts(state, fairness, parts @ psi_g, psi_theta, total), cuts])
+    return np.einsum("pg,kpm->kgm", parts, cuts)
 
 
 def _worst_cuts(
-    state: State, fairness: Fairness, psi_g: np.ndarray, psi_theta: np.ndarray
+    state: State,
+    fairness: Fairness,
+    psi_g: np.ndarray,
+    psi_theta: np.ndarray,
+    total: np.ndarray,
 ) -> np.ndarray:
-    """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them."""
+    """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them.
+
+    psi_g, psi_theta: (P, M + 1), of the parts.  total: (M + 1,), of all rows.
+    """
     kernels_g, kernels_theta = psi_g[:, :-1], psi_theta[:, :-1]
-    A = Ambiguity(kernels_theta.sum(axis=0), state.n, fairness.bound)
+    A, pairs = Ambiguity(total[:-1], state.n, fairness.bound), state.compared.pairs
     if fairness.surrogate.kind == "covariance":
         cuts = worst_covariance_cuts(A, kernels_g, kernels_theta, state.s_bar)
     elif fairness.each or kernels_theta.shape[1] == 1:
-        cuts = kernel_cuts(kernels_theta)
+        cuts = kernel_cuts(kernels_theta, pairs)
     else:
         cuts = worst_rate_cuts(
-            A, kernels_g, kernels_theta, fairness.floor, state.precision, fairness.tau
+            A, kernels_g, kernels_theta, pairs, fairness.floor, state.precision, fairness.tau
         )
     return np.concatenate([cuts, np.zeros((*cuts.shape[:2], 1))], axis=2)
 
 
-def check_sets(state: State, sums: Mapping[str, np.ndarray]) -> None:
-    """Raise, with what to change, where one of the two adversaries' sets is empty."""
+def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
+    """What the first reply settles: the rows' weight in all, and which parts are under the floor.
+
+    Raises, with what to change, where one of the two adversaries' sets is empty or nothing is left to
+    be compared. Parts under the floor are named in the result; where uniform weights have a limit of
+    their own, that one holds for them, too.
+    """
+    masses, fairness = sums["psi_theta"], state.method.fairness
+    state = replace(state, n=float(masses[:, -1].sum()), nominal=state.compared.pairs)
     check(Ambiguity(sums["psi_theta_L"], state.n, state.method.bound))
-    fairness = state.method.fairness
-    if fairness is not None and not fairness.each:
-        masses = sums["psi_theta"][:, :-1]
-        check(Ambiguity(masses.sum(axis=0), state.n, fairness.bound), masses, fairness.floor)
+    if fairness is None or fairness.each:
+        return state
+    A = Ambiguity(masses[:, :-1].sum(axis=0), state.n, fairness.bound)
+    parts, names = state.compared.parts @ masses[:, :-1], state.compared.names
+    check(A)
+    small = under_floor(A, parts, fairness.floor)
+    compared = state.compared.without(small)
+    if not compared.pairs:
+        check(A, parts, fairness.floor, names)
+        raise SettingsError(f"floor {fairness.floor:g} leaves no two groups to compare: lower it")
+    return replace(state, compared=compared, under_floor=tuple(names[j] for j in small))
 
 
 def ridge_of(state: State) -> np.ndarray:
@@ -306,21 +335,21 @@ def init(
     n: float,
     s_bar: float,
     clients: tuple[str, ...],
+    compared: Comparisons,
     width: int,
-    G: int,
     M: int,
     F: int,
 ) -> State:
     """Before the first round: w = 0, uniform weights (over all kernels), no fairness cut."""
-    return State(
-        method, n, s_bar, clients, np.zeros(width), np.full(M, 1.0 / M), np.zeros((G, F + 1))
-    )
+    w, alpha = np.zeros(width), np.full(M, 1.0 / M)
+    C = np.zeros((compared.parts.shape[1], F + 1))
+    return State(method, n, s_bar, clients, compared, w, alpha, C)
 
 
 def step(state: State, reply: Reply) -> State:
     """One round: judge the trial w the clients answered for, then propose the next."""
     if state.here is None:
-        check_sets(state, reply.sums)
+        state = begun(state, reply.sums)
     there, tau = evaluate(state, state.w, reply.sums), fairness_of(state.method).tau
     if not np.isfinite(there.loss):
         raise SolverError(
