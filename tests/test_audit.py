@@ -74,7 +74,9 @@ def gap(notion, y, d, s, w, floor):
         w_y = w * np.isin(y, labels)
         mass = np.bincount(s, weights=w_y, minlength=s.max() + 1) / w.sum()
         if notion == "bounded_group_loss":
-            return max(metrics.error_rates(y, d, s, w, s.max() + 1)[mass >= floor], default=-math.inf)
+            return max(
+                metrics.error_rates(y, d, s, w, s.max() + 1)[mass >= floor], default=-math.inf
+            )
         rates = metrics.positive_rates(d, s, w_y, s.max() + 1)[mass >= floor]
         found += [np.ptp(rates)] if len(rates) > 1 else []
     return max(found)

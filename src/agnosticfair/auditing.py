@@ -204,10 +204,13 @@ def audit_clients(
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     census = merge(gather(engine, "census", None, deadline))
     check_labels(model, census.labels)
-    roles = {"attribute": attribute or model.attribute, "positive": model.positive}
+    attribute = attribute or model.attribute
     b = None if centres is None else _centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
-    plan = server.plan(Method("audit", basis=chosen), census, engine.clients(), **roles)
+    method = Method("audit", basis=chosen)
+    plan = server.plan(
+        method, census, engine.clients(), attribute=attribute, positive=model.positive
+    )
     settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
     plan = replace(plan, task=Task.of(settings, {}))
     if b is None:
@@ -325,9 +328,7 @@ def _set(psi: np.ndarray, bound: float) -> Ambiguity:
     return Ambiguity(total[:-1], float(total[-1]), bound if isfinite(bound) else None)
 
 
-def _rates(
-    psi: np.ndarray, labels: tuple[int, ...], notion: str
-) -> tuple[np.ndarray, np.ndarray]:
+def _rates(psi: np.ndarray, labels: tuple[int, ...], notion: str) -> tuple[np.ndarray, np.ndarray]:
     """a, b: (G, M), whose ratios are the groups' positive rates among the rows of these labels; or,
     where the notion bounds a loss, the groups' shares of wrong decisions."""
     if notion == ALONE:
@@ -364,7 +365,9 @@ def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: _Question, tolerance: float
         there = [g for g, worst in enumerate(most) if worst.outcome is Outcome.OPTIMAL]
         if asked.notion == ALONE:
             high = max(there, key=lambda g: most[g].value, default=None)
-            return None if high is None else _Gap(most[high], (high, high), labels, frozenset(there))
+            return (
+                None if high is None else _Gap(most[high], (high, high), labels, frozenset(there))
+            )
         least = {g: 1 - worst_ratio(A, b[g] - a[g], b[g], asked.floor).value for g in there}
         pairs += [(most[j].value - least[k], (j, k), labels) for j, k in permutations(there, 2)]
         reachable &= {*there}

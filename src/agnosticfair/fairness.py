@@ -83,7 +83,9 @@ def comparisons(
     cells = [*product(*(groups for _, groups in attributes), by_label)]
     one, several = len(attributes) == 1, range(len(attributes))
     blocks = [tuple(several)] if intersections else [(a,) for a in several]
-    parts, names, pairs = [], [], []
+    parts: list[list[bool]] = []
+    names: list[str] = []
+    pairs: list[tuple[int, int | None]] = []
     for block in blocks:
         for labels in NOTIONS[notion]:
             first = len(parts)
@@ -149,9 +151,7 @@ def surrogate_values(
     return g, slope, slope * (1.0 - 2.0 * g) / T
 
 
-def rate_cut(
-    alpha: np.ndarray, psi_theta: np.ndarray, j: int, k: int | None = None
-) -> np.ndarray:
+def rate_cut(alpha: np.ndarray, psi_theta: np.ndarray, j: int, k: int | None = None) -> np.ndarray:
     """C with <C, psi_g> = rate of part j minus rate of part k, if any, under alpha.  psi_theta: (P, M).
 
     >>> rate_cut(np.ones(1), np.array([[4.0], [2.0]]), 1, 0)

@@ -65,6 +65,7 @@ def fit(
     attribute: str | Sequence[str] | None = None,
     positive: str | None = None,
     seed: int = 0,
+    scale: bool = True,
     strict: bool = False,
     on_round: Callable[[dict], None] | None = None,
     deadline: float | None = None,
@@ -73,6 +74,7 @@ def fit(
 
     clients: a table per client, or an engine.  method: a name from ``METHODS`` or a recipe.
     attribute: the sensitive attribute, or some of them, where the data has several.  seed: draws the kernel centres.
+    scale: columns of numbers are scaled to [0, 1] by their range.
     strict: a fit that does not converge is an error.  on_round: called with each round's record.
     """
     begin = perf_counter()
@@ -80,7 +82,7 @@ def fit(
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     keys = engine.clients()
     census = merge(gather(engine, "census", None, deadline))
-    plan = server.plan(method, census, keys, attribute=attribute, positive=positive)
+    plan = server.plan(method, census, keys, attribute=attribute, positive=positive, scale=scale)
     ask = server.centres_question(plan, seed)
     while ask is not None:
         offered = reduce(add, gather(engine, "centres", ask, deadline).values())

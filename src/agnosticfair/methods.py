@@ -164,8 +164,8 @@ _INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections")
 _SETS = ("bound", "kernels", "sigma", "reweigh")
 
 
-def method(name: str, **changes: Any) -> Method:
-    """The recipe of that name, with some of its values changed.
+def method(name: str | Method, **changes: Any) -> Method:
+    """The recipe of that name, or one that is given, with some of its values changed.
 
     ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion`` and ``intersections`` reach into its
     fairness; ``bound``, ``kernels`` and ``sigma`` are set wherever an adversary has kernels, and
@@ -174,9 +174,9 @@ def method(name: str, **changes: Any) -> Method:
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
     """
-    if name not in METHODS:
+    if isinstance(name, str) and name not in METHODS:
         raise SettingsError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
-    recipe = METHODS[name]
+    recipe = METHODS[name] if isinstance(name, str) else name
     inner = {k: changes.pop(k) for k in _INNER if k in changes}
     sets = {k: changes.pop(k) for k in _SETS if k in changes}
     recipe = _with_sets(recipe, sets)
@@ -186,12 +186,12 @@ def method(name: str, **changes: Any) -> Method:
         changes["local"] = replace(recipe.local, tau=inner["tau"])
     elif inner:
         raise SettingsError(
-            f"method {name!r} has no fairness constraint, so {', '.join(inner)} has no meaning"
+            f"method {recipe.name!r} has no fairness constraint, so {', '.join(inner)} has no meaning"
         )
     try:
         return replace(recipe, **changes)
     except TypeError as error:
-        raise SettingsError(f"method {name!r}: {error}") from None
+        raise SettingsError(f"method {recipe.name!r}: {error}") from None
 
 
 def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def plan(
     *,
     attribute: str | Sequence[str] | None = None,
     positive: str | None = None,
+    scale: bool = True,
 ) -> Plan:
     """Agree on the encoding, the label and the groups, from what the clients' summaries add up to."""
     check_census(census)
@@ -77,7 +78,7 @@ def plan(
     counts = census.groups[names[0]] if len(names) == 1 else {}
     groups = tuple(" & ".join(group) for group in product(*(values for _, values in attributes)))
     settings = {
-        "encoding": encoding_of(census).to_json(),
+        "encoding": encoding_of(census, scale).to_json(),
         "positive": positive,
         "negative": others[0] if len(others) == 1 else f"not {positive}",
         "attribute": " & ".join(names),
@@ -108,7 +109,9 @@ def sensitive_attributes(
                 f"no sensitive attribute {name!r}; there are: {', '.join(names) or 'none'}"
             )
     if len(wanted) > 1 and method.fairness is None and needs_groups(method):
-        raise SettingsError(f"method {method.name!r} protects one attribute, not {len(wanted)}: name one")
+        raise SettingsError(
+            f"method {method.name!r} protects one attribute, not {len(wanted)}: name one"
+        )
     return tuple(str(name) for name in wanted)
 
 
