@@ -28,7 +28,16 @@ from agnosticfair.ambiguity import (
     worst_linear,
     worst_ratio,
 )
-from agnosticfair.basis import Basis, design, gaussian, row_priorities, width
+from agnosticfair.basis import (
+    Basis,
+    Reweighing,
+    checked,
+    design,
+    gaussian,
+    median_distance,
+    row_priorities,
+    width,
+)
 from agnosticfair.certificate import Certificate, Group, Tilt
 from agnosticfair.client import CHUNK, tally
 from agnosticfair.data.census import merge
@@ -37,7 +46,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.engines import Engine
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.fairness import NOTIONS
-from agnosticfair.federation import gather, in_process
+from agnosticfair.federation import agree_on_centres, checked_centres, gather, in_process
 from agnosticfair.given import (
     Features,
     check_labels,
@@ -46,7 +55,7 @@ from agnosticfair.given import (
     features_of,
     labels_and_decisions,
 )
-from agnosticfair.messages import Broadcast, Candidates, Reply, Task, check_reply
+from agnosticfair.messages import Broadcast, Reply, Task, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 
@@ -97,7 +106,7 @@ def audit(
     y: ArrayLike | None = None,
     *,
     sensitive_features: Any,
-    basis: Basis | None = None,
+    basis: Basis | Reweighing | None = None,
     bound: float | None = 5.0,
     floor: float = 0.05,
     centres: ArrayLike | None = None,
@@ -120,8 +129,8 @@ def audit(
     encodes them.  y: (n,) labels; of two the last is positive, unless ``positive`` names one.  None
     leaves the accuracy out, or takes the table's own target.  sensitive_features: (n,) values of two
     or more groups, or the name of a table's column.
-    centres: (M, d), rows like those of X (a table's encoded); by default ``basis.kernels`` distinct
-    rows drawn with ``seed``.
+    basis: Gaussian kernels, or a function from X to K, (n, M).  centres: (M, d), rows like those of X
+    (a table's encoded); by default ``basis.kernels`` distinct rows drawn with ``seed``.
     notion: a key of NOTIONS.  on_progress: called with (done, total).
 
     The intervals are percentiles over ``bootstrap`` resamples of the rows (each row Poisson(1)
@@ -135,11 +144,19 @@ def audit(
 (measured 0.5000), between 'M' and 'F' while each keeps 5% of the mass; accuracy at least 0.6887 \
 (measured 0.7500).
     """
-    asked = _asked(basis, bound, floor, tolerance, bootstrap, confidence, notion)
-    if asked.basis.kind == "by_client":
-        raise SettingsError("basis 'by_client' needs clients: give their tables to audit_clients")
+    own = None if isinstance(basis, Basis) else basis
+    data = basis if isinstance(basis, Basis) else None
+    asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
+    if asked.basis.kind in ("by_client", "given"):
+        raise SettingsError(
+            f"basis {asked.basis.kind!r} is no function of X: give a function, or for clients their "
+            "tables to audit_clients"
+        )
     model = predictions_or_model if isinstance(predictions_or_model, Model) else None
     given = features(X, model.encoding if model else None, scale)
+    K = None if own is None else checked(own, X, given.n)
+    if K is not None:
+        asked = replace(asked, basis=Basis("given", K.shape[1]))
     label, decided = labels_and_decisions(
         predictions_or_model, X, y, given.n, positive=positive, threshold=threshold
     )
@@ -156,22 +173,28 @@ def audit(
         if centres is None:
             b = _drawn(given, asked.basis.kernels, seed)
         else:
-            b = (_centres(centres, len(given.names)) - units[0]) / units[1]
-        asked = replace(asked, basis=replace(asked.basis, kernels=len(b)))
+            b = (checked_centres(centres, len(given.names)) - units[0]) / units[1]
+        asked = replace(asked, basis=_settled(asked.basis, b))
     tell = _counter(on_progress, len(_parts(given.n)) + bootstrap)
 
+    d = len(given.names)
+
     def kernels(x: np.ndarray) -> np.ndarray:
-        return design(asked.basis, x, b, "", ("",))
+        return x[:, d:] if K is not None else design(asked.basis, x, b, "", ("",))
+
+    def at(part: slice) -> np.ndarray:  # kernels that were made beforehand travel with their rows
+        return given.at(part) if K is None else np.hstack([given.at(part), K[part]])
 
     def rows(part: slice) -> np.ndarray:
         tell()
-        return given.at(part)
+        return at(part)
 
     cells = (s * 2 + (0 if label is None else label)) * 2 + decided
     sums = tally(rows, kernels, cells, 4 * len(groups), bootstrap, np.random.default_rng(seed))
+    sums |= {"psi_x": sums["psi_x"][:, :d], "x_squares": sums["x_squares"][:d]}
     made = _certificate(asked, sums, groups, given, label is not None, tell)
     alpha = made.alpha_risk_difference
-    theta = np.concatenate([kernels(given.at(part)) @ alpha for part in _parts(given.n)])
+    theta = np.concatenate([kernels(at(part)) @ alpha for part in _parts(given.n)])
     most = np.argsort(-theta, kind="stable")[:MOST_ROWS]
     shown_centres = None if b is None else units[0] + units[1] * b
     return replace(made, worst_rows=most, worst_weights=theta[most], centres=shown_centres)
@@ -205,7 +228,7 @@ def audit_clients(
     census = merge(gather(engine, "census", None, deadline))
     check_labels(model, census.labels)
     attribute = attribute or model.attribute
-    b = None if centres is None else _centres(centres, model.encoding.width)
+    b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
     method = Method("audit", basis=chosen)
     plan = server.plan(
@@ -213,10 +236,7 @@ def audit_clients(
     )
     settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
     plan = replace(plan, task=Task.of(settings, {}))
-    if b is None:
-        plan = _with_centres(plan, engine, seed, deadline)
-    else:
-        plan = server.with_centres(plan, Candidates(np.arange(len(b), dtype=float), b))
+    plan = agree_on_centres(plan, engine, seed, deadline, b)
     asked = replace(asked, basis=plan.method.basis)
     task, groups = plan.task, tuple(plan.task.settings["groups"])
     M, d = width(asked.basis, plan.clients), model.encoding.width
@@ -233,21 +253,14 @@ def audit_clients(
     return replace(made, centres=task.arrays.get("centres"))
 
 
+def _settled(basis: Basis, b: np.ndarray) -> Basis:
+    """The basis with the number of its centres, and its width where they decide it."""
+    width = median_distance(b) if basis.sigma == "median" else basis.sigma
+    return replace(basis, kernels=len(b), sigma=width)
+
+
 def _asked(basis: Basis | None, bound: float | None, *rest: Any) -> _Question:
     return _Question(basis or _DEFAULT, inf if bound is None else bound, *rest)
-
-
-def _with_centres(
-    plan: server.Plan, engine: Engine, seed: int, deadline: float | None
-) -> server.Plan:
-    """The plan with centres drawn from the clients' rows, where its basis has any."""
-    ask = server.centres_question(plan, seed)
-    while ask is not None:
-        offered: Candidates = reduce(add, gather(engine, "centres", ask, deadline).values())
-        if server.enough(plan, ask, offered):
-            return server.with_centres(plan, offered)
-        ask = server.centres_question(plan, seed, ask.settings["share"])
-    return plan
 
 
 def _drawn(given: Features, kernels: int, seed: int) -> np.ndarray:
@@ -256,15 +269,6 @@ def _drawn(given: Features, kernels: int, seed: int) -> np.ndarray:
     priorities = np.concatenate([row_priorities(given.at(part), seed) for part in parts])
     _, first = np.unique(priorities, return_index=True)
     return np.concatenate([given.at(slice(i, i + 1)) for i in first[:kernels]])
-
-
-def _centres(centres: ArrayLike, d: int) -> np.ndarray:
-    b = np.asarray(centres, float)
-    if b.ndim != 2 or b.shape[1] != d or not len(b) or not np.isfinite(b).all():
-        raise SettingsError(
-            f"centres have shape {b.shape} where X has {d} columns: give finite numbers, (M, {d})"
-        )
-    return b
 
 
 def _parts(n: int) -> list[slice]:

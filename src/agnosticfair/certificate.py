@@ -97,8 +97,12 @@ class Certificate:
     @property
     def about(self) -> str:
         """The set that the certificate holds over, in words."""
-        kernels = {"constant": "uniform weights", "by_client": "mixtures of the clients"}
-        many = f"{self.basis.kernels} gaussian kernels of width {self.basis.sigma:g}"
+        kernels = {
+            "constant": "uniform weights",
+            "by_client": "mixtures of the clients",
+            "given": f"{self.basis.kernels} kernels of a function",
+        }
+        many = f"{self.basis.kernels} gaussian kernels of width {self.basis.sigma:.3g}"
         bound = f"bound {self.bound:g}" if isfinite(self.bound) else "no bound"
         return f"{kernels.get(self.basis.kind, many)}, {bound}"
 

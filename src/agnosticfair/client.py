@@ -40,6 +40,7 @@ class Rows:
     s: np.ndarray
     starts: np.ndarray
     weights: np.ndarray | None = None
+    kernels: np.ndarray | None = None
 
     def chunks(self) -> Iterator[tuple[int, slice]]:
         """(cell, rows) pieces of at most CHUNK rows, each within one cell."""
@@ -67,6 +68,8 @@ class Client:
     def kernels(self, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
         """A function from a slice of the rows to K for these rows."""
         rows = self.prepare(task)
+        if basis.kind == "given":
+            return given_kernels(self.key, rows, basis)
         if basis not in self._kernels:
             clients = task.settings["clients"]
             centres = task.arrays.get("centres")
@@ -103,7 +106,19 @@ def encoded(key: str, table: Table, task: Task) -> Rows:
     order = np.argsort(s, kind="stable")
     starts = np.searchsorted(s[order], np.arange(settings["cells"] + 1))
     weights = None if table.weights is None else table.weights[order]
-    return Rows(X[order], y[order], s[order], starts, weights)
+    kernels = None if table.kernels is None else table.kernels[order]
+    return Rows(X[order], y[order], s[order], starts, weights, kernels)
+
+
+def given_kernels(key: str, rows: Rows, basis: Basis) -> Callable[[slice], np.ndarray]:
+    """K as the holder of the rows made it, the first kernels where a basis has fewer."""
+    there = 0 if rows.kernels is None else rows.kernels.shape[1]
+    if rows.kernels is None or there < basis.kernels:
+        raise DataError(
+            f"client {key!r} has {there} kernels of its own where {basis.kernels} are agreed: make them "
+            "with the same function at every client"
+        )
+    return rows.kernels[:, : basis.kernels].__getitem__
 
 
 def census(client: Client, broadcast: None = None) -> Census:
@@ -117,6 +132,18 @@ def centres(client: Client, broadcast: Broadcast) -> Candidates:
     priorities, first = np.unique(row_priorities(X, broadcast.settings["seed"]), return_index=True)
     chosen = priorities < broadcast.settings["share"]
     return Candidates(priorities[chosen], X[first[chosen]])
+
+
+def clusters(client: Client, broadcast: Broadcast) -> Reply:
+    """One step of k-means: how many rows are nearest to each centre, and their sum."""
+    X, b = client.prepare(broadcast.task).X[:, :-1], broadcast.arrays["centres"]
+    count, total = np.zeros(len(b)), np.zeros_like(b)
+    for first in range(0, len(X), CHUNK):
+        x = X[first : first + CHUNK]
+        nearest = np.argmin((b * b).sum(axis=1) - 2 * x @ b.T, axis=1)
+        hot = np.eye(len(b))[nearest]
+        count, total = count + hot.sum(axis=0), total + hot.T @ x
+    return Reply(broadcast.round, {"count": count, "total": total})
 
 
 def sums(client: Client, broadcast: Broadcast) -> Reply:
@@ -297,6 +324,7 @@ def tally(
 STEPS: dict[str, Callable] = {
     "census": census,
     "centres": centres,
+    "clusters": clusters,
     "sums": sums,
     "local": local,
     "decisions": decisions,

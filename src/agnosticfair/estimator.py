@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing import audit
-from agnosticfair.basis import Basis, by_client, constant, gaussian
+from agnosticfair.basis import Basis, by_client, checked, constant, gaussian
 from agnosticfair.certificate import Certificate
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.fairness import Surrogate
-from agnosticfair.federation import Fit, fit
+from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.given import codes
 from agnosticfair.linear import sigmoid
 from agnosticfair.methods import METHODS, Method, method, needs_groups
@@ -51,8 +51,11 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     same under uniform weights.  bound: no kernel weighs more, so the larger, the larger A.  floor:
     the share of the mass that groups keep in a reweighing.  intersections: with several attributes,
     compare their intersections instead of each attribute's groups.
-    basis: what can be weighed up: 'gaussian' (``kernels`` of width ``sigma`` around training rows),
-    'by_client', 'constant', or a ``Basis``.  surrogate: 'sigmoid' (of ``temperature``) or 'covariance'.
+    basis: what can be weighed up: 'gaussian' (``kernels`` of width ``sigma``, a number or 'median'),
+    'by_client', 'constant', a ``Basis``, or a function from X, as it is given to ``fit``, to K, (n, M),
+    not negative.  centres: of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or an
+    array (M, d) in the units of X; docs/estimator.md says what each discloses.
+    surrogate: 'sigmoid' (of ``temperature``) or 'covariance'.
     share: the part of the weight that the loss adversary moves.  ridge: weight of |w|^2 / 2.
     scale: columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line
     does; ``coef_`` is in the units of X all the same.  max_rounds, tolerance: when to stop.
@@ -84,9 +87,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         bound: float | None = None,
         floor: float | None = None,
         intersections: bool = False,
-        basis: str | Basis | None = None,
+        basis: Any = None,
         kernels: int | None = None,
-        sigma: float | None = None,
+        sigma: float | str | None = None,
+        centres: Any = None,
         surrogate: str | None = None,
         temperature: float | None = None,
         share: float | None = None,
@@ -108,6 +112,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self.basis = basis
         self.kernels = kernels
         self.sigma = sigma
+        self.centres = centres
         self.surrogate = surrogate
         self.temperature = temperature
         self.share = share
@@ -134,8 +139,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         attributes.  Never a feature.  A method without fairness needs none.
         clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
         """
-        recipe = self._recipe()
+        given = X
         X, y = self._numbers(X, y=y)
+        K = checked(self.basis, given, len(X)) if is_function(self.basis) else None
+        recipe = self._recipe(K)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         if weights is not None and recipe.local is not None:
             raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
@@ -148,14 +155,20 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             )
         owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
         low, span = _ranges(X, weights, self.scale)
-        tables = _tables((X - low) / span, codes_y, sensitive, weights, owners, keys)
-        self._take(fit(tables, recipe, **self._how(sensitive)), low, span)
-        self._training = (X, y, sensitive_features)
+        table = _table((X - low) / span, codes_y, sensitive, weights, K)
+        how = self._how(sensitive, low, span)
+        self._take(fit(_dealt(table, owners, keys), recipe, **how), low, span)
+        self._training = (given, y, sensitive_features)
         return self
 
-    def _how(self, sensitive: Mapping[str, Column]) -> dict[str, Any]:
+    def _how(
+        self, sensitive: Mapping[str, Column], low: np.ndarray, span: np.ndarray
+    ) -> dict[str, Any]:
         """How to run the fit."""
+        named = self.centres is None or isinstance(self.centres, str)
+        centres = None if named else checked_centres(self.centres, len(low))
         return {
+            "centres": None if centres is None else (centres - low) / span,
             "attribute": tuple(sensitive) or None,
             "positive": "1",
             "seed": seed_of(self.random_state),
@@ -202,7 +215,11 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         rows = self._numbers(X)
         given = attributes(sensitive_features, len(rows))
         fairness = self.fit_.method.fairness
-        if fairness is not None and fairness.basis.kind != "by_client":
+        if fairness is not None and fairness.basis.kind == "given" and is_function(self.basis):
+            K = self.basis(X)
+            own = {"basis": lambda _: K, "bound": fairness.bound, "floor": fairness.floor}
+            options = {**own, "notion": fairness.notion, **options}
+        elif fairness is not None and fairness.basis.kind != "by_client":
             own = {"basis": fairness.basis, "bound": fairness.bound, "floor": fairness.floor}
             if fairness.basis.kind == "gaussian" and self.fit_.centres is not None:
                 own["centres"] = self.fit_.centres[: fairness.basis.kernels]
@@ -278,8 +295,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             )
         return classes, Column(place.astype(np.int32), ("0", "1"))
 
-    def _recipe(self) -> Method:
-        """The method with this estimator's values."""
+    def _recipe(self, K: np.ndarray | None = None) -> Method:
+        """The method with this estimator's values; K where a function made the kernels."""
         if isinstance(self.method, Method):
             recipe = self.method
         elif self.method in METHODS:
@@ -298,7 +315,11 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if self.intersections:
             changes["intersections"] = True
         if self.basis is not None:
-            changes["reweigh"] = _basis(self.basis)
+            changes["reweigh"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
+        if self.centres is not None:
+            changes["centres"] = self.centres if isinstance(self.centres, str) else "given"
+            if changes["centres"] == "given":
+                changes["kernels"] = len(self.centres)
         if self.surrogate is not None or self.temperature is not None:
             own = recipe.fairness.surrogate if recipe.fairness is not None else Surrogate()
             kind = own.kind if self.surrogate is None else self.surrogate
@@ -356,23 +377,25 @@ def _ranges(
     return low, np.where(high > low, high - low, 1.0)
 
 
-def _tables(
+def _table(
     X: np.ndarray,
     y: Column,
     sensitive: Mapping[str, Column],
     weights: np.ndarray | None,
-    owners: np.ndarray | None,
-    keys: tuple[str, ...],
-) -> dict[str, Table]:
-    """A table per client, its columns named so that their order is that of X; no row of weight zero."""
+    K: np.ndarray | None,
+) -> Table:
+    """A table whose columns are named so that their order is that of X."""
     digits = len(str(X.shape[1]))
     numeric = {f"x{j:0{digits}d}": X[:, j] for j in range(X.shape[1])}
-    table = Table(numeric, {}, y, sensitive, weights=weights)
+    if weights is not None and (weights < 0).any():
+        raise DataError(f"sample_weight has negative values, {weights.min():g} for one: drop them")
+    return Table(numeric, {}, y, sensitive, weights=weights, kernels=K)
+
+
+def _dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:
+    """A table per client, without the rows of weight zero."""
+    weights = table.weights
     if weights is not None and not (weights > 0).all():
-        if (weights < 0).any():
-            raise DataError(
-                f"sample_weight has negative values, {weights.min():g} for one: drop them"
-            )
         table = table.take(weights > 0)
         owners = None if owners is None else owners[weights > 0]
     if owners is None:
@@ -381,11 +404,18 @@ def _tables(
     return {key: table.take(rows) for key, rows in parts.items() if len(rows)}
 
 
-def _basis(basis: str | Basis) -> Basis:
+def is_function(basis: Any) -> bool:
+    """Whether a basis is a user's own function."""
+    return callable(basis) and not isinstance(basis, Basis)
+
+
+def _basis(basis: Any) -> Basis:
     if isinstance(basis, Basis):
         return basis
     if basis not in BASES:
-        raise SettingsError(f"unknown basis {basis!r}; take {', '.join(BASES)} or a Basis")
+        raise SettingsError(
+            f"unknown basis {basis!r}; take {', '.join(BASES)}, a Basis, or a function from X to K"
+        )
     return BASES[basis]()
 
 

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from agnosticfair import server
 from agnosticfair.client import Client, answer
@@ -20,7 +21,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.engines import Engine, Failure
 from agnosticfair.engines.in_process import InProcess
 from agnosticfair.errors import FederationError, SettingsError, SolverError
-from agnosticfair.messages import Reply, check_reply
+from agnosticfair.messages import Candidates, Reply, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
@@ -66,6 +67,7 @@ def fit(
     positive: str | None = None,
     seed: int = 0,
     scale: bool = True,
+    centres: ArrayLike | None = None,
     strict: bool = False,
     on_round: Callable[[dict], None] | None = None,
     deadline: float | None = None,
@@ -74,7 +76,8 @@ def fit(
 
     clients: a table per client, or an engine.  method: a name from ``METHODS`` or a recipe.
     attribute: the sensitive attribute, or some of them, where the data has several.  seed: draws the kernel centres.
-    scale: columns of numbers are scaled to [0, 1] by their range.
+    scale: columns of numbers are scaled to [0, 1] by their range.  centres: (M, d) of the kernels,
+    encoded, instead of those that the method would find.
     strict: a fit that does not converge is an error.  on_round: called with each round's record.
     """
     begin = perf_counter()
@@ -83,13 +86,7 @@ def fit(
     keys = engine.clients()
     census = merge(gather(engine, "census", None, deadline))
     plan = server.plan(method, census, keys, attribute=attribute, positive=positive, scale=scale)
-    ask = server.centres_question(plan, seed)
-    while ask is not None:
-        offered = reduce(add, gather(engine, "centres", ask, deadline).values())
-        if server.enough(plan, ask, offered):
-            plan = server.with_centres(plan, offered)
-            break
-        ask = server.centres_question(plan, seed, ask.settings["share"])
+    plan = agree_on_centres(plan, engine, seed, deadline, centres)
     state, size = server.init(plan), 0
     while not state.done:
         step, broadcast = server.question(state)
@@ -123,6 +120,54 @@ def fit(
         getattr(inner, "under_floor", ()),
         state.plan.task.arrays.get("centres"),
     )
+
+
+def agree_on_centres(
+    plan: server.Plan,
+    engine: Engine,
+    seed: int = 0,
+    deadline: float | None = None,
+    centres: ArrayLike | None = None,
+) -> server.Plan:
+    """The plan with the kernels' centres, where its bases have any: given, or found as they say."""
+    kind = server.centres_kind(plan.method)
+    if kind is None:
+        if centres is not None:
+            raise SettingsError(f"method {plan.method.name!r} has no gaussian kernels to centre")
+        return plan
+    if centres is not None:
+        return server.with_centres(plan, checked_centres(centres, server.features(plan)))
+    if kind == "given":
+        raise SettingsError("centres are 'given' and none were: give an array, (M, d)")
+    if kind == "rows":
+        return server.with_centres(plan, _sampled(plan, engine, seed, deadline))
+    b = server.ranges_draw(plan, seed)
+    for k in range(server.KMEANS_ROUNDS if kind == "kmeans" else 0):
+        shapes: dict[str, tuple[int, ...]] = {"count": (len(b),), "total": b.shape}
+        replies = gather(engine, "clusters", server.clusters_question(plan, b, k + 1), deadline)
+        total = reduce(add, (check_reply(r, key, k + 1, shapes) for key, r in replies.items()))
+        b = server.moved(b, total)
+    return server.with_centres(plan, b)
+
+
+def _sampled(plan: server.Plan, engine: Engine, seed: int, deadline: float | None) -> np.ndarray:
+    """Distinct rows of the clients, drawn by their content and the seed."""
+    ask = server.centres_question(plan, seed)
+    while True:
+        offered: Candidates = reduce(add, gather(engine, "centres", ask, deadline).values())
+        if server.enough(plan, ask, offered):
+            return offered.lowest(server.kernels_wanted(plan.method))
+        ask = server.centres_question(plan, seed, ask.settings["share"])
+
+
+def checked_centres(centres: ArrayLike, d: int) -> np.ndarray:
+    """Centres as an array (M, d), or the sentence that says why they are not."""
+    b = np.asarray(centres, float)
+    if b.ndim != 2 or b.shape[1] != d or not len(b) or not np.isfinite(b).all():
+        raise SettingsError(
+            f"centres have shape {b.shape} where X has {d} columns: give finite numbers, (M, {d})"
+        )
+    return b
 
 
 def gather(engine: Engine, step: str, payload: Any, deadline: float | None) -> dict[str, Any]:

@@ -161,14 +161,14 @@ METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
 
 _INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections")
-_SETS = ("bound", "kernels", "sigma", "reweigh")
+_SETS = ("bound", "kernels", "sigma", "centres", "reweigh")
 
 
 def method(name: str | Method, **changes: Any) -> Method:
     """The recipe of that name, or one that is given, with some of its values changed.
 
     ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion`` and ``intersections`` reach into its
-    fairness; ``bound``, ``kernels`` and ``sigma`` are set wherever an adversary has kernels, and
+    fairness; ``bound``, ``kernels``, ``sigma`` and ``centres`` are set wherever an adversary has kernels, and
     ``reweigh``, a basis, takes the place of these kernels.
 
     >>> method("fairfl", tau=0.1).fairness.tau
@@ -225,7 +225,7 @@ def _with_sets(recipe: Method, sets: dict[str, Any]) -> Method:
 
 def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
     basis = sets.get("reweigh", basis)
-    own = {k: sets[k] for k in ("kernels", "sigma") if k in sets}
+    own = {k: sets[k] for k in ("kernels", "sigma", "centres") if k in sets}
     if own and basis.kind != "gaussian":
         raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(own)}: take 'gaussian'")
     return replace(basis, **own)

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
-from agnosticfair.basis import width
+from agnosticfair.basis import Basis, median_distance, width
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
 from agnosticfair.fairness import Comparisons, comparisons, uses_labels
@@ -115,15 +115,53 @@ def sensitive_attributes(
     return tuple(str(name) for name in wanted)
 
 
-def centres_question(plan: Plan, seed: int, share: float = 0.0) -> Broadcast | None:
-    """Ask for candidate centres; None where no basis needs any.
+KMEANS_ROUNDS, LEAST_ROWS = 6, 10
+"""Steps of k-means, and the rows under which a cluster's mean would say too much of each: it stays put."""
+
+
+def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
+    """Centres (M, d) that fill the space of the encoding evenly, and come from nobody's rows."""
+    from scipy.stats import qmc
+
+    settings = plan.task.settings["encoding"]
+    numeric, categorical = settings["numeric"], settings["categorical"]
+    wanted, columns = kernels_wanted(plan.method), len(numeric) + len(categorical)
+    u = qmc.Halton(columns, rng=np.random.default_rng(seed)).random(wanted)
+    low, high = np.array([entry[1:] for entry in numeric], float).reshape(-1, 2).T
+    own = u[:, : len(numeric)]
+    blocks = [own if settings["scale"] else low + own * (high - low)]
+    for j, (_, values) in enumerate(categorical, len(numeric)):
+        blocks.append(np.eye(len(values))[(u[:, j] * len(values)).astype(int)])
+    return np.hstack(blocks)
+
+
+def clusters_question(plan: Plan, centres: np.ndarray, step: int) -> Broadcast:
+    """Ask which rows are near which centre, as sums."""
+    return Broadcast(step, plan.task, {}, {"centres": centres})
+
+
+def moved(centres: np.ndarray, total: Reply) -> np.ndarray:
+    """The means of the clusters; a small one's centre stays where it is."""
+    count = total.sums["count"][:, None]
+    return np.where(count >= LEAST_ROWS, total.sums["total"] / np.maximum(count, 1), centres)
+
+
+def centres_kind(method: Method) -> str | None:
+    """Where the method's centres come from; None where it has none."""
+    bases = (method.basis, exact.fairness_of(method).basis)
+    kinds = {b.centres for b in bases if b.kind == "gaussian"}
+    if len(kinds) > 1:
+        raise SettingsError(f"both bases share centres, of one kind: not {' and '.join(kinds)}")
+    return next(iter(kinds), None)
+
+
+def centres_question(plan: Plan, seed: int, share: float = 0.0) -> Broadcast:
+    """Ask for candidate centres.
 
     The first share is about half more than are needed if all rows differ. Equal rows count once, so
     where too few came back (``enough``) the same question is asked again with four times the share.
     """
     wanted = kernels_wanted(plan.method)
-    if not wanted:
-        return None
     share = min(1.0, 4 * share or (1.5 * wanted + 20) / plan.n)
     return Broadcast(0, plan.task, {"seed": seed, "share": share})
 
@@ -141,31 +179,37 @@ def kernels_wanted(method: Method) -> int:
     return max((b.kernels for b in bases if b.kind == "gaussian"), default=0)
 
 
-def with_centres(plan: Plan, offered: Candidates) -> Plan:
-    """The plan with its centres drawn; fewer distinct rows than kernels means fewer kernels."""
-    method, settings = plan.method, dict(plan.task.settings)
-    centres = offered.lowest(kernels_wanted(method))
-    fairness = method.fairness
-    for name in ("basis", "fair_basis"):
-        if settings[name]["kind"] == "gaussian":
-            settings[name] = {
-                **settings[name],
-                "kernels": min(settings[name]["kernels"], len(centres)),
-            }
-    if method.basis.kind == "gaussian":
-        method = replace(method, basis=replace(method.basis, kernels=settings["basis"]["kernels"]))
-    if fairness is not None and fairness.basis.kind == "gaussian":
-        basis = replace(fairness.basis, kernels=settings["fair_basis"]["kernels"])
-        method = replace(method, fairness=replace(fairness, basis=basis))
+def with_centres(plan: Plan, centres: np.ndarray) -> Plan:
+    """The plan with its centres, (M, d); fewer distinct rows than kernels means fewer kernels."""
+    method, fairness = plan.method, plan.method.fairness
+    sigma = median_distance(centres)
+
+    def settled(basis: Basis) -> Basis:
+        if basis.kind != "gaussian":
+            return basis
+        width = sigma if basis.sigma == "median" else basis.sigma
+        return replace(basis, kernels=min(basis.kernels, len(centres)), sigma=width)
+
+    method = replace(method, basis=settled(method.basis))
+    if fairness is not None:
+        method = replace(method, fairness=replace(fairness, basis=settled(fairness.basis)))
+    settings = {
+        **plan.task.settings,
+        "basis": asdict(method.basis),
+        "fair_basis": asdict(exact.fairness_of(method).basis),
+    }
     return replace(plan, method=method, task=Task.of(settings, {"centres": centres}))
+
+
+def features(plan: Plan) -> int:
+    """d, without the intercept."""
+    encoding = plan.task.settings["encoding"]
+    return len(encoding["numeric"]) + sum(len(c) for _, c in encoding["categorical"])
 
 
 def init(plan: Plan) -> State:
     """The state before the first round."""
-    method, settings = plan.method, plan.task.settings
-    d = len(settings["encoding"]["numeric"]) + sum(
-        len(c) for _, c in settings["encoding"]["categorical"]
-    )
+    method, d = plan.method, features(plan)
     M = width(method.basis, plan.clients)
     F = width(exact.fairness_of(method).basis, plan.clients)
     if method.local is not None:
