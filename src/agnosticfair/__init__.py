@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agnosticfair.auditing import audit, audit_clients
     from agnosticfair.certificate import Certificate
-    from agnosticfair.estimator import AgnosticFairClassifier
+    from agnosticfair.estimator import AgnosticFairClassifier, frontier
 
 __version__ = "0.1.0"
-__all__ = ["AgnosticFairClassifier", "Certificate", "audit", "audit_clients"]
+__all__ = ["AgnosticFairClassifier", "Certificate", "audit", "audit_clients", "frontier"]
 
 _ROOMS = {
     "AgnosticFairClassifier": "estimator",
     "audit": "auditing",
     "audit_clients": "auditing",
     "Certificate": "certificate",
+    "frontier": "estimator",
 }
 
 

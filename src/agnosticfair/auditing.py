@@ -149,8 +149,8 @@ def audit(
     asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
     if asked.basis.kind in ("by_client", "given"):
         raise SettingsError(
-            f"basis {asked.basis.kind!r} is no function of X: give a function, or for clients their "
-            "tables to audit_clients"
+            f"basis {asked.basis.kind!r} needs clients: give their tables to audit_clients, or here a "
+            "function of X"
         )
     model = predictions_or_model if isinstance(predictions_or_model, Model) else None
     given = features(X, model.encoding if model else None, scale)

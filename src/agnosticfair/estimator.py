@@ -7,7 +7,7 @@ It is the same fit as over tables: X becomes a table per client, and the numbers
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,10 @@ from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.given import codes
 from agnosticfair.linear import sigmoid
 from agnosticfair.methods import METHODS, Method, method, needs_groups
+from agnosticfair.tuning import TAUS, Frontier, Progress, trace
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -139,6 +140,15 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         attributes.  Never a feature.  A method without fairness needs none.
         clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
         """
+        tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
+        self._take(fit(tables, recipe, **how), *units)
+        self._training = (X, y, sensitive_features)
+        return self
+
+    def _problem(
+        self, X: Any, y: Any, sensitive_features: Any, clients: Any, sample_weight: Any
+    ) -> tuple[dict[str, Table], Method, dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+        """What the arrays make: tables by client, the method, how to run it, and the columns' units."""
         given = X
         X, y = self._numbers(X, y=y)
         K = checked(self.basis, given, len(X)) if is_function(self.basis) else None
@@ -157,9 +167,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         low, span = _ranges(X, weights, self.scale)
         table = _table((X - low) / span, codes_y, sensitive, weights, K)
         how = self._how(sensitive, low, span)
-        self._take(fit(_dealt(table, owners, keys), recipe, **how), low, span)
-        self._training = (given, y, sensitive_features)
-        return self
+        return _dealt(table, owners, keys), recipe, how, (low, span)
 
     def _how(
         self, sensitive: Mapping[str, Column], low: np.ndarray, span: np.ndarray
@@ -326,6 +334,46 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             heat = own.temperature if self.temperature is None else self.temperature
             changes["surrogate"] = Surrogate(kind, heat)
         return method(recipe, **changes)
+
+
+def frontier(
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    clients: Any = None,
+    estimator: AgnosticFairClassifier | None = None,
+    taus: Sequence[float] = TAUS,
+    folds: int = 3,
+    on_progress: Progress | None = None,
+) -> Frontier:
+    """Accuracy against the certified worst difference for every tau, on held-out folds.
+
+    ``frontier(...).pick(tau)`` is the fitted estimator of a point, ``pick()`` that of the knee;
+    ``points`` has the numbers.  estimator: with all its settings but tau.
+    """
+    base = clone(AgnosticFairClassifier() if estimator is None else estimator)
+    tables, recipe, how, units = base._problem(X, y, sensitive_features, clients, None)
+
+    def picked(made: Fit) -> AgnosticFairClassifier:
+        fairness = made.method.fairness
+        one = clone(base).set_params(tau=None if fairness is None else fairness.tau)
+        one._problem(X, y, sensitive_features, clients, None)  # notes features and classes
+        one._take(made, *units)
+        one._training = (X, y, sensitive_features)
+        return one
+
+    names = how.pop("attribute") or ()
+    return trace(
+        tables,
+        recipe,
+        attribute=names,
+        taus=taus,
+        folds=folds,
+        on_progress=on_progress,
+        picked=picked,
+        **how,
+    )
 
 
 def attributes(values: Any, n: int) -> dict[str, Column]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial, reduce
 from operator import add
 from time import perf_counter
@@ -25,6 +25,8 @@ from agnosticfair.messages import Candidates, Reply, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
+from agnosticfair.solvers import exact
+from agnosticfair.solvers.exact import Start
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Fit:
     """A fitted model and how it came about. outcomes counts every round's numerical outcome.
 
     under_floor: groups that have the share ``floor`` of the mass under no reweighing, and are compared
-    with none there.  centres: (M, d), of the kernels, encoded; None where there are none.
+    with none there.  centres: (M, d), of the kernels, encoded; None where there are none.  start: for a
+    similar fit to begin where this one ended.
     """
 
     model: Model
@@ -46,6 +49,7 @@ class Fit:
     bytes_per_round: int
     under_floor: tuple[str, ...] = ()
     centres: np.ndarray | None = None
+    start: Start | None = field(default=None, repr=False)
 
     @property
     def converged(self) -> bool:
@@ -68,6 +72,7 @@ def fit(
     seed: int = 0,
     scale: bool = True,
     centres: ArrayLike | None = None,
+    start: Start | None = None,
     strict: bool = False,
     on_round: Callable[[dict], None] | None = None,
     deadline: float | None = None,
@@ -77,7 +82,7 @@ def fit(
     clients: a table per client, or an engine.  method: a name from ``METHODS`` or a recipe.
     attribute: the sensitive attribute, or some of them, where the data has several.  seed: draws the kernel centres.
     scale: columns of numbers are scaled to [0, 1] by their range.  centres: (M, d) of the kernels,
-    encoded, instead of those that the method would find.
+    encoded, instead of those that the method would find.  start: another fit's, to begin there.
     strict: a fit that does not converge is an error.  on_round: called with each round's record.
     """
     begin = perf_counter()
@@ -87,7 +92,7 @@ def fit(
     census = merge(gather(engine, "census", None, deadline))
     plan = server.plan(method, census, keys, attribute=attribute, positive=positive, scale=scale)
     plan = agree_on_centres(plan, engine, seed, deadline, centres)
-    state, size = server.init(plan), 0
+    state, size = server.init(plan, start), 0
     while not state.done:
         step, broadcast = server.question(state)
         shapes = server.shapes(state)
@@ -119,6 +124,7 @@ def fit(
         size,
         getattr(inner, "under_floor", ()),
         state.plan.task.arrays.get("centres"),
+        exact.start_of(inner) if isinstance(inner, exact.State) else None,
     )
 
 

@@ -71,6 +71,8 @@ class Method:
     """One recipe. share: the part of the weight that the loss adversary may move, the rest stays
     uniform.  q: the power of q-fair federated learning, 0 for a plain (worst-case) mean.
     ridge: weight of |w|^2 / 2, intercept excepted, which makes the optimum unique.
+    tolerance: what the next step may still promise at the end.  polish: go on until the weights are
+    still, too.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Method:
     ridge: float = 1e-5
     rounds: int = 40
     tolerance: float = 1e-5
+    polish: bool = True
 
     def __post_init__(self) -> None:
         fairness = self.fairness or Fairness()

@@ -207,15 +207,17 @@ def features(plan: Plan) -> int:
     return len(encoding["numeric"]) + sum(len(c) for _, c in encoding["categorical"])
 
 
-def init(plan: Plan) -> State:
-    """The state before the first round."""
+def init(plan: Plan, start: exact.Start | None = None) -> State:
+    """The state before the first round; ``start``: where a similar fit ended."""
     method, d = plan.method, features(plan)
     M = width(method.basis, plan.clients)
     F = width(exact.fairness_of(method).basis, plan.clients)
     if method.local is not None:
+        if start is not None:
+            raise SettingsError(f"method {method.name!r} begins at zero: leave out start")
         return State(plan, printed.init(method, plan.n, plan.s_bar, d + 1, M))
     inner = exact.init(method, plan.n, plan.s_bar, plan.clients, plan.compared, d + 1, M, F)
-    return State(plan, inner)
+    return State(plan, inner if start is None else exact.warm(inner, start))
 
 
 def question(state: State) -> tuple[str, Broadcast]:

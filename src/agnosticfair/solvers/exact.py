@@ -42,6 +42,10 @@ FEASIBLE, STILL = 1e-5, 1e-6
 halves from round to round (a flat, curved valley)."""
 
 
+WARM = 1e-4
+"""Damping of a fit that begins where another ended."""
+
+
 @dataclass(frozen=True)
 class Point:
     """A w that the clients have answered for: their sums, and what follows from them."""
@@ -97,6 +101,45 @@ class State:
     @property
     def done(self) -> bool:
         return self.outcome != "running"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them."""
+
+    w: np.ndarray
+    alpha: np.ndarray
+    C: np.ndarray
+    alphas: np.ndarray
+    cuts: np.ndarray
+    nu: float
+
+
+def start_of(state: State) -> Start | None:
+    """The start that an ended fit is good for. Cuts of the uniform weights are left out: every round has
+    them anyway, in the scale of its own tau."""
+    if state.step is None:
+        return None
+    cuts = state.step.cuts
+    cuts = cuts[~(cuts[:, :, -1] != 0).any(axis=1)]
+    return Start(state.w, state.alpha, state.C, state.step.alphas, cuts, state.nu)
+
+
+def warm(state: State, start: Start) -> State:
+    """The state before the first round, begun where another fit ended."""
+    if (start.w.shape, start.alpha.shape, start.C.shape) != (
+        state.w.shape,
+        state.alpha.shape,
+        state.C.shape,
+    ):
+        raise SettingsError(
+            "the fit to begin from had other features, kernels or groups: begin anew"
+        )
+    step = Step(
+        np.zeros_like(start.w), 0.0, 0.0, 0.0, start.alpha, start.C, start.alphas, start.cuts
+    )
+    w, alpha, C = start.w, start.alpha, start.C
+    return replace(state, w=w, alpha=alpha, C=C, step=step, nu=start.nu, damping=WARM)
 
 
 def fairness_of(method: Method) -> Fairness:
@@ -384,7 +427,8 @@ def step(state: State, reply: Reply) -> State:
     last = state.history[-1] if state.history else {"decrement": np.inf, "damping": np.inf}
     slow = decrement > 0.5 * last["decrement"] and damping >= last["damping"]
     still = entry["step"] < STILL * (1 + np.abs(here.w).max())
-    settled = here.worst < tau + FEASIBLE and decrement < state.method.tolerance and (still or slow)
+    settled = here.worst < tau + FEASIBLE and decrement < state.method.tolerance
+    settled = settled and (still or slow or not state.method.polish)
     outcome = (
         "converged" if settled else "rounds" if reply.round >= state.method.rounds else "running"
     )
