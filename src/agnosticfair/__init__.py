@@ -9,9 +9,17 @@ if TYPE_CHECKING:
     from agnosticfair.auditing import audit, audit_clients
     from agnosticfair.certificate import Certificate
     from agnosticfair.estimator import AgnosticFairClassifier, frontier
+    from agnosticfair.target import target_weights
 
 __version__ = "0.1.0"
-__all__ = ["AgnosticFairClassifier", "Certificate", "audit", "audit_clients", "frontier"]
+__all__ = [
+    "AgnosticFairClassifier",
+    "Certificate",
+    "audit",
+    "audit_clients",
+    "frontier",
+    "target_weights",
+]
 
 _ROOMS = {
     "AgnosticFairClassifier": "estimator",
@@ -19,6 +27,7 @@ _ROOMS = {
     "audit_clients": "auditing",
     "Certificate": "certificate",
     "frontier": "estimator",
+    "target_weights": "target",
 }
 
 

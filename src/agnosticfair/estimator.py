@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing import audit
-from agnosticfair.basis import Basis, by_client, checked, constant, gaussian
+from agnosticfair.basis import Basis, by_client, checked, constant, design, gaussian
 from agnosticfair.certificate import Certificate
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Column, Table
@@ -22,7 +22,7 @@ from agnosticfair.fairness import Surrogate
 from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.given import codes
 from agnosticfair.linear import sigmoid
-from agnosticfair.methods import METHODS, Method, method, needs_groups
+from agnosticfair.methods import METHODS, Fairness, Method, method, needs_groups
 from agnosticfair.tuning import TAUS, Frontier, Progress, trace
 
 try:
@@ -51,7 +51,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     groups over A (of a group's mean log loss, for the last notion), in the surrogate; nominal: the
     same under uniform weights.  bound: no kernel weighs more, so the larger, the larger A.  floor:
     the share of the mass that groups keep in a reweighing.  intersections: with several attributes,
-    compare their intersections instead of each attribute's groups.
+    compare their intersections instead of each attribute's groups.  trust: how far A is drawn towards
+    the weights of the rows themselves (``target_weights``), from 0 to 1, which leaves one point.
     basis: what can be weighed up: 'gaussian' (``kernels`` of width ``sigma``, a number or 'median'),
     'by_client', 'constant', a ``Basis``, or a function from X, as it is given to ``fit``, to K, (n, M),
     not negative.  centres: of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or an
@@ -88,6 +89,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         bound: float | None = None,
         floor: float | None = None,
         intersections: bool = False,
+        trust: float | None = None,
         basis: Any = None,
         kernels: int | None = None,
         sigma: float | str | None = None,
@@ -110,6 +112,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self.bound = bound
         self.floor = floor
         self.intersections = intersections
+        self.trust = trust
         self.basis = basis
         self.kernels = kernels
         self.sigma = sigma
@@ -142,7 +145,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         """
         tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
         self._take(fit(tables, recipe, **how), *units)
-        self._training = (X, y, sensitive_features)
+        self._training = (X, y, sensitive_features, sample_weight)
         return self
 
     def _problem(
@@ -212,10 +215,17 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         return np.column_stack([1.0 - p, p])
 
     def audit(
-        self, X: Any, y: Any = None, *, sensitive_features: Any, **options: Any
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any,
+        sample_weight: Any = None,
+        **options: Any,
     ) -> Certificate | dict[str, Certificate]:
         """A certificate on these rows over the set of the fit; one per attribute where there are several.
 
+        sample_weight: the centre of the set, None for equal weights; "measured" is without it.
         options: those of ``agnosticfair.audit``; kernels, bound, floor and notion are the fit's unless
         given.
         """
@@ -223,15 +233,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         rows = self._numbers(X)
         given = attributes(sensitive_features, len(rows))
         fairness = self.fit_.method.fairness
-        if fairness is not None and fairness.basis.kind == "given" and is_function(self.basis):
-            K = self.basis(X)
-            own = {"basis": lambda _: K, "bound": fairness.bound, "floor": fairness.floor}
-            options = {**own, "notion": fairness.notion, **options}
-        elif fairness is not None and fairness.basis.kind != "by_client":
-            own = {"basis": fairness.basis, "bound": fairness.bound, "floor": fairness.floor}
-            if fairness.basis.kind == "gaussian" and self.fit_.centres is not None:
-                own["centres"] = self.fit_.centres[: fairness.basis.kernels]
-            options = {**own, "notion": fairness.notion, **options}
+        if fairness is not None and fairness.basis.kind != "by_client":
+            own = {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
+            options = {**own, **self._set(X, rows, fairness, sample_weight), **options}
         if fairness is not None and fairness.intersections and len(given) > 1:
             given = {" & ".join(given): intersected(given)}
         low, span = self._units
@@ -248,6 +252,25 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         }
         return made if len(made) > 1 else next(iter(made.values()))
 
+    def _set(
+        self, X: Any, rows: np.ndarray, fairness: Fairness, sample_weight: Any
+    ) -> dict[str, Any]:
+        """The basis of an audit over the set of the fit; its kernels made here where it is drawn together
+        or has another centre than equal weights."""
+        basis, centres = fairness.basis, self.fit_.centres
+        centres = None if centres is None else centres[: basis.kernels]
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
+        if basis.kind != "given" and weights is None and fairness.trust == 0:
+            return {"basis": basis} | ({"centres": centres} if basis.kind == "gaussian" else {})
+        if basis.kind == "given":
+            K = checked(self.basis, X, len(rows))
+        else:
+            low, span = self._units
+            K = design(basis, (rows - low) / span, centres, ALL, (ALL,))
+        r = np.ones(len(rows)) if weights is None else weights / weights.mean()
+        K = r[:, None] * ((1 - fairness.trust) * K + fairness.trust * (r @ K / len(r)))
+        return {"basis": lambda _: K}
+
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
         """What holds over the set on the training rows; computed when first asked for, without intervals."""
@@ -258,8 +281,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
                     "certificate_ needs the training rows and their groups, which this estimator does "
                     "not have: call audit(X, y, sensitive_features=...)"
                 )
-            X, y, groups = self._training
-            self._certificate = self.audit(X, y, sensitive_features=groups, bootstrap=0)
+            X, y, groups, weights = self._training
+            self._certificate = self.audit(
+                X, y, sensitive_features=groups, sample_weight=weights, bootstrap=0
+            )
         return self._certificate
 
     def __getstate__(self) -> dict[str, Any]:
@@ -315,7 +340,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         changes = {
             names.get(k, k): getattr(self, k)
             for k in (
-                *("tau", "nominal", "bound", "floor", "notion", "kernels", "sigma"),
+                *("tau", "nominal", "bound", "floor", "notion", "trust", "kernels", "sigma"),
                 *("share", "ridge", "max_rounds", "tolerance"),
             )
             if getattr(self, k) is not None
@@ -360,7 +385,7 @@ def frontier(
         one = clone(base).set_params(tau=None if fairness is None else fairness.tau)
         one._problem(X, y, sensitive_features, clients, None)  # notes features and classes
         one._take(made, *units)
-        one._training = (X, y, sensitive_features)
+        one._training = (X, y, sensitive_features, None)
         return one
 
     names = how.pop("attribute") or ()

@@ -108,6 +108,17 @@ def comparisons(
     return Comparisons(np.array(parts, float).reshape(shape), tuple(names), tuple(pairs))
 
 
+def shrunk(psi: np.ndarray, share: np.ndarray, trust: float) -> np.ndarray:
+    """Sums of K' = (1 - trust) K + trust p from those of K, along the axis of kernels after the cells'.
+
+    psi: (G, M + 1, ...), the last one of uniform weights.  share: (M,), p = psi_theta / n.  Where the
+    mean weight is one, K' alpha = (1 - trust) K alpha + trust: A is drawn towards uniform weights.
+    """
+    p = share.reshape(-1, *(1,) * (psi.ndim - 2))
+    kernels = (1 - trust) * psi[:, :-1] + trust * p * psi[:, -1:]
+    return np.concatenate([kernels, psi[:, -1:]], axis=1)
+
+
 def uses_labels(notion: str) -> bool:
     """Whether the cells of a notion are cut by label, too."""
     return any(len(labels) == 1 for labels in NOTIONS[notion])

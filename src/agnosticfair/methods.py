@@ -26,6 +26,7 @@ class Fairness:
     mixture of kernels.  floor: the least share of mass every group keeps in a reweighing.
     notion: a key of NOTIONS; for 'bounded_group_loss' tau and nominal bound every group's mean loss.
     intersections: compare the intersections of several attributes, not each attribute's own groups.
+    trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
     """
 
     tau: float = 0.05
@@ -37,10 +38,13 @@ class Fairness:
     nominal: float = inf
     notion: str = "demographic_parity"
     intersections: bool = False
+    trust: float = 0.0
 
     def __post_init__(self) -> None:
         if self.notion not in NOTIONS:
             raise SettingsError(f"unknown notion {self.notion!r}; there are: {', '.join(NOTIONS)}")
+        if not 0 <= self.trust <= 1:
+            raise SettingsError(f"trust is {self.trust}; it must be from 0 to 1")
         if self.surrogate.kind == "covariance" and self.notion != "demographic_parity":
             raise SettingsError(
                 f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
@@ -163,15 +167,15 @@ _RECIPES = (
 METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
 
-_INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections")
+_INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections", "trust")
 _SETS = ("bound", "kernels", "sigma", "centres", "reweigh")
 
 
 def method(name: str | Method, **changes: Any) -> Method:
     """The recipe of that name, or one that is given, with some of its values changed.
 
-    ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion`` and ``intersections`` reach into its
-    fairness; ``bound``, ``kernels``, ``sigma`` and ``centres`` are set wherever an adversary has kernels, and
+    ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion``, ``intersections`` and ``trust`` reach into
+    its fairness; ``bound``, ``kernels``, ``sigma`` and ``centres`` are set wherever an adversary has kernels, and
     ``reweigh``, a basis, takes the place of these kernels.
 
     >>> method("fairfl", tau=0.1).fairness.tau

@@ -122,8 +122,10 @@ def trace(
         tell()
     means, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(folds)
     points = tuple(
-        Point(tau, *mean.tolist(), spread=(float(e[0]), float(e[1])), fit=made)
-        for tau, mean, e, made in zip(sorted(taus), means, error, fits, strict=True)
+        Point(tau, mean[0], mean[1], mean[2], (e[0], e[1]), made)
+        for tau, mean, e, made in zip(
+            sorted(taus), means.tolist(), error.tolist(), fits, strict=True
+        )
     )
     place = knee(means[:, 1], means[:, 0])
     notion = recipe.fairness.notion if recipe.fairness is not None else ""

@@ -23,6 +23,7 @@ from agnosticfair.errors import DataError, SettingsError, SolverError
 from agnosticfair.fairness import (
     Comparisons,
     kernel_cuts,
+    shrunk,
     under_floor,
     uniform_cuts,
     worst_covariance_cuts,
@@ -152,7 +153,11 @@ def question(state: State) -> tuple[str, dict, dict]:
         "surrogate": vars(fairness_of(state.method).measured),
         "share": state.method.share,
     }
-    return "sums", settings, {"w": state.w, "alpha": state.alpha, "C": state.C}
+    C, trust = state.C, fairness_of(state.method).trust
+    if trust > 0 and state.here is not None:  # the clients' kernels are not drawn together
+        p = state.here.sums["psi_theta"][:, :-1].sum(axis=0) / state.n
+        C = np.hstack([(1 - trust) * C[:, :-1], C[:, -1:] + trust * (C[:, :-1] @ p)[:, None]])
+    return "sums", settings, {"w": state.w, "alpha": state.alpha, "C": C}
 
 
 def shapes(state: State) -> dict[str, tuple[int, ...]]:
@@ -259,6 +264,16 @@ def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
         check(A, parts, fairness.floor, names)
         raise SettingsError(f"floor {fairness.floor:g} leaves no two groups to compare: lower it")
     return replace(state, compared=compared, under_floor=tuple(names[j] for j in small))
+
+
+def drawn_together(state: State, sums: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """The sums of the fairness adversary's kernels, drawn towards uniform weights by ``trust``."""
+    trust = fairness_of(state.method).trust
+    if trust == 0:
+        return sums
+    p = sums["psi_theta"][:, :-1].sum(axis=0) / state.n
+    names = ("psi_g", "psi_theta", "psi_hat", "J_g")
+    return {**sums, **{name: shrunk(sums[name], p, trust) for name in names}}
 
 
 def ridge_of(state: State) -> np.ndarray:
@@ -393,7 +408,8 @@ def step(state: State, reply: Reply) -> State:
     """One round: judge the trial w the clients answered for, then propose the next."""
     if state.here is None:
         state = begun(state, reply.sums)
-    there, tau = evaluate(state, state.w, reply.sums), fairness_of(state.method).tau
+    sums = drawn_together(state, reply.sums)
+    there, tau = evaluate(state, state.w, sums), fairness_of(state.method).tau
     if not np.isfinite(there.loss):
         raise SolverError(
             f"the fit diverged in round {reply.round}: the loss is {there.loss}; scale the features or raise ridge"
@@ -422,7 +438,7 @@ def step(state: State, reply: Reply) -> State:
         "multiplier": model.multiplier,
         "damping": damping,
         "nu": state.nu,
-        "accuracy": float(reply.sums["correct"]) / state.n,
+        "accuracy": float(sums["correct"]) / state.n,
     }
     last = state.history[-1] if state.history else {"decrement": np.inf, "damping": np.inf}
     slow = decrement > 0.5 * last["decrement"] and damping >= last["damping"]
