@@ -12,13 +12,14 @@ import numpy as np
 
 from agnosticfair.basis import gaussian_kernel, median_distance, row_priorities
 from agnosticfair.data.table import Column, Table
-from agnosticfair.errors import DataError, SettingsError, SolverError
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.given import features
 from agnosticfair.methods import method
-from agnosticfair.quadratic import Outcome, minimise
 
 HOW = ("density_ratio", "kernel_mean_matching")
+STEPS = 300
+"""Gradient steps of kernel mean matching."""
 
 
 def target_weights(
@@ -35,8 +36,8 @@ def target_weights(
     """Weights (n,) of the rows X, mean one, under which they look like the rows ``target``, (m, d).
 
     how: 'density_ratio' asks a logistic classifier which of the two a row comes from, and weighs by
-    its odds, cut at ``most`` times the mean.  'kernel_mean_matching' takes theta = K alpha with 0 <= alpha
-    of ``kernels`` Gaussians of width ``sigma`` whose reweighted kernel means are nearest to the target's.
+    its odds.  'kernel_mean_matching' takes those whose mean of a Gaussian kernel of width ``sigma``, seen
+    from ``kernels`` rows, is nearest to the target's.  No row weighs more than ``most`` times the mean.
 
     >>> X = np.array([[0.0], [0.0], [1.0], [1.0]])
     >>> target_weights(X, np.array([[0.0], [0.0], [0.0], [1.0]]), ridge=1e-9).round(3)
@@ -57,7 +58,11 @@ def target_weights(
     order = np.argsort(row_priorities(centres, seed), kind="stable")
     centres = np.unique(centres[order[: 2 * kernels]], axis=0)[:kernels]
     width = median_distance(centres) if isinstance(sigma, str) else sigma
-    return _matched(gaussian_kernel(x, centres, width), gaussian_kernel(b, centres, width))
+    values, vectors = np.linalg.eigh(gaussian_kernel(centres, centres, width))
+    kept = values > 1e-6 * values[-1]
+    white = vectors[:, kept] / np.sqrt(values[kept])  # so that |.| is the kernel's own distance
+    Phi = gaussian_kernel(x, centres, width) @ white
+    return _matched(Phi, (gaussian_kernel(b, centres, width) @ white).mean(axis=0), most)
 
 
 def _odds(x: np.ndarray, b: np.ndarray, most: float, ridge: float) -> np.ndarray:
@@ -75,17 +80,17 @@ def _odds(x: np.ndarray, b: np.ndarray, most: float, ridge: float) -> np.ndarray
     return weights / weights.mean()
 
 
-def _matched(K: np.ndarray, K_target: np.ndarray) -> np.ndarray:
-    """theta = K alpha >= 0 of mean one whose means of K are nearest to the target's."""
-    n, M = K.shape
-    Q, wanted, mass = K.T @ K / n, K_target.mean(axis=0), K.mean(axis=0)
-    P = Q.T @ Q + 1e-8 * np.eye(M)
-    G = np.vstack([-np.eye(M), mass, -mass])
-    h = np.concatenate([np.zeros(M), [1.0 + 1e-9, -1.0 + 1e-9]])
-    solution = minimise(P, -Q.T @ wanted, G, h)
-    if solution.outcome is not Outcome.OPTIMAL:
-        raise SolverError(
-            f"kernel mean matching ended {solution.outcome}: take fewer kernels, or 'density_ratio'"
-        )
-    theta = K @ np.maximum(solution.x, 0.0)
+def _matched(Phi: np.ndarray, wanted: np.ndarray, most: float) -> np.ndarray:
+    """theta in [0, most], mean one, that minimises |Phi.T theta / n - wanted|^2: accelerated gradient
+    steps, each brought back to the box and then to the mean.  Phi: (n, M), wanted: (M,).
+    """
+    n = len(Phi)
+    theta = ahead = np.ones(n)
+    rate, momentum = n / np.linalg.norm(Phi.T @ Phi / n, 2), 1.0
+    for _ in range(STEPS):
+        step = ahead - rate * (Phi @ (Phi.T @ ahead / n - wanted)) / n
+        step = np.clip(step + (1.0 - step.mean()), 0.0, most)
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = step + (momentum - 1) / following * (step - theta)
+        theta, momentum = step, following
     return theta / theta.mean()

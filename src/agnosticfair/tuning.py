@@ -20,7 +20,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit, in_process
 from agnosticfair.methods import Method, method
 
-TAUS = tuple(np.geomspace(0.02, 0.2, 10).round(4).tolist())
+TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
 COARSE = 1e-4
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
 
