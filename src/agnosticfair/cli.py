@@ -18,6 +18,7 @@ import typer
 from typer import Argument, Option
 
 import agnosticfair
+from agnosticfair.commands import tune as commands_tune
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ Client = Annotated[str | None, Option(help="Column that names the client, in one
 ModelFile = Annotated[Path, Argument(help="A model written by 'fit'.")]
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
 Columns = list[str] | None
+
+
+app.command(epilog=commands_tune.EPILOG)(commands_tune.tune)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
