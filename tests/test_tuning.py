@@ -53,7 +53,7 @@ def test_a_path_is_near_the_fits_of_its_points():
     tables, recipe = dealt(shifted(), 2), method("agnosticfair", **SMALL)
     for tau, made in zip(TAUS, fit_path(tables, recipe, TAUS), strict=True):
         cold = fit(tables, method(recipe, tau=tau))
-        assert made.history[-1]["worst"] <= tau + 1e-5
+        assert made.history[-1]["worst"] <= tau + 1e-4
         assert made.history[-1]["loss"] == pytest.approx(cold.history[-1]["loss"], abs=2e-4)
 
 

@@ -142,28 +142,29 @@ def agree_on_centres(
             raise SettingsError(f"method {plan.method.name!r} has no gaussian kernels to centre")
         return plan
     if centres is not None:
-        return server.with_centres(plan, checked_centres(centres, server.features(plan)))
+        return server.centred(plan, checked_centres(centres, server.features(plan)))
     if kind == "given":
         raise SettingsError("centres are 'given' and none were: give an array, (M, d)")
     if kind == "rows":
-        return server.with_centres(plan, _sampled(plan, engine, seed, deadline))
+        return _sampled(plan, engine, seed, deadline)
     b = server.ranges_draw(plan, seed)
     for k in range(server.KMEANS_ROUNDS if kind == "kmeans" else 0):
         shapes: dict[str, tuple[int, ...]] = {"count": (len(b),), "total": b.shape}
         replies = gather(engine, "clusters", server.clusters_question(plan, b, k + 1), deadline)
         total = reduce(add, (check_reply(r, key, k + 1, shapes) for key, r in replies.items()))
         b = server.moved(b, total)
-    return server.with_centres(plan, b)
+    return server.centred(plan, b)
 
 
-def _sampled(plan: server.Plan, engine: Engine, seed: int, deadline: float | None) -> np.ndarray:
-    """Distinct rows of the clients, drawn by their content and the seed."""
+def _sampled(plan: server.Plan, engine: Engine, seed: int, deadline: float | None) -> server.Plan:
+    """The plan with distinct rows of the clients as centres, drawn by their content and the seed."""
     ask = server.centres_question(plan, seed)
-    while True:
+    while ask is not None:
         offered: Candidates = reduce(add, gather(engine, "centres", ask, deadline).values())
         if server.enough(plan, ask, offered):
-            return offered.lowest(server.kernels_wanted(plan.method))
+            return server.with_centres(plan, offered)
         ask = server.centres_question(plan, seed, ask.settings["share"])
+    return plan
 
 
 def checked_centres(centres: ArrayLike, d: int) -> np.ndarray:

@@ -155,13 +155,15 @@ def centres_kind(method: Method) -> str | None:
     return next(iter(kinds), None)
 
 
-def centres_question(plan: Plan, seed: int, share: float = 0.0) -> Broadcast:
-    """Ask for candidate centres.
+def centres_question(plan: Plan, seed: int, share: float = 0.0) -> Broadcast | None:
+    """Ask for candidate centres; None where no basis needs any.
 
     The first share is about half more than are needed if all rows differ. Equal rows count once, so
     where too few came back (``enough``) the same question is asked again with four times the share.
     """
     wanted = kernels_wanted(plan.method)
+    if not wanted:
+        return None
     share = min(1.0, 4 * share or (1.5 * wanted + 20) / plan.n)
     return Broadcast(0, plan.task, {"seed": seed, "share": share})
 
@@ -179,7 +181,12 @@ def kernels_wanted(method: Method) -> int:
     return max((b.kernels for b in bases if b.kind == "gaussian"), default=0)
 
 
-def with_centres(plan: Plan, centres: np.ndarray) -> Plan:
+def with_centres(plan: Plan, offered: Candidates) -> Plan:
+    """The plan with its centres drawn from the rows that clients offered."""
+    return centred(plan, offered.lowest(kernels_wanted(plan.method)))
+
+
+def centred(plan: Plan, centres: np.ndarray) -> Plan:
     """The plan with its centres, (M, d); fewer distinct rows than kernels means fewer kernels."""
     method, fairness = plan.method, plan.method.fairness
     sigma = median_distance(centres)

@@ -443,7 +443,8 @@ def step(state: State, reply: Reply) -> State:
     last = state.history[-1] if state.history else {"decrement": np.inf, "damping": np.inf}
     slow = decrement > 0.5 * last["decrement"] and damping >= last["damping"]
     still = entry["step"] < STILL * (1 + np.abs(here.w).max())
-    settled = here.worst < tau + FEASIBLE and decrement < state.method.tolerance
+    slack = FEASIBLE if state.method.polish else 10 * FEASIBLE
+    settled = here.worst < tau + slack and decrement < state.method.tolerance
     settled = settled and (still or slow or not state.method.polish)
     outcome = (
         "converged" if settled else "rounds" if reply.round >= state.method.rounds else "running"
@@ -456,7 +457,7 @@ def step(state: State, reply: Reply) -> State:
         C=model.C,
         step=model,
         nu=nu,
-        precision=float(np.clip(0.3 * decrement, 0.3 * FEASIBLE, 1e-3)),
+        precision=float(np.clip(0.3 * decrement, 0.3 * slack, 1e-3)),
         outcome=outcome,
         history=(*state.history, entry),
     )
