@@ -130,7 +130,7 @@ def target(split) -> None:
             show(f"centre, trust {trust}", weights, tau=tau, trust=trust)
 
 
-def bases(split, taus=(0.06, 0.125)) -> None:
+def bases(split) -> None:
     """Bases by what they do on deployments that no method saw: compare at equal accuracy."""
     encoding = fit(split.train, "fl", attribute="sex").model.encoding
     y, s = split.test.labels(">50K"), split.test.column("sex").codes
@@ -143,13 +143,15 @@ def bases(split, taus=(0.06, 0.125)) -> None:
 
     own = {key: replace(t, kernels=values(t)) for key, t in split.train.items()}
     M = own[min(own)].kernels.shape[1]
-    for name, tables, changes in (
-        ("gaussian, rows", split.train, {}),
-        ("gaussian, ranges", split.train, {"centres": "ranges", "sigma": "median"}),
-        ("gaussian, kmeans", split.train, {"centres": "kmeans"}),
-        ("gaussian, kmeans, median width", split.train, {"centres": "kmeans", "sigma": "median"}),
-        ("category indicators", own, {"reweigh": Basis("given", M)}),
-        ("clients", split.train, {"reweigh": by_client(), "bound": 100.0}),
+    wide = {"centres": "ranges", "sigma": 1.0, "bound": 50.0}
+    for name, tables, changes, taus in (
+        ("gaussian, rows", split.train, {}, (0.06, 0.1, 0.125)),
+        ("gaussian, ranges, width 1, bound 50", split.train, wide, (0.125,)),
+        ("gaussian, ranges", split.train, {"centres": "ranges", "sigma": "median"}, (0.125,)),
+        ("gaussian, kmeans", split.train, {"centres": "kmeans"}, (0.06, 0.125, 0.18, 0.22)),
+        ("gaussian, kmeans", split.train, {"centres": "kmeans", "sigma": "median"}, (0.125,)),
+        ("category indicators", own, {"reweigh": Basis("given", M)}, (0.06, 0.125, 0.18, 0.22)),
+        ("clients", split.train, {"reweigh": by_client(), "bound": 100.0}, (0.125,)),
     ):
         for tau in taus:
             begin = perf_counter()
