@@ -9,7 +9,7 @@ threads; what stands in brackets is made beforehand, so forming it counts agains
 import argparse
 
 import numpy as np
-from timing import ratios, say
+from timing import in_turn, say
 
 from agnosticfair import federation
 from agnosticfair.basis import Basis
@@ -68,10 +68,10 @@ def main() -> None:
     federation.fit(engine, chosen, attribute=source.sensitive, positive=source.positive)
     client, broadcast = Client(key, table), engine.asked["sums"]
     bare, (n, width, loss, fair) = products(client, broadcast)
-    say(
-        f"{asked.dataset}, {n} rows of {width}, {loss} and {fair} kernels: round / bare products",
-        ratios(bare, lambda: answer(client, "sums", broadcast), asked.repeats),
-    )
+    what = f"{asked.dataset}, {n} rows of {width}, {loss} and {fair} kernels: round / bare products"
+    for threads in (1, 2):
+        times = in_turn(bare, lambda: answer(client, "sums", broadcast), asked.repeats, threads)
+        say(f"{what}, {threads} BLAS thread{'s'[: threads > 1]}", *times)
 
 
 if __name__ == "__main__":

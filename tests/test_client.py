@@ -1,6 +1,6 @@
 """The client's sums: gradients against finite differences, additivity over any split, idempotence."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -52,20 +52,20 @@ def asked(plan, w, surrogate=None, alpha=None, C=None):
 def test_slopes_match_finite_differences(surrogate):
     clients, plan = planned({"a": small_table()})
     rng = np.random.default_rng(1)
-    w, p, e = rng.normal(size=6), rng.normal(size=6), 1e-6
+    w, p, e = rng.normal(size=6), rng.normal(size=6), 1e-3
     here, ahead, behind = (
         answer(clients["a"], "sums", asked(plan, v, surrogate)).sums
         for v in (w, w + e * p, w - e * p)
     )
     for value, slope in (("psi_L", "J_L"), ("psi_g", "J_g"), ("loss", "J_1")):
         numeric = (ahead[value] - behind[value]) / (2 * e)
-        np.testing.assert_allclose(here[slope] @ p, numeric, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(here[slope] @ p, numeric, rtol=1e-5, atol=1e-3)
 
 
 def test_curvature_matches_finite_differences_of_the_lagrangian():
     clients, plan = planned({"a": small_table()})
     rng = np.random.default_rng(2)
-    w, p, e = rng.normal(size=6), rng.normal(size=6), 1e-5
+    w, p, e = rng.normal(size=6), rng.normal(size=6), 1e-3
     alpha, C = rng.uniform(size=5), rng.normal(size=(2, 6))
 
     def slope(v):
@@ -75,7 +75,7 @@ def test_curvature_matches_finite_differences_of_the_lagrangian():
         ), sums["H"]
 
     numeric = (slope(w + e * p)[0] - slope(w - e * p)[0]) / (2 * e)
-    np.testing.assert_allclose(slope(w)[1] @ p, numeric, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(slope(w)[1] @ p, numeric, rtol=1e-4, atol=1e-2)
 
 
 @settings(max_examples=20, deadline=None)
@@ -88,8 +88,8 @@ def test_sums_do_not_depend_on_how_rows_are_spread(count, seed):
         clients, plan = planned(tables)
         replies = [answer(c, "sums", asked(plan, w)) for c in clients.values()]
         totals.append(sum(replies[1:], replies[0]).sums)
-    for name in totals[0]:
-        np.testing.assert_allclose(totals[0][name], totals[1][name], rtol=1e-9, atol=1e-9)
+    for name in totals[0]:  # to the last bit: see linear.on_grid
+        np.testing.assert_array_equal(totals[0][name], totals[1][name])
 
 
 def test_the_same_question_gets_the_same_answer_even_after_the_client_forgot_everything():
@@ -110,7 +110,7 @@ def test_kernels_too_large_to_keep_are_rebuilt_and_change_nothing(monkeypatch):
     clients, plan = planned({"a": small_table()})
     rebuilt = answer(clients["a"], "sums", asked(plan, np.ones(6)))
     for name in kept.sums:
-        np.testing.assert_allclose(kept.sums[name], rebuilt.sums[name], rtol=1e-12)
+        np.testing.assert_array_equal(kept.sums[name], rebuilt.sums[name])
 
 
 def test_chunks_change_nothing(monkeypatch):
@@ -120,7 +120,7 @@ def test_chunks_change_nothing(monkeypatch):
     clients, plan = planned({"a": small_table()})
     pieces = answer(clients["a"], "sums", asked(plan, np.ones(6)))
     for name in whole.sums:
-        np.testing.assert_allclose(whole.sums[name], pieces.sums[name], rtol=1e-10, atol=1e-12)
+        np.testing.assert_array_equal(whole.sums[name], pieces.sums[name])
 
 
 def test_centres_are_distinct_rows_and_the_same_for_any_spread():
@@ -184,3 +184,20 @@ def test_local_training_minimises_the_printed_objective(steps):
 def test_an_unknown_step_is_refused():
     with pytest.raises(FederationError, match="knows no step 'rows'"):
         answer(Client("a", small_table(20)), "rows", None)
+
+
+def test_weighted_sums_do_not_depend_on_the_spread_and_whole_weights_are_repeated_rows():
+    rows, w = small_table(90, 4), np.random.default_rng(4).normal(size=6)
+    whole = np.arange(90) % 3 + 1.0
+    odd = np.random.default_rng(5).uniform(0.1, 2.0, size=90)
+    again = rows.take(np.repeat(np.arange(90), whole.astype(int)))
+    cases = [({"a": again}, dealt(replace(rows, weights=whole), 3))]
+    cases += [({"a": replace(rows, weights=odd)}, dealt(replace(rows, weights=odd), 4))]
+    for pair in cases:
+        totals = []
+        for tables in pair:
+            clients, plan = planned(tables)
+            replies = [answer(c, "sums", asked(plan, w)) for c in clients.values()]
+            totals.append(sum(replies[1:], replies[0]).sums)
+        for name in totals[0]:
+            np.testing.assert_array_equal(totals[0][name], totals[1][name])

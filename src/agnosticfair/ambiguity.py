@@ -20,6 +20,8 @@ from agnosticfair.errors import SettingsError
 
 Array = np.ndarray[Any, Any]
 
+COARSE = 1e-3  # how far a search inside a training loop looks for the best of several maxima
+TOP = 24  # kernels that usually suffice to hold all the mass
 SLACK = 1e-12  # rounding that does not empty a set
 MASSLESS = 1e-290  # a kernel below this reaches no row
 ROUNDING = 1e-10  # by which a floor may be missed, relatively
@@ -76,7 +78,21 @@ def _shares(A: Ambiguity) -> tuple[Array, Array]:
 
 
 def _knapsack(c: Array, h: Array) -> Array:
-    """argmax c . u over {0 <= u <= h, sum(u) = 1}: fill the largest c first. c: (..., M)."""
+    """argmax c . u over {0 <= u <= h, sum(u) = 1}: fill the largest c first. c: (..., M).
+
+    Where many are asked for at once, the TOP largest of each are enough if they have the room.
+    """
+    if c.ndim > 1 and c.shape[-1] > 2 * TOP:
+        flat = c.reshape(-1, c.shape[-1])
+        rows = np.arange(len(flat))[:, None]
+        order = np.argpartition(flat, -TOP, axis=1)[:, -TOP:]
+        order = order[rows, np.argsort(-flat[rows, order], axis=1, kind="stable")]
+        room = h[order]
+        filled = np.cumsum(room, axis=1)
+        if (filled[:, -1] >= 1.0).all():
+            u = np.zeros_like(flat)
+            u[rows, order] = np.clip(1.0 - filled + room, 0.0, room)
+            return u.reshape(c.shape)
     order = np.argsort(-c, axis=-1, kind="stable")
     room = h[order]
     before = np.cumsum(room, axis=-1) - room
@@ -154,7 +170,8 @@ def _check_groups(A: Ambiguity, b: Array, floor: float, names: Sequence[str] | N
 def worst_linear(A: Ambiguity, c: ArrayLike) -> Worst:
     """max c . alpha over A, exactly: a fractional knapsack, kernels in order of c / psi_theta.
 
-    c: (M,).  Ties go to the first kernel.
+    c: (M,).  Ties, up to a rounding that sums over the same rows in another order make, go to the
+    first kernel, so that the answer does not hang on that order.
 
     >>> worst_linear(Ambiguity(np.array([2.0, 2.0]), 2, bound=0.8), [1.0, 3.0]).alpha
     array([0.2, 0.8])
@@ -163,8 +180,10 @@ def worst_linear(A: Ambiguity, c: ArrayLike) -> Worst:
     if h.sum() < 1.0 - SLACK:
         return _nothing(A, Outcome.INFEASIBLE)
     c = np.asarray(c, float)
-    alpha = _knapsack(c * scale, h) * scale
-    return Worst(float(c @ alpha), alpha, Outcome.OPTIMAL, 0.0)
+    ratios = c * scale
+    unit = float(SLACK * np.abs(ratios[h > 0]).max(initial=0.0))
+    alpha = _knapsack(np.round(ratios / unit) if unit > 0 else ratios, h) * scale
+    return Worst(float(c @ alpha) + unit, alpha, Outcome.OPTIMAL, unit)
 
 
 def worst_linear_subject_to(
@@ -437,6 +456,18 @@ def _search(P: _Pair, tolerance: float, target: float = -np.inf) -> tuple[Array,
     return u, values, float(max(ceiling, values.max(), bound.max(initial=-np.inf)))
 
 
+def _climbed(P: _Pair, u: Array, tolerance: float) -> Array:
+    """The best u at shares ever nearer to that of a good u: a local maximum of the difference."""
+    ends = P.ends @ P.b.T
+    first, last = np.sort(ends[:, 1] / ends.sum(axis=1))
+    t, width, found = P.b @ u, (last - first) / 24, []
+    for _ in range(5):
+        shares = np.clip(t[1] / t.sum() + width * np.linspace(-1, 1, 5), first, last)
+        found.append(_repair(_at_shares(P, shares, tolerance * 1e-2)[0], P.h))
+        t, width = P.b @ found[-1][_differences(P, found[-1]).argmax()], width / 4
+    return np.concatenate(found)
+
+
 def worst_difference(
     A: Ambiguity, a: ArrayLike, b: ArrayLike, floor: float, tolerance: float = 1e-4
 ) -> Worst:
@@ -468,10 +499,11 @@ def worst_differences(
     tolerance: float = 1e-3,
     target: float = -np.inf,
 ) -> tuple[Array, Array]:
-    """The alphas that `worst_difference` meets on its way, best first: (k, M), and values: (k,).
+    """The alphas that a coarse `worst_difference` meets, best first: (k, M), and values: (k,).
 
-    The best is within the tolerance of the maximum, or the maximum is below the target; the others
-    are the best at other ratios of the group masses.  k = 0 where there is no alpha.
+    The best is within COARSE of the maximum and, to about the tolerance, a local one; or the maximum
+    is below the target.  The others are the best at other ratios of the group masses.  k = 0 where
+    there is no alpha.
 
     >>> A = Ambiguity(np.array([1.0, 1.0]), 2, bound=1.5)
     >>> a, b = [[0.2, 0.1], [0.1, 0.4]], [[0.5, 0.5], [0.5, 0.5]]
@@ -482,6 +514,9 @@ def worst_differences(
     scale, h = _shares(A)
     if P is None:
         return np.zeros((0, len(h))), np.zeros(0)
-    u, values, _ = _search(P, tolerance, target)
+    u, values, _ = _search(P, max(tolerance, COARSE), target)
+    if tolerance < COARSE and values.max() > target - COARSE:
+        more = _climbed(P, u[values.argmax()], tolerance)
+        u, values = np.concatenate([u, more]), np.concatenate([values, _differences(P, more)])
     order = np.argsort(-values, kind="stable")[: np.isfinite(values).sum()]
     return u[order] * scale, values[order]

@@ -18,7 +18,9 @@ import typer
 from typer import Argument, Option
 
 import agnosticfair
-from agnosticfair.commands import tune as commands_tune
+from agnosticfair.commands import audit as audit_command
+from agnosticfair.commands import shifts as shifts_command
+from agnosticfair.commands import tune as tune_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -41,9 +43,6 @@ Client = Annotated[str | None, Option(help="Column that names the client, in one
 ModelFile = Annotated[Path, Argument(help="A model written by 'fit'.")]
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
 Columns = list[str] | None
-
-
-app.command(epilog=commands_tune.EPILOG)(commands_tune.tune)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -270,6 +269,11 @@ def list_data(data_folder: Folder = None, as_json: Json = False) -> None:
         _print(_grid(entry["name"], ("", ""), lines))
         print()
     return None
+
+
+app.command("audit", epilog=audit_command.EPILOG)(audit_command.audit)
+app.command("shifts", epilog=shifts_command.EPILOG)(shifts_command.shifts)
+app.command("tune", epilog=tune_command.EPILOG)(tune_command.tune)
 
 
 LICENCES = {"adult": "CC BY 4.0", "dutch": "not stated by its source, so not shipped"}

@@ -16,12 +16,16 @@ import numpy as np
 
 from agnosticfair.basis import Basis, design, row_priorities, width
 from agnosticfair.data.census import Census, take_census
-from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.fairness import Surrogate, surrogate_values
-from agnosticfair.linear import log_loss, log_loss_derivatives, with_intercept
+from agnosticfair.linear import log_loss, log_loss_derivatives, on_grid, with_intercept
 from agnosticfair.messages import Broadcast, Candidates, Reply, Task
+
+KERNEL_BITS, SPARE_BITS = 14, 3
+"""Features and kernels are multiples of 2^-20 and 2^-14; what they are multiplied with is rounded to the
+bits that then remain of 53 when n rows are added, less some for values above one (``linear.on_grid``)."""
 
 CHUNK = 4096
 """Rows that are worked on at a time: small enough to stay in a core's cache."""
@@ -76,7 +80,8 @@ class Client:
             centres = None if centres is None else centres[: basis.kernels]
 
             def build(part: slice) -> np.ndarray:
-                return design(basis, rows.X[part, :-1], centres, self.key, clients)
+                K = design(basis, rows.X[part, :-1], centres, self.key, clients)
+                return on_grid(K, KERNEL_BITS)
 
             if len(rows.X) * width(basis, clients) * 8 <= KERNEL_BYTES:
                 K = np.empty((len(rows.X), width(basis, clients)))
@@ -146,14 +151,35 @@ def clusters(client: Client, broadcast: Broadcast) -> Reply:
     return Reply(broadcast.round, {"count": count, "total": total})
 
 
+def exponents(task: Task) -> np.ndarray:
+    """Powers of two that no feature exceeds, (d + 1,): 0 where the encoding scales to [0, 1]."""
+    encoding = Encoding.from_json(task.settings["encoding"])
+    found = np.zeros(encoding.width + 1, int)
+    if not encoding.scale:
+        for j, (_, low, high) in enumerate(encoding.numeric):
+            most = max(abs(low), abs(high))
+            found[j] = int(np.ceil(np.log2(most))) if most > 0 else 0
+    return found
+
+
+def weighed(v: np.ndarray, bits: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """v, (n, k), times the rows' weights, if any, on the grid, in place. It is rounded before and after:
+    so a row that weighs 2 is the same, to the last bit, as the row twice."""
+    on_grid(v, bits)
+    if weights is not None:
+        v *= weights[:, None]
+        on_grid(v, bits)
+    return v
+
+
 def sums(client: Client, broadcast: Broadcast) -> Reply:
     """Values and slopes at w of every coefficient of alpha, in loss and fairness, and one curvature.
 
     Under w with d = X w, per kernel m and cell j (every sum with the rows' weights, where they have any):
     psi_L = sum K l,  J_L = sum K l' x  (and the same with K = 1: loss, J_1),
     psi_g[j] = sum_{s=j} K g,  J_g[j] = sum_{s=j} K g' x,
-    psi_hat[j] = sum_{s=j} K [d > 0],  psi_theta[j] = sum_{s=j} K  (each with K = 1 as a last
-    column: the uniform weights), and
+    psi_hat[j] = sum_{s=j} K [d > 0] (of wrong decisions instead, where g is the loss),
+    psi_theta[j] = sum_{s=j} K  (each with K = 1 as a last column: the uniform weights), and
     H = sum (theta_L l'' + c g'') x x^T, where theta_L = 1 - share + share K alpha and c = K C[s].
     """
     task, w = broadcast.task, broadcast.arrays["w"]
@@ -167,33 +193,33 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     of_fair = np.zeros((G, width(fair_basis, clients) + 1, D + 3))
     plain, H, correct = np.zeros(D + 2), np.zeros((D, D)), 0.0
     V_L, V_F = np.empty((CHUNK, D + 2)), np.empty((CHUNK, D + 3))
+    bits = np.concatenate([np.zeros(3, int), -exponents(task)])
+    bits += 53 - KERNEL_BITS - SPARE_BITS - int(task.settings["n"]).bit_length()
     for j, part in rows.chunks():
         X, y, k_L, k_F = rows.X[part], rows.y[part], K_L(part), K_F(part)
-        d = X @ w
+        d = np.einsum("ij,j->i", X, w)  # unlike X @ w, the same for a row wherever it stands
         slope, curve = log_loss_derivatives(d, y)
-        loss, one, right = log_loss(d, y), np.ones(len(d)), (d > 0) == (y > 0)
+        loss, right = log_loss(d, y), (d > 0) == (y > 0)
         if surrogate.kind == "loss":
-            g, g_slope, g_curve = loss, slope, curve
+            g, g_slope, g_curve, hat = loss, slope, curve, ~right
         else:
             g, g_slope, g_curve = surrogate_values(surrogate, d)
-        hat = (d > 0) * one
-        if rows.weights is not None:
-            one = rows.weights[part]
-            loss, slope, curve, right = loss * one, slope * one, curve * one, right * one
-            g, g_slope, g_curve, hat = g * one, g_slope * one, g_curve * one, hat * one
+            hat = d > 0
+        weights = None if rows.weights is None else rows.weights[part]
         v = V_L[: len(d)]
-        v[:, 0], v[:, 1] = loss, one
+        v[:, 0], v[:, 1] = loss, 1.0
         np.multiply(X, slope[:, None], out=v[:, 2:])
-        of_loss += k_L.T @ v
+        of_loss += k_L.T @ weighed(v, bits[1:], weights)
         plain += v.sum(axis=0)
         v = V_F[: len(d)]
-        v[:, 0], v[:, 1], v[:, 2] = g, one, hat
+        v[:, 0], v[:, 1], v[:, 2] = g, 1.0, hat
         np.multiply(X, g_slope[:, None], out=v[:, 3:])
-        of_fair[j, :-1] += k_F.T @ v
+        of_fair[j, :-1] += k_F.T @ weighed(v, bits, weights)
         of_fair[j, -1] += v.sum(axis=0)
         theta_L = (1.0 - share) + share * (k_L @ alpha)
-        H += X.T @ (X * (theta_L * curve + (k_F @ C[j, :-1] + C[j, -1]) * g_curve)[:, None])
-        correct += float(right.sum())
+        h = theta_L * curve + (k_F @ C[j, :-1] + C[j, -1]) * g_curve
+        H += X.T @ weighed(X * h[:, None], bits[3:] + KERNEL_BITS - FEATURE_BITS, weights)
+        correct += float(v[right, 1].sum())
     return Reply(
         broadcast.round,
         {

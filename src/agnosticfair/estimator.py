@@ -15,13 +15,13 @@ import numpy as np
 from agnosticfair.auditing import audit
 from agnosticfair.basis import Basis, by_client, checked, constant, design, gaussian
 from agnosticfair.certificate import Certificate
-from agnosticfair.data.encoding import shown
+from agnosticfair.data.encoding import FEATURE_BITS, shown
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.fairness import Surrogate
 from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.given import codes
-from agnosticfair.linear import sigmoid
+from agnosticfair.linear import on_grid, sigmoid
 from agnosticfair.methods import METHODS, Fairness, Method, method, needs_groups
 from agnosticfair.tuning import TAUS, Frontier, Progress, trace
 
@@ -37,6 +37,9 @@ except ImportError as error:  # pragma: no cover
 
 ALL = "all"
 """The client that holds all rows where nobody names clients."""
+
+MOST_REPEATS = 16
+"""Whole sample weights of a larger mean are scaled, as others are."""
 
 BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
 
@@ -168,7 +171,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             )
         owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
         low, span = _ranges(X, weights, self.scale)
-        table = _table((X - low) / span, codes_y, sensitive, weights, K)
+        X = (X - low) / span
+        X = on_grid(X, FEATURE_BITS) if self.scale else X
+        table = _table(X, codes_y, sensitive, weights, K)
         how = self._how(sensitive, low, span)
         return _dealt(table, owners, keys), recipe, how, (low, span)
 
@@ -450,6 +455,11 @@ def _ranges(
     return low, np.where(high > low, high - low, 1.0)
 
 
+def _are_few(weights: np.ndarray) -> bool:
+    """Whether weights are plainly repeated rows: whole numbers, and not large (or all zero)."""
+    return bool((weights == np.round(weights)).all() and weights.mean() <= MOST_REPEATS)
+
+
 def _table(
     X: np.ndarray,
     y: Column,
@@ -462,6 +472,9 @@ def _table(
     numeric = {f"x{j:0{digits}d}": X[:, j] for j in range(X.shape[1])}
     if weights is not None and (weights < 0).any():
         raise DataError(f"sample_weight has negative values, {weights.min():g} for one: drop them")
+    if weights is not None and not _are_few(weights):
+        # only their ratios count; around one they suit the grid that sums are made on
+        weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
     return Table(numeric, {}, y, sensitive, weights=weights, kernels=K)
 
 

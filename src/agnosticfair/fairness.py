@@ -221,7 +221,7 @@ def worst_rate_cuts(
     The first of each pair is within ``tolerance`` of the worst, or nothing exceeds ``target``.
     """
     cuts: list[np.ndarray] = []
-    bounds = _Extremes(A, psi_g, psi_theta, floor) if len(pairs) > 2 else None
+    bounds = Extremes(A, psi_g, psi_theta, floor) if len(pairs) > 2 else None
     for j, k in pairs:
         if k is None:
             worst = worst_ratio(A, psi_g[j], psi_theta[j], floor)
@@ -237,7 +237,7 @@ def worst_rate_cuts(
     return np.array(cuts).reshape(-1, *psi_g.shape)
 
 
-class _Extremes:
+class Extremes:
     """The largest and the lowest rate of every part over A, each found once."""
 
     def __init__(self, A: Ambiguity, psi_g: np.ndarray, psi_theta: np.ndarray, floor: float):

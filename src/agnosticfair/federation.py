@@ -31,8 +31,11 @@ from agnosticfair.solvers.exact import Start
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted model and how it came about. outcomes counts every round's numerical outcome.
+    """A fitted model and how it came about.
 
+    outcomes counts every round's numerical outcome.  worst_surrogate, worst_risk_difference: the
+    largest difference over the training rows and the adversary's set, of the surrogate and of the
+    true decisions (nan for methods of local steps).
     under_floor: groups that have the share ``floor`` of the mass under no reweighing, and are compared
     with none there.  centres: (M, d), of the kernels, encoded; None where there are none.  start: for a
     similar fit to begin where this one ended.
@@ -45,6 +48,8 @@ class Fit:
     history: tuple[dict, ...]
     outcomes: Mapping[str, int]
     alpha: np.ndarray
+    worst_surrogate: float
+    worst_risk_difference: float
     seconds: float
     bytes_per_round: int
     under_floor: tuple[str, ...] = ()
@@ -120,6 +125,7 @@ def fit(
         inner.history,
         dict(Counter(outcome_of(entry) for entry in inner.history)),
         inner.alpha,
+        *server.worst_cases(state),
         perf_counter() - begin,
         size,
         getattr(inner, "under_floor", ()),

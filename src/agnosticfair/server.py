@@ -86,6 +86,7 @@ def plan(
         "attributes": attributes,
         "by_label": uses_labels(fairness.notion),
         "cells": compared.parts.shape[1],
+        "n": max(1, round(census.mass)),
         "clients": clients,
         "basis": asdict(method.basis),
         "fair_basis": asdict(exact.fairness_of(method).basis),
@@ -241,6 +242,13 @@ def shapes(state: State) -> Mapping[str, tuple[int, ...]]:
 def step(state: State, total: Reply) -> State:
     """One round, from the sum of all replies."""
     return replace(state, inner=state.solver.step(state.inner, total))
+
+
+def worst_cases(state: State) -> tuple[float, float]:
+    """The worst difference over the set, of the surrogate and of the true decisions."""
+    if isinstance(state.inner, exact.State) and state.inner.here is not None:
+        return state.inner.here.worst, exact.worst_decisions(state.inner)
+    return float("nan"), float("nan")
 
 
 def weights(state: State) -> np.ndarray:

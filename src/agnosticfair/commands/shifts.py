@@ -102,7 +102,7 @@ def _present(
     words += " --peers" if peers else ""
     made_by = f"Made by `agnosticfair shifts {words}`, version {agnosticfair.__version__}."
     captions = {name: text for name, (_, text) in drawn.items()}
-    results = {
+    results: dict[str, Any] = {
         "format": "agnosticfair-shifts-1",
         "versions": _versions(peers),
         "asked": {**asked, "peers": peers},
@@ -118,21 +118,21 @@ def _present(
         _print(grid)
         print()
     print(f"{len(rows)} fits in {seconds:.0f} s.")
+    missing = [name for name, version in results["versions"].items() if version is None]
+    if missing:
+        print("Not installed, so left out:", ", ".join(missing))
     return print("Written:", *(str(out / name) for name in (*files, *drawn)), sep="\n  ")
 
 
-def _versions(peers: bool) -> dict[str, str]:
+def _versions(peers: bool) -> dict[str, str | None]:
+    """Versions of what the numbers depend on; None for a peer that is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
-    for name in (
-        "agnosticfair",
-        "numpy",
-        "scipy",
-        *(("fairlearn", "scikit-learn", "declearn") * peers),
-    ):
+    found: dict[str, str | None] = {}
+    others = ("fairlearn", "scikit-learn", "declearn") if peers else ()
+    for name in ("agnosticfair", "numpy", "scipy", *others):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
+            found[name] = None
     return found

@@ -39,7 +39,7 @@ DATASETS = {
         shift_column="workclass",
         shift_value="Private",
         shift_rates=(0.8, 0.2),
-        tau=0.125,
+        tau=0.11,
         note="UCI Adult, 45,222 rows, shipped with the package (CC BY 4.0)",
     ),
     "dutch": Dataset(
@@ -50,7 +50,7 @@ DATASETS = {
         shift_column="household_position",
         shift_value="1122",
         shift_rates=(0.8, 0.4),
-        tau=0.055,
+        tau=0.052,
         note="Dutch census 2001, 60,420 rows, from a folder you name or downloaded once",
     ),
 }

@@ -11,6 +11,9 @@ import numpy as np
 from agnosticfair.data import wire
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError
+from agnosticfair.linear import on_grid
+
+FEATURE_BITS = 20
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ def _parse(data: object) -> Encoding:
 def encode(encoding: Encoding, table: Table, who: str = "the data") -> np.ndarray:
     """The feature matrix X, (n, d) float64: numeric columns scaled to [0, 1], then one-hots.
 
+    Scaled values are multiples of 2^-20, so that sums over rows can be exact.
+
     A numeric column that was constant in training encodes to 0.
 
     >>> encode(Encoding((("age", 20.0, 40.0),), ()), Table({"age": np.array([25.0])}, {}, None, {}))
@@ -92,7 +97,7 @@ def encode(encoding: Encoding, table: Table, who: str = "the data") -> np.ndarra
         if not encoding.scale:
             X[:, j] = values
         elif high - low > 1 / wire.LARGEST:
-            X[:, j] = (values - low) / (high - low)
+            X[:, j] = on_grid((values - low) / (high - low), FEATURE_BITS)
     start, rows = len(encoding.numeric), np.arange(len(table))
     for name, categories in encoding.categorical:
         X[rows, start + _codes(table, name, categories, who)] = 1.0

@@ -225,7 +225,7 @@ def strip(chosen: Sequence[Summary], title: str) -> Figure:
 
 MARKS: dict[str, Style] = {
     "mean": {"ls": "", "marker": "d", "color": "black", "ms": 8},
-    "p90": {"ls": "", "marker": "|", "color": "black", "ms": 17, "mew": 2.5},
+    "p90": {"ls": "", "marker": "|", "color": "black", "ms": 14, "mew": 2.5},
     "max": {"ls": "", "marker": "x", "color": "black", "ms": 9, "mew": 2.5},
 }
 
@@ -265,12 +265,18 @@ def frontier(rows: Sequence[Row], title: str) -> Figure:
             axes.set_axisbelow(True)
             axes.set_xlabel(x_text if i == 1 else "", fontsize=11)
             axes.set_ylabel(y_text if j == 0 else "", fontsize=11)
+    for axes, y in zip(grid[:, 0], _Y, strict=True):
+        # a threshold raised far ruins accuracy; its path may leave the frame below
+        steady = ({*LINES} | {*POINTS}) - {*MOVED}
+        there = [p[y] for name in steady for p in points.get(name, ())]
+        lowest = min(there) - 0.5 * (max(there) - min(there))
+        axes.set_ylim(bottom=max(lowest, axes.get_ylim()[0]))
     for axes in grid[-1]:
         axes.set_xlim(left=0)
     keys = []
     for name, (colour, shape, text) in LINES.items():
         if name in points:
-            ends = f"{points[name][0]['value']:g} to {points[name][-1]['value']:g}"
+            ends = f"{points[name][0]['value']:.2g} to {points[name][-1]['value']:.2g}"
             words = text if name in MOVED else f"{text} {ends}"
             keys.append(Line2D([], [], marker=shape, color=colour, ms=7, label=words))
     keys += [

@@ -18,10 +18,18 @@ from math import isfinite
 
 import numpy as np
 
-from agnosticfair.ambiguity import Ambiguity, Outcome, check, worst_linear
+from agnosticfair.ambiguity import (
+    Ambiguity,
+    Outcome,
+    check,
+    worst_difference,
+    worst_linear,
+    worst_ratio,
+)
 from agnosticfair.errors import DataError, SettingsError, SolverError
 from agnosticfair.fairness import (
     Comparisons,
+    Extremes,
     kernel_cuts,
     shrunk,
     under_floor,
@@ -93,7 +101,7 @@ class State:
     step: Step | None = None
     damping: float = 1e-3
     precision: float = 1e-3
-    nu: float = 1.0
+    nu: float = 2.0
     outcome: str = "running"
     under_floor: tuple[str, ...] = ()
     nominal: tuple[tuple[int, int | None], ...] = ()
@@ -286,7 +294,10 @@ def evaluate(state: State, w: np.ndarray, sums: Mapping[str, np.ndarray]) -> Poi
     """Loss and worst difference at w, exactly, over the whole of both sets."""
     loss, alpha = loss_of(state, sums)
     cuts = cuts_at(state, sums["psi_g"], sums)
-    worst = float(np.einsum("kgm,gm->k", cuts, sums["psi_g"]).max(initial=0.0))
+    values = np.einsum("kgm,gm->k", cuts, sums["psi_g"])
+    worst = float(values.max(initial=0.0))
+    # At w = 0 every alpha shows no difference, and which one is worst is rounding: no cut is kept.
+    cuts = cuts[values > 0.25 * fairness_of(state.method).tau]
     return Point(w, sums, loss + float(ridge_of(state) @ (w * w)) / 2, worst, alpha, cuts)
 
 
@@ -315,18 +326,18 @@ def solve_model(state: State, here: Point) -> Step:
     q = np.concatenate([ridge * here.w, [1.0, state.nu]])
     P = np.zeros((D + 2, D + 2))
     P[:D, :D] = H
-    for _ in range(MOST_PASSES):
+    for left in reversed(range(MOST_PASSES)):
         G, h = _rows(state, here, alphas, cuts)
         solution = minimise(P, q, G, h)
-        if solution.outcome is not Outcome.OPTIMAL:
+        if solution.outcome is not Outcome.OPTIMAL or not left:
             break
-        p = solution.x[:D]
+        p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
         psi_g = sums["psi_g"] + sums["J_g"] @ p
         new_cuts = cuts_at(state, psi_g, sums)
         values = np.einsum("kgm,gm->k", new_cuts, psi_g)
-        fresh = new_cuts[values > tau + max(solution.x[D + 1], 0.0) + 1e-7]
+        fresh = new_cuts[values > tau + xi + max(0.3 * state.precision, 1e-7)]
         loss, alpha = loss_of(state, sums, p)
-        enough = state.method.q > 0 or loss <= solution.x[D] + 1e-9
+        enough = state.method.q > 0 or loss <= t + 1e-3 * state.precision + 1e-9
         if enough and not len(fresh):
             break
         cuts = np.concatenate([cuts, fresh])
@@ -373,8 +384,8 @@ def _step(
         + p @ H @ p / 2
         + state.nu * max(x[D + 1], 0.0)
     )
-    alpha = of_loss @ alphas[: len(of_loss)] / max(of_loss.sum(), 1e-12)
-    C = np.einsum("k,kgm->gm", of_fair, cuts[: len(of_fair)]) * state.n
+    alpha = of_loss @ alphas / max(of_loss.sum(), 1e-12)
+    C = np.einsum("k,kgm->gm", of_fair, cuts) * state.n
     keep_a, keep_c = of_loss > 1e-7, of_fair > 1e-7
     return Step(
         p,
@@ -383,9 +394,43 @@ def _step(
         float(of_fair.sum()),
         alpha,
         C,
-        alphas[: len(of_loss)][keep_a],
-        cuts[: len(of_fair)][keep_c],
+        alphas[keep_a],
+        cuts[keep_c],
     )
+
+
+def worst_decisions(state: State) -> float:
+    """The notion's largest difference of true rates (of true decisions, not of the surrogate) over the
+    fairness adversary's set: a certificate on the training rows and this basis; under uniform weights
+    where there is no adversary.  Where nothing is compared, a part's highest share of wrong decisions."""
+    if state.here is None or not len(state.compared.parts):
+        return float("nan")
+    parts, sums, fairness = state.compared.parts, state.here.sums, state.method.fairness
+    psi, theta = parts @ sums["psi_hat"], parts @ sums["psi_theta"]
+    if fairness is None or fairness.each or fairness.basis.kind == "constant":
+        there = theta[:, -1] > 0
+        rates = psi[:, -1] / np.where(there, theta[:, -1], 1.0)
+        return max(
+            (
+                float(rates[j] - (0.0 if k is None else rates[k]))
+                for j, k in state.compared.pairs
+                if there[j] and (k is None or there[k])
+            ),
+            default=0.0,
+        )
+    A = Ambiguity(sums["psi_theta"].sum(axis=0)[:-1], state.n, fairness.bound)
+    psi, theta, worst = psi[:, :-1], theta[:, :-1], 0.0
+    extremes = Extremes(A, psi, theta, fairness.floor)
+    for j, k in state.compared.pairs:
+        if k is None:
+            found = worst_ratio(A, psi[j], theta[j], fairness.floor)
+        elif len(state.compared.pairs) > 2 and extremes.gap(j, k) <= worst:
+            continue
+        else:
+            found = worst_difference(A, psi[[k, j]], theta[[k, j]], fairness.floor)
+        if found.outcome is not Outcome.INFEASIBLE:
+            worst = float(np.maximum(worst, found.value))  # a nan is no certificate, and stays
+    return worst
 
 
 def init(
@@ -449,7 +494,7 @@ def step(state: State, reply: Reply) -> State:
     outcome = (
         "converged" if settled else "rounds" if reply.round >= state.method.rounds else "running"
     )
-    nu = state.nu * (2.0 if model.violation > 1e-7 else 1.0)
+    nu = state.nu * (2.0 if model.multiplier > 0.8 * state.nu else 1.0)
     return replace(
         state,
         w=here.w if outcome != "running" else here.w + model.p,
@@ -457,7 +502,7 @@ def step(state: State, reply: Reply) -> State:
         C=model.C,
         step=model,
         nu=nu,
-        precision=float(np.clip(0.3 * decrement, 0.3 * slack, 1e-3)),
+        precision=float(np.clip(0.3 * decrement, 1e-6 if state.method.polish else 3e-5, 1e-3)),
         outcome=outcome,
         history=(*state.history, entry),
     )
