@@ -68,7 +68,9 @@ def fit_peer(name: str, split: Split, positive: str, attribute: str, seed: int) 
     clients = [rows(table) for table in split.train.values()]
     begin = perf_counter()
     try:
-        predict, outcome, rounds = peer.fit(clients, seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what another library says to its own authors
+            predict, outcome, rounds = peer.fit(clients, seed)
     except Exception as error:  # another's failure is a row of the table, not the end of the suite
         raise SolverError(f"{name} failed: {error}") from error
     seconds = perf_counter() - begin
