@@ -6,17 +6,10 @@ processes they are computed. Only ``seconds`` differs.
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isnan
-from threading import current_thread, main_thread
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -26,6 +19,7 @@ from agnosticfair.data.datasets import dataset, load
 from agnosticfair.data.splits import Split, iid, shift
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.federation import fit
 from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
@@ -42,8 +36,6 @@ COMPARED = ("agnosticfair", "agnosticfair-printed", "localfair")
 
 MOST_SEEDS = 3
 """Seeds in Figure 3, which has seven times the cells of a table."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -100,44 +92,7 @@ def run(
     tasks: Sequence[Task], jobs: int = 1, on_done: Callable[[Row], None] | None = None
 ) -> list[Row]:
     """The row of every task, in the order of the tasks; ``on_done`` sees each as it arrives."""
-    if jobs < 1:
-        raise SettingsError(f"{jobs} jobs do no work: ask for at least 1")
-    for name, folder in {(task.dataset, task.folder) for task in tasks}:
-        load(name, folder)  # what is missing or altered is said, or downloaded, once and first
-    tell = on_done or (lambda row: None)
-    if min(jobs, len(tasks)) == 1:
-        rows = []
-        for task in tasks:
-            rows.append(run_cell(task))
-            tell(rows[-1])
-        return rows
-    pool = ProcessPoolExecutor(min(jobs, len(tasks)), multiprocessing.get_context("spawn"))
-    try:
-        with _ignoring_interrupts():
-            futures = [pool.submit(run_cell, task) for task in tasks]
-        for future in as_completed(futures):
-            tell(future.result())
-    except BrokenProcessPool:
-        raise SettingsError(
-            f"one of {jobs} worker processes was ended, most likely for lack of memory: "
-            "ask for fewer jobs"
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return [future.result() for future in futures]
-
-
-@contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """Processes started in here ignore Ctrl-C for good: the parent alone answers to it."""
-    if current_thread() is not main_thread():  # where signals cannot be set
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return run_cells(run_cell, tasks, jobs, on_done)
 
 
 def tuned(name: str, data: str) -> Method:

@@ -8,10 +8,7 @@ difference: FairFL with its threshold raised until, on the *training* rows, it i
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import permutations
@@ -36,7 +33,7 @@ from agnosticfair.experiments.deployments import (
     summarise,
 )
 from agnosticfair.experiments.peers import PEERS, fit_peer
-from agnosticfair.experiments.reproduce import _ignoring_interrupts
+from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.fairness import Surrogate
 from agnosticfair.federation import Fit, fit
 from agnosticfair.methods import METHODS, Method
@@ -65,8 +62,6 @@ FRONTIER_SEEDS = 3
 
 BOUND, WIDTH, KERNELS, FLOOR, OTHER_SEED = 5.0, 1.0, 200, 0.05, 991
 """The set that every model is certified over; its kernels are drawn with a seed of their own."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -145,31 +140,7 @@ def run(
     tasks: Sequence[Task], jobs: int = 1, on_done: Callable[[Row], None] | None = None
 ) -> list[Row]:
     """The row of every task, in the order of the tasks; ``on_done`` sees each as it arrives."""
-    if jobs < 1:
-        raise SettingsError(f"{jobs} jobs do no work: ask for at least 1")
-    for name, folder in {(task.dataset, task.folder) for task in tasks}:
-        load(name, folder)  # what is missing or altered is said, or downloaded, once and first
-    tell = on_done or (lambda row: None)
-    if min(jobs, len(tasks)) == 1:
-        rows = []
-        for task in tasks:
-            rows.append(run_cell(task))
-            tell(rows[-1])
-        return rows
-    pool = ProcessPoolExecutor(min(jobs, len(tasks)), multiprocessing.get_context("spawn"))
-    try:
-        with _ignoring_interrupts():
-            futures = [pool.submit(run_cell, task) for task in tasks]
-        for future in as_completed(futures):
-            tell(future.result())
-    except BrokenProcessPool:
-        raise SettingsError(
-            f"one of {jobs} worker processes was ended, most likely for lack of memory: "
-            "ask for fewer jobs"
-        ) from None
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return [future.result() for future in futures]
+    return run_cells(run_cell, tasks, jobs, on_done)
 
 
 def run_cell(task: Task) -> Row:
