@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite
@@ -23,8 +24,10 @@ from agnosticfair.commands import deploy, messages
 from agnosticfair.commands import shifts as shifts_command
 from agnosticfair.commands import tune as tune_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
+from agnosticfair.threads import cpus
 
 if TYPE_CHECKING:
+    from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.model import Model
 
@@ -45,6 +48,12 @@ Folder = Annotated[
 Client = Annotated[str | None, Option(help="Column that names the client, in one file for all.")]
 ModelFile = Annotated[Path, Argument(help="A model written by 'fit'.")]
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
+Sources = Annotated[
+    list[Path],
+    Argument(
+        help="A CSV or Parquet file, or a folder of Parquet, per client; or one file for all."
+    ),
+]
 Columns = list[str] | None
 
 
@@ -106,7 +115,7 @@ def reproduce(
     )
     begin = perf_counter()
     with _progress(len(tasks), "fits") as advance:
-        rows = run(tasks, _cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+        rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
     results = {
         "format": "agnosticfair-results-1",
         "versions": _versions(),
@@ -140,7 +149,7 @@ def _present(results: Mapping[str, Any], out: Path, seconds: float, as_json: boo
 
 @app.command(epilog="Example: agnosticfair fit north.csv south.csv --target income --sensitive sex")
 def fit(
-    files: Files,
+    files: Sources,
     target: Annotated[str, Option(help="Column with the label.")],
     sensitive: Annotated[
         list[str], Option(help="Column with the groups; further ones are only kept out of X.")
@@ -170,14 +179,14 @@ def fit(
     The options numeric, categorical, drop and sensitive may be repeated.
     """
     from agnosticfair import federation
-    from agnosticfair.data.files import Roles, read_clients
+    from agnosticfair.data.files import Roles, read_sources
     from agnosticfair.methods import method as recipe
 
     _check_folder(out.parent, needed=True)
     changes = {"tau": tau, "bound": bound, "rounds": rounds}
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
+    clients = read_sources(files, Roles(target, tuple(sensitive), client_column, *kinds))
     with _progress(chosen.rounds, "rounds") as advance:
         fitted = federation.fit(
             federation.in_process(clients, workers),
@@ -353,7 +362,7 @@ def labelled(
 
 
 def scores(
-    model: Model, clients: Mapping[str, Table], attribute: str | None = None
+    model: Model, clients: Mapping[str, Table | Stream], attribute: str | None = None
 ) -> list[dict[str, Any]]:
     """What the model does on all rows together, then at every client where there are several.
 
@@ -363,25 +372,31 @@ def scores(
 
     from agnosticfair import metrics
 
-    columns = {k: table.sensitive[attribute or model.attribute] for k, table in clients.items()}
-    groups = tuple(sorted({name for column in columns.values() for name in column.values()}))
-    parts = {
-        k: np.stack((t.labels(model.positive), model.predict(t), columns[k].aligned(groups)))
-        for k, t in clients.items()
-    }
+    def counts(table: Table) -> Counter[tuple[str, int, int]]:
+        column = table.sensitive[attribute or model.attribute]
+        y, y_hat = table.labels(model.positive).astype(int), model.predict(table)
+        cells, rows = np.unique((column.codes * 2 + y) * 2 + y_hat, return_counts=True)
+        names = [(column.categories[c // 4], c // 2 % 2, c % 2) for c in cells.tolist()]
+        return Counter(dict(zip(names, rows.tolist(), strict=True)))
+
+    parts = {k: table.added_up(counts, cpus()) for k, table in clients.items()}
+    total = sum(parts.values(), Counter[tuple[str, int, int]]())
+    groups = tuple(sorted({group for group, _, _ in total}))
     found = []
-    for key, part in {"all rows": np.hstack([*parts.values()]), **parts}.items():
-        y, y_hat, s = part[0], part[1], part[2].astype(int)
-        rates = metrics.positive_rates(y_hat, s, n_groups=len(groups))
+    for key, part in {"all rows": total, **parts}.items():
+        s = np.array([groups.index(group) for group, _, _ in part], int)
+        y, y_hat = (np.array([cell[i] for cell in part]) for i in (1, 2))
+        rows = np.array([*part.values()], float)
+        rates = metrics.positive_rates(y_hat, s, rows, len(groups))
         values = {
-            "accuracy": metrics.accuracy(y, y_hat),
-            "majority_rate": metrics.majority_rate(y),
-            "balanced_accuracy": metrics.balanced_accuracy(y, y_hat),
-            "risk_difference": metrics.risk_difference(y_hat, s),
-            "label_risk_difference": metrics.risk_difference(y, s),
+            "accuracy": metrics.accuracy(y, y_hat, rows),
+            "majority_rate": metrics.majority_rate(y, rows),
+            "balanced_accuracy": metrics.balanced_accuracy(y, y_hat, rows),
+            "risk_difference": metrics.risk_difference(y_hat, s, rows),
+            "label_risk_difference": metrics.risk_difference(y, s, rows),
             "positive_rates": dict(zip(groups, rates.tolist(), strict=True)),
         }
-        found.append({"client": key, "rows": len(y), **_finite(values)})
+        found.append({"client": key, "rows": part.total(), **_finite(values)})
     return found if len(parts) > 1 else found[:1]
 
 
@@ -499,10 +514,6 @@ def _listed(text: str, known: Sequence[str] | Mapping[str, Any]) -> list[str]:
     (['fl', 'afl'], ['x', 'y'])
     """
     return list(known) if text.strip() == "all" else [name.strip() for name in text.split(",")]
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _versions() -> dict[str, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from agnosticfair.errors import DataError
+
+Message = TypeVar("Message")
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Table:
     other: Mapping[str, Column] = field(default_factory=dict)
     weights: np.ndarray | None = None
     kernels: np.ndarray | None = None
+    streamed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         sizes = {name: len(values) for name, values in self.numeric.items()}
@@ -82,6 +86,17 @@ class Table:
         for values in self.numeric.values():
             return len(values)
         return 0
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The features and their kinds."""
+        return dict.fromkeys(self.numeric, "numeric") | dict.fromkeys(
+            self.categorical, "categorical"
+        )
+
+    def added_up(self, function: Callable[[Table], Message], threads: int = 1) -> Message:
+        """What a function of tables says of all rows; see ``Stream``, whose rows come in batches."""
+        return function(self)
 
     def take(self, rows: np.ndarray) -> Table:
         """The chosen rows (indices or a mask), with every vocabulary kept."""
