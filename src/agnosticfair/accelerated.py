@@ -10,6 +10,7 @@ than one chunk.
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -23,7 +24,7 @@ import numpy as np
 from agnosticfair.basis import Basis, support, width
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Table
-from agnosticfair.errors import DataError
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.fairness import Surrogate
 from agnosticfair.messages import Broadcast
 
@@ -66,6 +67,8 @@ def exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
            [-0.125],
            [ 1.   ]])
     """
+    if basis.kind == "given":
+        raise SettingsError("kernels of your own are added up exactly: leave out the device")
     if basis.kind != "gaussian" or centres is None:
         return np.zeros((d + 2, 1))
     b = centres[: basis.kernels] / float(basis.sigma)
@@ -131,10 +134,13 @@ class Shelf:
     size: int = 0
     lock: Any = field(default_factory=Lock)
 
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.file.close)
+
     def put(self, rows: Rows32) -> Callable[[], Rows32]:
         """Keep these rows; the function that comes back reads them."""
         weights = () if rows.weights is None else (rows.weights,)
-        block = np.vstack([rows.Z.T, rows.y, *weights])
+        block = np.ascontiguousarray(np.vstack([rows.Z.T, rows.y, *weights]))
         with self.lock:
             first, self.size = self.size, self.size + block.nbytes
         try:

@@ -171,6 +171,9 @@ def fit(
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
     ] = None,
     workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
+    device: Annotated[
+        str | None, Option(help="Add up the rows there, in float32: 'cuda' (needs PyTorch).")
+    ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
@@ -189,7 +192,7 @@ def fit(
     clients = read_sources(files, Roles(target, tuple(sensitive), client_column, *kinds))
     with _progress(chosen.rounds, "rounds") as advance:
         fitted = federation.fit(
-            federation.in_process(clients, workers),
+            federation.in_process(clients, workers, device),
             chosen,
             attribute=sensitive[0],
             positive=positive,

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +22,7 @@ from agnosticfair.data.census import Census, take_census
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
 from agnosticfair.data.stream import Stream, summed
 from agnosticfair.data.table import Table
-from agnosticfair.errors import DataError, FederationError
+from agnosticfair.errors import DataError, FederationError, SettingsError
 from agnosticfair.fairness import Surrogate, surrogate_values
 from agnosticfair.linear import log_loss, log_loss_derivatives, on_grid, with_intercept
 from agnosticfair.messages import Broadcast, Candidates, Reply, Task
@@ -59,15 +60,16 @@ class Rows:
 @dataclass
 class Client:
     """One client: its key, its rows, and a cache of what the present task makes of them.  threads: that
-    add up a stream."""
+    add up a stream.  device: of PyTorch, on which the rows lie and are added up; None for here."""
 
     key: str
     table: Table | Stream
     threads: int = 1
+    device: str | None = None
     _task: str = ""
     _rows: Rows | None = None
     _kernels: dict[Basis, Callable[[slice], np.ndarray]] = field(default_factory=dict)
-    _shelved: list[Callable[[], Rows32]] = field(default_factory=list)
+    _batches: list[Callable[[], Rows32]] = field(default_factory=list)
 
     @property
     def rows(self) -> Table:
@@ -80,18 +82,23 @@ class Client:
             self._rows, self._kernels, self._task = encoded(self.key, self.rows, task), {}, task.id
         return self._rows
 
-    def shelved(self, task: Task) -> list[Callable[[], Rows32]]:
-        """A stream's rows as the task encodes them, in float32 on disk: a function for each batch."""
-        if not self._shelved or self._task != task.id:
+    def batches(self, task: Task) -> list[Callable[[], Rows32]]:
+        """The rows as the task encodes them, in float32, a function for each batch: a stream's lie on
+        disk, and all others, and those on a device, in memory."""
+        if not self._batches or self._task != task.id:
             encoding, cells = Encoding.from_json(task.settings["encoding"]), task.settings["cells"]
-            shelf, who = Shelf(), f"client {self.key!r}"
+            shelf, who = Shelf() if self.table.streamed else None, f"client {self.key!r}"
 
             def keep(table: Table) -> list[Callable[[], Rows32]]:
                 y, s = table.labels(task.settings["positive"]), cells_of(self.key, table, task)
-                return [shelf.put(encoded32(encoding, table, y, s, cells, who))]
+                rows = encoded32(encoding, table, y, s, cells, who)
+                return [(lambda: rows) if shelf is None else shelf.put(rows)]
 
-            self._shelved, self._task = self.table.added_up(keep, self.threads), task.id
-        return self._shelved
+            self._batches, self._task = self.table.added_up(keep, self.threads), task.id
+            if self.device is not None:
+                there = on_device(self.device).load(self._batches, self.device)
+                self._batches = [lambda: there]
+        return self._batches
 
     def kernels(self, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
         """A function from a slice of the rows to K for these rows, of its ``support`` only."""
@@ -210,9 +217,9 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     psi_hat[j] = sum_{s=j} K [d > 0] (of wrong decisions instead, where g is the loss),
     psi_theta[j] = sum_{s=j} K  (each with K = 1 as a last column: the uniform weights), and
     H = sum (theta_L l'' + c g'') x x^T, where theta_L = 1 - share + share K alpha and c = K C[s].
-    Rows in memory are added up exactly, and a stream's in float32 (``sums32``).
+    Rows in memory are added up exactly; a stream's, and those on a device, in float32 (``sums32``).
     """
-    if client.table.streamed:
+    if client.table.streamed or client.device is not None:
         return sums32(client, broadcast)
     task, w = broadcast.task, broadcast.arrays["w"]
     rows = client.prepare(task)
@@ -273,14 +280,27 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
 
 
 def sums32(client: Client, broadcast: Broadcast) -> Reply:
-    """``sums`` of a stream, its batches added in their order."""
+    """``sums`` in float32, the batches added in their order."""
     q = question(broadcast, client.key)
+    add_up = accelerated.sums if client.device is None else on_device(client.device).sums
 
     def of_batch(rows: Callable[[], Rows32]) -> Reply:
-        found = accelerated.sums(rows(), q)
+        found = add_up(rows(), q)
         return Reply(broadcast.round, accelerated.named(found, broadcast, client.key))
 
-    return summed(of_batch, client.shelved(broadcast.task), client.threads)
+    return summed(of_batch, client.batches(broadcast.task), client.threads)
+
+
+def on_device(name: str) -> ModuleType:
+    """The room that knows PyTorch, if it is installed."""
+    try:
+        from agnosticfair import device
+    except ImportError:
+        raise SettingsError(
+            f"device {name!r} needs PyTorch: install it by pip install 'agnosticfair[torch]', or leave out "
+            "the device"
+        ) from None
+    return device
 
 
 def local(client: Client, broadcast: Broadcast) -> Reply:

@@ -40,8 +40,9 @@ def device_of(name: str) -> torch.device:
     return device
 
 
-def load(batches: Sequence[Callable[[], Rows32]], device: torch.device) -> Rows32:
-    """All rows on a device, sorted by cell.  batches: functions that read some of them."""
+def load(batches: Sequence[Callable[[], Rows32]], name: str) -> Rows32:
+    """All rows on the device of that name, sorted by cell.  batches: functions that read some of them."""
+    device = device_of(name)
     sizes = np.array([np.diff(rows().starts) for rows in batches])
     starts = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))])
     first = batches[0]()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing import audit
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.table import Table, joined
 from agnosticfair.engines import Engine
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit, in_process
@@ -174,25 +174,6 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
     worst = max(certificates, key=lambda one: one.worst_risk_difference)
     measured = max(one.risk_difference for one in certificates)
     return worst.accuracy, worst.worst_risk_difference, measured
-
-
-def joined(parts: Sequence[Table]) -> Table:
-    """The rows of several tables with the same columns, one after the other."""
-    first = parts[0]
-    kernels = [part.kernels for part in parts if part.kernels is not None]
-    return Table(
-        {k: np.concatenate([p.numeric[k] for p in parts]) for k in first.numeric},
-        {k: _joined([p.categorical[k] for p in parts]) for k in first.categorical},
-        _joined([p.target for p in parts if p.target is not None]),
-        {k: _joined([p.sensitive[k] for p in parts]) for k in first.sensitive},
-        kernels=np.concatenate(kernels) if kernels else None,
-    )
-
-
-def _joined(columns: Sequence[Column]) -> Column:
-    names = tuple(sorted({name for column in columns for name in column.categories}))
-    codes = np.concatenate([column.aligned(names) for column in columns])
-    return Column(codes.astype(np.int32), names)
 
 
 def knee(worst: np.ndarray, accuracy: np.ndarray) -> int:

@@ -21,6 +21,8 @@ def readable(who: str) -> Iterator[None]:
 
     try:
         yield
+    except DataError:
+        raise
     except OSError as problem:
         why = problem.strerror or "it is damaged or cut short"
         raise DataError(f"{who} cannot be read ({why}): write it again") from None

@@ -16,7 +16,7 @@ import numpy as np
 from agnosticfair.data.arrow import readable, to_column, to_numbers
 from agnosticfair.data.encoding import Encoding, shown
 from agnosticfair.data.stream import ENDINGS, Stream, pieces
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.table import Column, Table, joined
 from agnosticfair.errors import DataError, SettingsError
 
 MOST_CATEGORIES = 1000  # a text column with more is a name or a key, unless the user insists
@@ -59,7 +59,7 @@ def read_table(path: str | Path, roles: Roles, *, who: str | None = None) -> Tab
     rows = _open(path, _as_text(roles), who)
     for name in roles.named():
         _check_column(name, rows.column_names, who)
-    return _checked(rows, _kinds(rows.schema, roles, who), roles, who)
+    return _checked(_table(rows, _kinds(rows.schema, roles, who), roles, who), roles, who)
 
 
 def read_source(path: str | Path, roles: Roles, *, who: str | None = None) -> Table | Stream:
@@ -70,7 +70,9 @@ def read_source(path: str | Path, roles: Roles, *, who: str | None = None) -> Ta
     if files[0].suffix.lower() not in ENDINGS or not files[0].is_file():
         return read_table(path, roles, who=who)
     stream = _stream(files, roles, who)
-    return stream if len(stream) * len(stream.columns) * 8 > STREAMED else stream.whole(who)
+    if len(stream) * len(stream.columns) * 8 > STREAMED:
+        return stream
+    return _checked(joined(stream.added_up(lambda table: [table])), roles, who)
 
 
 def _parts_of(folder: Path, who: str) -> list[Path]:
@@ -108,7 +110,7 @@ def _stream(files: Sequence[Path], roles: Roles, who: str) -> Stream:
     kinds = all_kinds[0]
     others = (roles.target, roles.client, *roles.sensitive)
     columns = (*kinds, *(name for name in others if name is not None))
-    return Stream(tuple(found), rows, kinds, columns, partial(_checked, kinds=kinds, roles=roles))
+    return Stream(tuple(found), rows, kinds, columns, partial(_batch, kinds=kinds, roles=roles))
 
 
 def read_clients(paths: Iterable[str | Path], roles: Roles) -> dict[str, Table]:
@@ -278,9 +280,8 @@ def _kind(name: str, values: Any, roles: Roles, who: str) -> str:
     return "categorical"
 
 
-def _checked(rows: Any, kinds: Mapping[str, str], roles: Roles, who: str) -> Table:
-    """Rows as a table, unless a column of text is a key."""
-    table = _table(rows, kinds, roles, who)
+def _checked(table: Table, roles: Roles, who: str) -> Table:
+    """The table, unless one of its columns of text is a key."""
     for name, column in table.categorical.items():
         if len(column.categories) > MOST_CATEGORIES and name not in roles.categorical:
             raise DataError(
@@ -288,6 +289,10 @@ def _checked(rows: Any, kinds: Mapping[str, str], roles: Roles, who: str) -> Tab
                 "or name it as numeric or categorical"
             )
     return table
+
+
+def _batch(rows: Any, kinds: Mapping[str, str], roles: Roles, who: str) -> Table:
+    return _checked(_table(rows, kinds, roles, who), roles, who)
 
 
 def _table(rows: Any, kinds: Mapping[str, str], roles: Roles, who: str) -> Table:

@@ -73,18 +73,6 @@ class Stream:
                 if batch.num_rows:
                     yield self.table(pa.Table.from_batches([batch]), who=who)
 
-    def whole(self, who: str) -> Table:
-        """All rows at once."""
-        import pyarrow as pa
-
-        with readable(who):
-            tables = []
-            for path, number in self.pieces:
-                with readable(f"file {path.name!r}"):
-                    tables.append(pa.Table.from_batches(_batches(path, number, self.columns)))
-            rows = pa.concat_tables(tables, promote_options="permissive")
-        return self.table(rows, who=who)
-
 
 def pieces(path: Path) -> tuple[Any, list[tuple[Path, int]], int]:
     """The schema of a file, its pieces that have rows, and how many rows they have; nothing is read yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeVar
 
@@ -127,3 +127,31 @@ class Table:
         if self.target is None:
             raise DataError("these rows have no target column; name one that holds the label")
         return (self.target.aligned((positive,)) == 0).astype(np.float64)
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """The rows of tables with the same columns, one after the other.
+
+    >>> one = Table({}, {}, Column.of(["b"]), {})
+    >>> joined([one, Table({}, {}, Column.of(["a"]), {})]).target
+    Column(codes=array([1, 0], dtype=int32), categories=('a', 'b'))
+    """
+    first = tables[0]
+    kernels = [part.kernels for part in tables if part.kernels is not None]
+    weights = [np.ones(len(p)) if p.weights is None else p.weights for p in tables]
+    targets = [part.target for part in tables if part.target is not None]
+    return Table(
+        {k: np.concatenate([p.numeric[k] for p in tables]) for k in first.numeric},
+        {k: _joined([p.categorical[k] for p in tables]) for k in first.categorical},
+        _joined(targets) if targets else None,
+        {k: _joined([p.sensitive[k] for p in tables]) for k in first.sensitive},
+        {k: _joined([p.other[k] for p in tables]) for k in first.other},
+        np.concatenate(weights) if any(p.weights is not None for p in tables) else None,
+        np.concatenate(kernels) if kernels else None,
+    )
+
+
+def _joined(columns: Sequence[Column]) -> Column:
+    names = tuple(sorted({name for column in columns for name in column.categories}))
+    codes = np.concatenate([column.aligned(names) for column in columns])
+    return Column(codes.astype(np.int32), names)
