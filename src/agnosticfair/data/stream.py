@@ -107,8 +107,14 @@ def _batches(path: Path, number: int, columns: tuple[str, ...]) -> Iterator[Any]
         yield from file.iter_batches(BATCH, [number], list(columns), use_threads=False)
 
 
-@lru_cache(maxsize=1024)
 def _metadata(path: Path) -> Any:
+    status = path.stat()
+    return _footer(path.absolute(), status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _footer(path: Path, changed: int, size: int) -> Any:
+    """The footer of a Parquet file as it was last written."""
     import pyarrow.parquet as pq
 
     return pq.read_metadata(path, memory_map=True)
