@@ -16,7 +16,18 @@ from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import reproduce
 from agnosticfair.methods import METHODS
 
-COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data", "audit", "shifts", "tune")
+COMMANDS = (
+    "reproduce",
+    "fit",
+    "predict",
+    "evaluate",
+    "methods",
+    "data",
+    "audit",
+    "shifts",
+    "export",
+    "tune",
+)
 
 
 @pytest.fixture

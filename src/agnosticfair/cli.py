@@ -26,8 +26,11 @@ from agnosticfair.commands import tune as tune_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 
 if TYPE_CHECKING:
+    from agnosticfair.certificate import Certificate
     from agnosticfair.data.table import Table
+    from agnosticfair.federation import Fit
     from agnosticfair.model import Model
+    from agnosticfair.tracking import Track
 
 app = typer.Typer(
     help="Federated classifiers that stay accurate and fair on a deployment nobody has seen.",
@@ -163,34 +166,48 @@ def fit(
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
     ] = None,
     workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
+    track: Annotated[
+        str | None, Option(help="mlflow:URI to log the fit there: mlflow:sqlite:///runs.db.")
+    ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
     """Train one model over clients whose rows stay with them: only sums are added up.
 
-    The options numeric, categorical, drop and sensitive may be repeated.
+    Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
+    certified, and its limits. The options numeric, categorical, drop and sensitive may be repeated.
     """
     from agnosticfair import federation
     from agnosticfair.data.files import Roles, read_clients
     from agnosticfair.methods import method as recipe
+    from agnosticfair.tracking import parameters, tracker
 
     _check_folder(out.parent, needed=True)
     changes = {"tau": tau, "bound": bound, "rounds": rounds}
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
-    with _progress(chosen.rounds, "rounds") as advance:
-        fitted = federation.fit(
-            federation.in_process(clients, workers),
-            chosen,
-            attribute=sensitive[0],
-            positive=positive,
-            seed=seed,
-            strict=strict,
-            checkpoint=checkpoint,
-            on_round=lambda entry: advance(f"loss {entry['loss']:.4f}"),
-        )
-    fitted.model.save(out)
+    with tracker(track) as tell:
+        held = {key: len(table) for key, table in clients.items()}
+        tell("parameters", parameters(chosen, seed=seed, rows=held))
+        with _progress(chosen.rounds, "rounds") as advance:
+
+            def on_round(entry: dict) -> None:
+                advance(f"loss {entry['loss']:.4f}")
+                tell("round", entry)
+
+            fitted = federation.fit(
+                federation.in_process(clients, workers),
+                chosen,
+                attribute=sensitive[0],
+                positive=positive,
+                seed=seed,
+                strict=strict,
+                checkpoint=checkpoint,
+                on_round=on_round,
+            )
+        fitted.model.save(out)
+        cards = _describe_fit(fitted, clients, target, out, tell)
     found = scores(fitted.model, clients)
     if as_json:
         told = {
@@ -203,7 +220,34 @@ def fit(
     print(f"\n{chosen.name} {ended} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
-    return print(f"Written: {out}; it predicts {fitted.model.positive!r}.")
+    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {', '.join(cards)}.")
+
+
+def _describe_fit(
+    fitted: Fit, clients: Mapping[str, Table], target: str, out: Path, tell: Track
+) -> list[str]:
+    """Certify the model on its rows, write its card beside it, and tell the tracker; the card's files."""
+    from agnosticfair.auditing import audit_clients
+    from agnosticfair.report import card
+    from agnosticfair.tracking import results
+
+    model, fairness = fitted.model, fitted.method.fairness
+    notion = fairness.notion if fairness else "demographic_parity"
+    made: Certificate | str
+    try:
+        made = audit_clients(model, clients, seed=model.seed, bootstrap=0, notion=notion)
+    except AgnosticFairError as error:
+        made = str(error)  # the model is no worse for that
+    sections = card.card(fitted, clients, made, target)
+    texts = {"md": card.markdown(sections), "html": card.html(sections)}
+    files = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+    write_files(out.parent, files)
+    certified = (
+        {} if isinstance(made, str) else {"certificate.json": json.dumps(made.to_json()).encode()}
+    )
+    tell("results", results(fitted, None if isinstance(made, str) else made))
+    tell("files", {out.name: out.read_bytes(), **files, **certified})
+    return [str(out.parent / name) for name in files]
 
 
 @app.command(epilog="Example: agnosticfair predict model.safetensors new.csv --out predictions.csv")

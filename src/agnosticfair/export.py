@@ -61,7 +61,7 @@ class _Graph:
         columns = {name: self.number for name, _, _ in encoding.numeric}
         columns |= {name: self.text for name, _ in encoding.categorical}
         self.inputs = [self.vector(name, kind) for name, kind in columns.items()]
-        self.names, self.nodes, self.constants = {*columns}, [], []
+        self.names, self.nodes, self.constants = {*columns}, list[Any](), list[Any]()
 
     def vector(self, name: str, kind: int) -> Any:
         return self.onnx.helper.make_tensor_value_info(name, kind, ["n"])
@@ -110,8 +110,8 @@ class _Graph:
     def one_hot(self, column: str, categories: tuple[str, ...]) -> str:
         """(n, k): a row of the identity each; an unknown category has the place behind the last."""
         k = len(categories)
-        keys = {"keys_strings": categories, "values_int64s": range(k), "default_int64": k}
-        place = self.add("LabelEncoder", column, **keys)
+        codes: dict[str, Any] = {"keys_strings": categories, "values_int64s": range(k)}
+        place = self.add("LabelEncoder", column, default_int64=k, **codes)
         says = f"column {column!r} has a category unseen in training"
         return self.add("Gather", self.constant(np.eye(k)), place, says=says)
 
