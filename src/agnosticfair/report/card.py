@@ -33,7 +33,8 @@ body { font: 1rem/1.55 system-ui, sans-serif; max-width: 46rem; margin: 2rem aut
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2rem; font-size: 1.2rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #8886; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; overflow-wrap: anywhere; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; min-width: 6rem; }
+td { overflow-wrap: break-word; max-width: 24rem; }
 """.strip()
 
 
@@ -186,7 +187,7 @@ def _groups(model: Model, clients: Mapping[str, Table]) -> Section:
     ]
     gap, labels = metrics.risk_difference(y_hat, s), metrics.risk_difference(y, s)
     head = ("group", "rows", "labelled positive", "decided positive", "decided rightly")
-    rates = ("of those labelled positive, decided so", "of the others, decided positive")
+    rates = ("decided positive, of the labelled so", "decided positive, of the others")
     return Section(
         "Measured, by group",
         (
