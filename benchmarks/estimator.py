@@ -20,6 +20,7 @@ from agnosticfair.experiments.deployments import deployments
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.metrics import accuracy, gap
+from agnosticfair.report.figures import BLUE, RED
 from agnosticfair.tuning import TAUS, fit_path
 
 LEAST_CELL = 200
@@ -69,6 +70,35 @@ def notions(taus=(0.03, 0.05, 0.08, 0.12), seeds=range(5)) -> None:
     for (notion, name), values in found.items():
         cells = zip(np.mean(values, axis=0), np.std(values, axis=0), strict=True)
         print(f"{notion}, {name}:", "; ".join(f"{m:.3f} ({sd:.3f})" for m, sd in cells))
+    draw({key: np.mean(values, axis=0).tolist() for key, values in found.items()})
+
+
+def draw(means: dict[tuple[str, str], list[float]], path: str = "notions-adult.png") -> None:
+    """Accuracy over the largest gap, a line for each notion, with tau at every point."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = drawn.subplots()
+    for notion, colour, marker, side in (
+        ("equal_opportunity", BLUE, "o", "right"),
+        ("equalized_odds", RED, "s", "left"),
+    ):
+        away = {"xytext": (-8 if side == "right" else 8, -3), "textcoords": "offset points"}
+        (x, y), *others = [(v[3], v[0]) for (n, _), v in means.items() if n == notion]
+        names = [name for n, name in means if n == notion][1:]
+        label = notion.replace("_", " ")
+        axes.plot(x, y, marker, mfc="white", mec=colour, ms=8, label=f"{label}, unconstrained")
+        axes.plot(*zip(*others, strict=True), "-" + marker, color=colour, label=label)
+        axes.axvline(x / 2, color=colour, ls=":", lw=1)
+        for name, place in zip(names, others, strict=True):
+            axes.annotate(name, place, ha=side, color=colour, fontsize=9, **away)
+    axes.set_xlabel("largest gap over unseen deployments (dotted: half the unconstrained one)")
+    axes.set_ylabel("accuracy on the test set")
+    axes.set_xlim(left=0)
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.spines[["top", "right"]].set_visible(False)
+    drawn.savefig(path, dpi=150)
+    print("Written:", path)
 
 
 MEASURED = (
