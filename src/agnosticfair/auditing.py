@@ -228,6 +228,8 @@ def audit_clients(
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     census = merge(gather(engine, "census", None, deadline))
     check_labels(model, census.labels)
+    if attribute is None and len(model.attributes) != 1:
+        raise SettingsError(f"the model protects {model.attribute or 'nobody'}: name one attribute")
     attribute = attribute or model.attribute
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))

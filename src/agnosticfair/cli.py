@@ -26,7 +26,6 @@ from agnosticfair.commands import tune as tune_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 
 if TYPE_CHECKING:
-    from agnosticfair.certificate import Certificate
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.model import Model
@@ -147,7 +146,7 @@ def fit(
     files: Files,
     target: Annotated[str, Option(help="Column with the label.")],
     sensitive: Annotated[
-        list[str], Option(help="Column with the groups; further ones are only kept out of X.")
+        list[str], Option(help="Column with the groups; may be repeated, each is protected.")
     ],
     client_column: Client = None,
     numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
@@ -157,6 +156,13 @@ def fit(
         str | None, Option(help="The label that counts as 1; by default the last of two.")
     ] = None,
     method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    notion: Annotated[
+        str | None,
+        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
+    ] = None,
+    intersections: Annotated[
+        bool | None, Option("--intersections", help="Compare the attributes' intersections.")
+    ] = None,
     tau: Annotated[float | None, Option(help="Largest difference between groups.")] = None,
     bound: Annotated[float | None, Option(help="Bound B on the adversary's alpha.")] = None,
     rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
@@ -183,7 +189,8 @@ def fit(
     from agnosticfair.tracking import parameters, tracker
 
     _check_folder(out.parent, needed=True)
-    changes = {"tau": tau, "bound": bound, "rounds": rounds}
+    changes = {"tau": tau, "bound": bound, "rounds": rounds, "notion": notion}
+    changes["intersections"] = intersections
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
@@ -199,7 +206,7 @@ def fit(
             fitted = federation.fit(
                 federation.in_process(clients, workers),
                 chosen,
-                attribute=sensitive[0],
+                attribute=tuple(sensitive),
                 positive=positive,
                 seed=seed,
                 strict=strict,
@@ -215,7 +222,7 @@ def fit(
         }
         about = {"model": str(out), "method": chosen.name, "positive": fitted.model.positive}
         return print(json.dumps({**about, **told, "training_rows": found}, indent=1))
-    _print(_score_grid("Training rows", found))
+    _print_scores("Training rows", found)
     ended = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
     print(f"\n{chosen.name} {ended} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
     for event in fitted.events:
@@ -227,26 +234,17 @@ def _describe_fit(
     fitted: Fit, clients: Mapping[str, Table], target: str, out: Path, tell: Track
 ) -> list[str]:
     """Certify the model on its rows, write its card beside it, and tell the tracker; the card's files."""
-    from agnosticfair.auditing import audit_clients
     from agnosticfair.report import card
     from agnosticfair.tracking import results
 
-    model, fairness = fitted.model, fitted.method.fairness
-    notion = fairness.notion if fairness else "demographic_parity"
-    made: Certificate | str
-    try:
-        made = audit_clients(model, clients, seed=model.seed, bootstrap=0, notion=notion)
-    except AgnosticFairError as error:
-        made = str(error)  # the model is no worse for that
-    sections = card.card(fitted, clients, made, target)
+    made, reasons = card.certificates(fitted, clients)
+    sections = card.card(fitted, clients, {**made, **reasons}, target)
     texts = {"md": card.markdown(sections), "html": card.html(sections)}
     files = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
     write_files(out.parent, files)
-    certified = (
-        {} if isinstance(made, str) else {"certificate.json": json.dumps(made.to_json()).encode()}
-    )
-    tell("results", results(fitted, None if isinstance(made, str) else made))
-    tell("files", {out.name: out.read_bytes(), **files, **certified})
+    certified = json.dumps({name: one.to_json() for name, one in made.items()}, indent=1)
+    tell("results", results(fitted, made))
+    tell("files", {out.name: out.read_bytes(), **files, "certificates.json": certified.encode()})
     return [str(out.parent / name) for name in files]
 
 
@@ -278,7 +276,9 @@ def evaluate(
     model: ModelFile,
     files: Files,
     target: Annotated[str, Option(help="Column with the label.")],
-    sensitive: Annotated[str | None, Option(help="Column with groups; else the model's.")] = None,
+    sensitive: Annotated[
+        list[str] | None, Option(help="Column with groups; else the model's. May be repeated.")
+    ] = None,
     client_column: Client = None,
     as_json: Json = False,
 ) -> None:
@@ -286,12 +286,12 @@ def evaluate(
     from agnosticfair.model import load_model
 
     loaded = load_model(model)
-    sensitive = sensitive or loaded.attribute
-    clients = labelled(loaded, files, target, sensitive, client_column)
-    found = scores(loaded, clients, sensitive)
+    attributes = tuple(sensitive or loaded.attributes)
+    clients = labelled(loaded, files, target, attributes, client_column)
+    found = scores(loaded, clients, attributes)
     if as_json:
         return print(json.dumps(found, indent=1))
-    return _print(_score_grid(f"{model}, a model by {loaded.method['name']}", found))
+    return _print_scores(f"{model}, a model by {loaded.method['name']}", found)
 
 
 @app.command("methods", epilog="Example: agnosticfair methods --json")
@@ -362,7 +362,7 @@ def describe(name: str, folder: Path | None) -> dict[str, Any]:
 
 
 def labelled(
-    model: Model, files: Sequence[Path], target: str, attribute: str, client: str | None
+    model: Model, files: Sequence[Path], target: str, attributes: Sequence[str], client: str | None
 ) -> dict[str, Table]:
     """The clients' rows to measure on, all with a group and a label that the model knows."""
     from agnosticfair.data.encoding import shown
@@ -374,12 +374,13 @@ def labelled(
     for file in files:
         who = f"file {file.name!r}"
         table = read_rows(
-            file, model.encoding, target=target, sensitive=(attribute,), client=client
+            file, model.encoding, target=target, sensitive=tuple(attributes), client=client
         )
         there = {target: table.target, **table.sensitive, **table.other}
-        named = ((target, "target"), (attribute, "sensitive"), (client, "client-column"))
+        named = [(target, "target"), *((name, "sensitive") for name in attributes)]
+        named += [] if client is None else [(client, "client-column")]
         for name, option in named:
-            if name is not None and there.get(name) is None:
+            if there.get(name) is None:
                 raise DataError(f"{who} has no column {name!r}: name another by --{option}")
         known = (model.negative, model.positive)
         strange = sorted({*(table.target.values() if table.target else ())} - {*known})
@@ -399,17 +400,23 @@ def labelled(
 
 
 def scores(
-    model: Model, clients: Mapping[str, Table], attribute: str | None = None
+    model: Model, clients: Mapping[str, Table], attributes: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """What the model does on all rows together, then at every client where there are several.
+    """What the model does on all rows together, then at every client where there are several; for each
+    attribute, by default the model's.
 
     A number that a lack of rows leaves without meaning is None.
     """
+    named = model.attributes if attributes is None else attributes
+    return [entry for name in named for entry in _scores(model, clients, name)]
+
+
+def _scores(model: Model, clients: Mapping[str, Table], attribute: str) -> list[dict[str, Any]]:
     import numpy as np
 
     from agnosticfair import metrics
 
-    columns = {k: table.sensitive[attribute or model.attribute] for k, table in clients.items()}
+    columns = {k: table.sensitive[attribute] for k, table in clients.items()}
     groups = tuple(sorted({name for column in columns.values() for name in column.values()}))
     parts = {
         k: np.stack((t.labels(model.positive), model.predict(t), columns[k].aligned(groups)))
@@ -427,8 +434,15 @@ def scores(
             "label_risk_difference": metrics.risk_difference(y, s),
             "positive_rates": dict(zip(groups, rates.tolist(), strict=True)),
         }
-        found.append({"client": key, "rows": len(y), **_finite(values)})
+        found.append({"attribute": attribute, "client": key, "rows": len(y), **_finite(values)})
     return found if len(parts) > 1 else found[:1]
+
+
+def _print_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:
+    names = list(dict.fromkeys(entry["attribute"] for entry in found))
+    for name in names:
+        own = f"{title}, by {name}" if len(names) > 1 else title
+        _print(_score_grid(own, [entry for entry in found if entry["attribute"] == name]))
 
 
 def _score_grid(title: str, found: Sequence[Mapping[str, Any]]) -> Any:
@@ -437,7 +451,7 @@ def _score_grid(title: str, found: Sequence[Mapping[str, Any]]) -> Any:
     lines = []
     for entry in found:
         rates = [entry["positive_rates"][group] for group in groups]
-        values = [value for key, value in entry.items() if key != "positive_rates"]
+        values = [v for k, v in entry.items() if k not in ("attribute", "positive_rates")]
         lines.append([_text(value) for value in (*values, *rates)])
     return _grid(title, (*header, *(f"rate {group}" for group in groups)), lines)
 

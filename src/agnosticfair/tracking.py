@@ -39,15 +39,16 @@ def parameters(method: Method, **others: object) -> dict[str, str]:
     return {name: str(value) for name, value in _flat({**asdict(method), **others})}
 
 
-def results(fitted: Fit, certificate: Certificate | None = None) -> dict[str, float]:
-    """What a fit came to, as numbers: those that have no meaning for this method are left out."""
-    told: dict[str, Any] = {
-        name: getattr(fitted, name)
-        for name in ("rounds", "converged", "seconds", "worst_surrogate", "worst_risk_difference")
-    }
-    if certificate is not None:
-        names = ("accuracy", "risk_difference", "worst_accuracy", "worst_risk_difference")
-        told |= {f"certificate.{name}": getattr(certificate, name) for name in names}
+def results(fitted: Fit, certificates: Mapping[str, Certificate] | None = None) -> dict[str, float]:
+    """What a fit came to, as numbers: those that have no meaning for this method are left out.
+
+    certificates: by the attribute that each is about.
+    """
+    names = ("rounds", "converged", "seconds", "worst_surrogate", "worst_risk_difference")
+    told: dict[str, Any] = {name: getattr(fitted, name) for name in names}
+    names = ("accuracy", "risk_difference", "worst_accuracy", "worst_risk_difference")
+    for attribute, made in (certificates or {}).items():
+        told[f"certificate.{attribute}"] = {name: getattr(made, name) for name in names}
     return numbers(told)
 
 
@@ -104,7 +105,7 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
 
     def track(kind: str, values: Mapping[str, Any]) -> None:
         if kind == "parameters":
-            client.log_batch(run, params=[Param(k, v) for k, v in values.items()])
+            client.log_batch(run, params=[Param(_legal(k), v) for k, v in values.items()])
         elif kind == "files":
             with TemporaryDirectory() as folder:
                 for file, content in values.items():
@@ -112,8 +113,8 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
                 client.log_artifacts(run, folder)
         else:
             now, step = int(1000 * time()), int(values.get("round", 0))
-            told = [Metric(k, v, now, step) for k, v in numbers(values).items() if k != "round"]
-            client.log_batch(run, metrics=told)
+            told = {_legal(k): v for k, v in numbers(values).items() if k != "round"}
+            client.log_batch(run, [Metric(k, v, now, step) for k, v in told.items()])
 
     try:
         yield track
@@ -123,6 +124,15 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
         client.set_terminated(run, "FAILED")
         raise
     client.set_terminated(run, "FINISHED")
+
+
+def _legal(name: str) -> str:
+    """The name with what MLflow does not take replaced.
+
+    >>> _legal("certificate.sex & race.accuracy")
+    'certificate.sex _ race.accuracy'
+    """
+    return re.sub(r"[^\w. /:-]", "_", name)
 
 
 def _refused(error: Exception) -> SettingsError:

@@ -113,7 +113,7 @@ def _of_model(
             f"the model knows its columns and labels: leave out --{(*named, 'positive')[0]}"
         )
     loaded = load_model(path)
-    return loaded, labelled(loaded, [file], target, sensitive, None)[file.stem]
+    return loaded, labelled(loaded, [file], target, (sensitive,), None)[file.stem]
 
 
 def _of_column(

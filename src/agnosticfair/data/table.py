@@ -112,3 +112,8 @@ class Table:
         if self.target is None:
             raise DataError("these rows have no target column; name one that holds the label")
         return (self.target.aligned((positive,)) == 0).astype(np.float64)
+
+
+def intersected(columns: Mapping[str, Column]) -> Column:
+    """One column whose groups are those that occur together."""
+    return Column.of(map(" & ".join, zip(*(c.values() for c in columns.values()), strict=True)))

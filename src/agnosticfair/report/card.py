@@ -9,17 +9,20 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib.metadata import version
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
 from agnosticfair import metrics
+from agnosticfair.auditing import audit_clients
 from agnosticfair.certificate import Certificate, lower, upper
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.table import Table
+from agnosticfair.data.table import Column, Table, intersected
+from agnosticfair.errors import AgnosticFairError
 from agnosticfair.federation import Fit
 from agnosticfair.model import Model
 from agnosticfair.tracking import parameters
@@ -48,27 +51,59 @@ class Section:
     lines: tuple[tuple[str, ...], ...] = ()
 
 
+Certified = Mapping[str, Certificate | str]
+"""Of everything that is compared, its certificate, or why there is none."""
+
+
 def card(
-    fitted: Fit,
-    clients: Mapping[str, Table],
-    certificate: Certificate | str,
-    target: str = "the label",
+    fitted: Fit, clients: Mapping[str, Table], certified: Certified, target: str = "the label"
 ) -> tuple[Section, ...]:
     """The card of a fit.
 
-    clients: the rows it was made of.  certificate: on these rows, or why there is none.  target: what
-    the label is called.
+    clients: the rows it was made of.  certified: see ``certificates``.  target: what the label is called.
     """
     model = fitted.model
+    parts = {key: compared(fitted, table) for key, table in clients.items()}
+    groups = {
+        name: np.concatenate([columns[name].values() for columns in parts.values()])
+        for name in next(iter(parts.values()))
+    }
     return (
         _about(model, target),
         _uses(model),
         _data(model, clients),
-        _groups(model, clients),
-        _certified(certificate),
-        _limits(fitted, clients),
+        *(_groups(model, clients, name, values) for name, values in groups.items()),
+        *(_certified(name, made) for name, made in certified.items()),
+        _limits(fitted, groups),
         _made(fitted),
     )
+
+
+def certificates(
+    fitted: Fit, clients: Mapping[str, Table]
+) -> tuple[dict[str, Certificate], dict[str, str]]:
+    """The certificates on the rows of the fit, by what they compare; and where there is none, why: the
+    model is no worse for that."""
+    fairness = fitted.method.fairness
+    ask: dict[str, Any] = {"seed": fitted.model.seed, "bootstrap": 0}
+    ask["notion"] = fairness.notion if fairness else "demographic_parity"
+    rows = {key: replace(t, sensitive=compared(fitted, t)) for key, t in clients.items()}
+    made, reasons = {}, {}
+    for name in next(iter(rows.values())).sensitive:
+        try:
+            made[name] = audit_clients(fitted.model, rows, attribute=name, **ask)
+        except AgnosticFairError as error:
+            reasons[name] = str(error)
+    return made, reasons
+
+
+def compared(fitted: Fit, table: Table) -> dict[str, Column]:
+    """The groups that a fit compares: those of each attribute, or the intersections of all."""
+    columns = {name: table.sensitive[name] for name in fitted.model.attributes}
+    fairness = fitted.method.fairness
+    if fairness is None or not fairness.intersections or len(columns) < 2:
+        return columns
+    return {" & ".join(columns): intersected(columns)}
 
 
 def markdown(sections: Sequence[Section]) -> str:
@@ -130,7 +165,7 @@ def _about(model: Model, target: str) -> Section:
             f"positive decision) or {model.negative!r}. It is a linear classifier: every column adds or "
             "takes away a fixed number of points, and a total above zero is a positive decision.",
             f"It was trained on {model.rows:,} rows of {held}, and was asked to give the groups of "
-            f"{model.attribute!r} ({shown(model.groups)}) similar treatment, as described below.",
+            f"{shown(model.attributes) or 'no column'} similar treatment, as described below.",
         ),
     )
 
@@ -144,7 +179,7 @@ def _uses(model: Model) -> Section:
         ),
         (
             "Not for cases with values it has not seen: a category unknown in training is refused.",
-            f"Not evidence about groups other than those of {model.attribute!r}.",
+            f"Not evidence about groups other than those of {shown(model.attributes) or 'no column'}.",
             "Not a legal assessment. Whether a use is lawful, and whether a person must be able to "
             "contest a decision, is for people to judge; the numbers below are there to help them.",
         ),
@@ -159,18 +194,19 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
         (
             f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
             f"categories: {', '.join(name for name, _ in texts) or 'none'}.",
-            f"{model.attribute!r} itself is not used to decide. Other columns may carry the same "
-            "information, which is why the groups' decisions are compared.",
+            f"Not used to decide: {shown(model.attributes) or 'nothing'}. Other columns may carry the "
+            "same information, which is why the groups' decisions are compared.",
         ),
         lines=(("holder", "rows", f"labelled {model.positive}"), *rows),
     )
 
 
-def _groups(model: Model, clients: Mapping[str, Table]) -> Section:
+def _groups(
+    model: Model, clients: Mapping[str, Table], attribute: str, named: np.ndarray
+) -> Section:
     """Measured on the training rows, group by group and together."""
     y = np.concatenate([t.labels(model.positive) for t in clients.values()])
     y_hat = np.concatenate([model.predict(t) for t in clients.values()])
-    named = np.concatenate([group_names(model, t) for t in clients.values()])
     groups, s = np.unique(named, return_inverse=True)
     masks = {**{str(g): s == j for j, g in enumerate(groups)}, "all rows": np.ones(len(y), bool)}
     lines = [
@@ -189,7 +225,7 @@ def _groups(model: Model, clients: Mapping[str, Table]) -> Section:
     head = ("group", "rows", "labelled positive", "decided positive", "decided rightly")
     rates = ("decided positive, of the labelled so", "decided positive, of the others")
     return Section(
-        "Measured, by group",
+        f"Measured, by {attribute}",
         (
             "On the rows it was trained on; expect somewhat worse on others. The risk difference, the "
             f"largest gap between two groups' shares of positive decisions, is {_number(gap)}; in the "
@@ -200,21 +236,16 @@ def _groups(model: Model, clients: Mapping[str, Table]) -> Section:
     )
 
 
-def group_names(model: Model, table: Table) -> np.ndarray:
-    """The group of every row, (n,), in the words of ``model.groups``."""
-    parts = [table.sensitive[name].values() for name in model.attribute.split(" & ")]
-    return np.array([" & ".join(values) for values in zip(*parts, strict=True)], dtype=object)
-
-
-def _certified(made: Certificate | str) -> Section:
-    title = "Certificate"
+def _certified(attribute: str, made: Certificate | str) -> Section:
+    title = f"Certificate, by {attribute}"
     if isinstance(made, str):
         return Section(title, (f"There is none: {made}",))
+    high, low = made.pair
+    where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
     says = (
         f"However the training rows are reweighed within the set described here, the {made.difference} "
-        f"between two groups is at most {upper(made.worst_risk_difference)} (it is "
-        f"{_number(made.risk_difference)} without reweighing). It is largest between "
-        f"{made.pair[0]!r} and {made.pair[1]!r}."
+        f"is at most {upper(made.worst_risk_difference)} (it is {_number(made.risk_difference)} without "
+        f"reweighing). It is largest {where}."
     )
     accuracy = (
         f"The share of right decisions is at least {lower(made.worst_accuracy)} over the same set (it is "
@@ -234,12 +265,10 @@ def _certified(made: Certificate | str) -> Section:
     )
 
 
-def _limits(fitted: Fit, clients: Mapping[str, Table]) -> Section:
-    model, fairness = fitted.model, fitted.method.fairness
-    named, counts = np.unique(
-        np.concatenate([group_names(model, t) for t in clients.values()]), return_counts=True
-    )
-    small = [f"{g} ({n})" for g, n in zip(named, counts, strict=True) if n < FEW]
+def _limits(fitted: Fit, groups: Mapping[str, np.ndarray]) -> Section:
+    fairness = fitted.method.fairness
+    counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
+    small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
     points = []
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
