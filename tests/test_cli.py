@@ -17,6 +17,7 @@ from agnosticfair.experiments import reproduce
 from agnosticfair.methods import METHODS
 
 COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data", "audit", "shifts")
+COMMANDS += ("report", "watch")
 
 
 @pytest.fixture
@@ -122,6 +123,7 @@ def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
     code, printed, err = call("reproduce", *asked, "--out", out)
     assert (code, err) == (0, "")
     names = {"results.json", "tables.md", "compare-adult-shift.png", "figure-2-adult.png"}
+    names |= {"rows-adult-shift.parquet"}
     assert {p.name for p in out.iterdir()} == names
     assert all(str(out / name) in printed for name in names)
     results = json.loads((out / "results.json").read_text())

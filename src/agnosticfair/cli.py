@@ -20,11 +20,14 @@ from typer import Argument, Option
 import agnosticfair
 from agnosticfair.commands import audit as audit_command
 from agnosticfair.commands import deploy, messages
+from agnosticfair.commands import report as report_command
 from agnosticfair.commands import shifts as shifts_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
+from agnosticfair.record import COMMAND
 
 if TYPE_CHECKING:
     from agnosticfair.data.table import Table
+    from agnosticfair.federation import Fit
     from agnosticfair.model import Model
 
 app = typer.Typer(
@@ -49,6 +52,7 @@ Columns = list[str] | None
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; what is wrong with the input ends in one sentence and exit code 2."""
+    COMMAND.set(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
         app(arguments, prog_name="agnosticfair")
     except AgnosticFairError as error:
@@ -91,31 +95,37 @@ def reproduce(
     Writes results.json (a row per data set, setting, method and seed), tables.md and PNG figures.
     The numbers do not depend on the number of processes.
     """
-    from agnosticfair.data.datasets import DATASETS
+    from agnosticfair.data.datasets import DATASETS, load
+    from agnosticfair.experiments.detail import decided_files
     from agnosticfair.experiments.reproduce import SETTINGS, cells, run
     from agnosticfair.methods import METHODS
+    from agnosticfair.record import provenance
 
     _check_folder(out)
+    folder = None if data_folder is None else str(data_folder)
     tasks = cells(
         _listed(dataset, DATASETS),
         _listed(setting, SETTINGS),
         _listed(methods, METHODS),
         seeds,
-        None if data_folder is None else str(data_folder),
+        folder,
     )
     begin = perf_counter()
     with _progress(len(tasks), "fits") as advance:
         rows = run(tasks, _cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+    kept = decided_files(rows, 2, folder)
     results = {
         "format": "agnosticfair-results-1",
-        "versions": _versions(),
+        **provenance({name: load(name, folder) for name in _listed(dataset, DATASETS)}),
         "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }
-    _present(results, out, perf_counter() - begin, as_json)
+    _present(results, out, kept, perf_counter() - begin, as_json)
 
 
-def _present(results: Mapping[str, Any], out: Path, seconds: float, as_json: bool) -> None:
+def _present(
+    results: Mapping[str, Any], out: Path, kept: Mapping[str, bytes], seconds: float, as_json: bool
+) -> None:
     """Write the results, tables and figures; then show the tables and say where the rest is."""
     from agnosticfair.report import figures, tables
 
@@ -126,7 +136,7 @@ def _present(results: Mapping[str, Any], out: Path, seconds: float, as_json: boo
     captions = {name: text for name, (_, text) in drawn.items()}
     document = tables.document(tables.grids(summaries), captions, made_by)
     text = json.dumps(results, indent=1, allow_nan=False)
-    files = {"results.json": f"{text}\n".encode(), "tables.md": document.encode()}
+    files = {"results.json": f"{text}\n".encode(), "tables.md": document.encode(), **kept}
     write_files(out, files | {name: figures.png(figure) for name, (figure, _) in drawn.items()})
     if as_json:
         return print(text)
@@ -161,6 +171,9 @@ def fit(
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
     ] = None,
     workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
+    run: Annotated[
+        Path | None, Option(help="Folder for what 'report' and 'watch' show; adds a certificate.")
+    ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
@@ -168,16 +181,28 @@ def fit(
 
     The options numeric, categorical, drop and sensitive may be repeated.
     """
-    from agnosticfair import federation
+    from agnosticfair import federation, record
+    from agnosticfair.checkpoints import FILE as CHECKPOINT
     from agnosticfair.data.files import Roles, read_clients
     from agnosticfair.methods import method as recipe
 
     _check_folder(out.parent, needed=True)
+    if run is not None:
+        _check_folder(run)
     changes = {"tau": tau, "bound": bound, "rounds": rounds}
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
+    resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
+    add = None if run is None else record.rounds(run, chosen, len(clients), resume)
+
     with _progress(chosen.rounds, "rounds") as advance:
+
+        def tell(entry: dict[str, Any]) -> None:
+            advance(f"loss {entry['loss']:.4f}")
+            if add is not None:
+                add(entry)
+
         fitted = federation.fit(
             federation.in_process(clients, workers),
             chosen,
@@ -186,10 +211,12 @@ def fit(
             seed=seed,
             strict=strict,
             checkpoint=checkpoint,
-            on_round=lambda entry: advance(f"loss {entry['loss']:.4f}"),
+            on_round=tell,
         )
     fitted.model.save(out)
     found = scores(fitted.model, clients)
+    if run is not None:
+        _keep_run(run, fitted, clients, {"target": target, "training_rows": found})
     if as_json:
         told = {
             k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")
@@ -202,6 +229,30 @@ def fit(
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
     return print(f"Written: {out}; it predicts {fitted.model.positive!r}.")
+
+
+def _keep_run(
+    folder: Path, fitted: Fit, clients: Mapping[str, Table], told: dict[str, Any]
+) -> None:
+    """Model, history and certificate in the folder, as a deployed run leaves them."""
+    from agnosticfair import record
+    from agnosticfair.auditing import audit_clients
+
+    found: dict[str, Any] = {}
+    try:
+        made = audit_clients(fitted.model, clients, seed=fitted.model.seed + 1, bootstrap=RESAMPLES)
+        found, says = made.to_json(), str(made)
+    except AgnosticFairError as error:  # the model is no worse for that
+        says = f"There is no certificate: {error}"
+    history = record.history(fitted) | record.provenance(clients) | told | {"certificate": says}
+    files = {"history.json": history, "certificate.json": {"says": says, **found}}
+    texts = {k: json.dumps(_finite(v), indent=1, default=float) for k, v in files.items()}
+    fitted.model.save(folder / "model.safetensors")
+    write_files(folder, {name: f"{text}\n".encode() for name, text in texts.items()})
+
+
+RESAMPLES = 50
+"""For the intervals of a run's certificate."""
 
 
 @app.command(epilog="Example: agnosticfair predict model.safetensors new.csv --out predictions.csv")
@@ -284,6 +335,8 @@ def list_data(data_folder: Folder = None, as_json: Json = False) -> None:
 
 app.command("audit", epilog=audit_command.EPILOG)(audit_command.audit)
 app.command("shifts", epilog=shifts_command.EPILOG)(shifts_command.shifts)
+app.command("report", epilog=report_command.EPILOG)(report_command.report)
+app.command("watch", epilog=report_command.WATCH_EPILOG)(report_command.watch)
 
 
 LICENCES = {"adult": "CC BY 4.0", "dutch": "not stated by its source, so not shipped"}
@@ -423,6 +476,8 @@ def _finite(value: Any) -> Any:
     """
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
@@ -501,9 +556,3 @@ def _listed(text: str, known: Sequence[str] | Mapping[str, Any]) -> list[str]:
 
 def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("agnosticfair", "numpy", "scipy")}
