@@ -2,18 +2,20 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
 import numpy as np
 import pytest
 from helpers import small_table
-from test_report import weights_of
+from test_report import decided, weights_of
 
 from agnosticfair import metrics
 from agnosticfair.cli import main
 from agnosticfair.data.decided import Decided, read_decided
 from agnosticfair.data.table import Column
+from agnosticfair.fairness import NOTIONS
 from agnosticfair.methods import method
 from agnosticfair.record import rounds
 from agnosticfair.report.explorer import counts
@@ -84,7 +86,7 @@ def url(path: Path) -> str:
 
 def slide(page, column, value, weight):
     """Move one slider, as a hand would."""
-    slider = page.locator(f'input[data-column="{column}"][data-value-name="{value}"]')
+    slider = page.locator(f'input[data-column="{column}"][data-value-name="{value}"]').first
     slider.evaluate(
         "(x, w) => { x.value = w; x.dispatchEvent(new Event('input', { bubbles: true })); }", weight
     )
@@ -93,7 +95,7 @@ def slide(page, column, value, weight):
 def mixed(page):
     """Accuracy, risk difference and rates at the present mix, method by method, as the page has them."""
     lines = page.eval_on_selector_all(
-        "table.mix tbody tr",
+        "article:first-of-type table.mix tbody tr",
         """rows => rows.map(row => [row.cells[0].textContent,
             [...row.querySelectorAll("td .number")].map(x => Number(x.dataset.value))])""",
     )
@@ -151,7 +153,7 @@ def test_the_worst_corner_is_one_click_away(look, suite):
     table = counts(rows)
     page.get_by_role("button", name="Worst corner of fairfl", exact=True).click()
     corner = table["corners"]["fairfl"]
-    assert mixed(page)["fairfl"][1] == pytest.approx(corner["risk_difference"], abs=1e-6)
+    assert mixed(page)["fairfl"][1] == pytest.approx(corner["difference"], abs=1e-6)
     only = [
         [float(k is None or k == v) for v in range(len(c["values"]))]
         for c, k in zip(table["columns"], corner["only"], strict=True)
@@ -199,40 +201,49 @@ def test_it_fits_the_screen_and_the_printer(look, suite, width):
 EVIL = "</script><img src=x onerror=alert(1)><b>&amp;"
 
 
+def page_of(rows, notion, name):
+    """A page of two studies, with ``name`` wherever a name can stand."""
+    spread = {"mean": 0.5, "deviation": 0.0, "count": 1}
+    profile = [{"feature": f"{name}=1", "mean": 0.1, "worst_mean": 0.2, "shift": 1.0}]
+    entry = {"name": name, "seeds": 1, "accuracy": spread, "risk_difference": spread}
+    entry |= {"outcome": name, "note": name, "worst_profile": profile, "worst_groups": {}}
+    study = {"title": name, "kind": "audit", "notion": notion, "headline": name, "rows": 3}
+    study |= {"methods": [entry, entry | {"name": "b"}], "sentences": [name], "warnings": [name]}
+    study |= {"difference": name, "rows_are": name, "set": name, "clients": []}
+    study |= {"explorer": counts(rows, notion=notion), "configuration": {name: name}}
+    study |= {"provenance": {"command": name, "data": {name: {"rows": 1, "sha256": name}}}}
+    study["deployments"] = [{"name": name, "kind": "test set", "values": {name: 0.1}}]
+    return html({"version": name, "title": name, "studies": [study, study], "live": False})
+
+
 def test_markup_in_data_is_shown_as_text(look, tmp_path):
     table = small_table()
     job = Column(table.categorical["job"].codes, (EVIL, "b", "{{DATA}}"))
     sex = Column(table.sensitive["sex"].codes, (EVIL, "g1"))
     rows = Decided({EVIL: job}, table.labels("yes"), sex, EVIL, EVIL, {EVIL: table.labels("yes")})
-    spread = {"mean": 0.5, "deviation": 0.0, "count": 1}
-    profile = [{"feature": f"{EVIL}=1", "mean": 0.1, "worst_mean": 0.2, "shift": 1.0}]
-    entry = {"name": EVIL, "seeds": 1, "accuracy": spread, "risk_difference": spread}
-    entry |= {"outcome": EVIL, "note": EVIL, "worst_profile": profile, "worst_groups": {}}
-    study = {
-        "title": EVIL,
-        "kind": "audit",
-        "headline": EVIL,
-        "methods": [entry, entry | {"name": "b"}],
-    }
-    study |= {
-        "sentences": [EVIL],
-        "warnings": [EVIL],
-        "difference": EVIL,
-        "rows_are": EVIL,
-        "rows": 3,
-    }
-    study |= {"set": EVIL, "clients": [], "explorer": counts(rows), "configuration": {EVIL: EVIL}}
-    study |= {"provenance": {"command": EVIL, "data": {EVIL: {"rows": 1, "sha256": EVIL}}}}
-    study["deployments"] = [{"name": EVIL, "kind": "test set", "values": {EVIL: 0.1}}]
-    (tmp_path / "evil.html").write_text(
-        html({"version": EVIL, "title": EVIL, "studies": [study, study], "live": False})
-    )
+    (tmp_path / "evil.html").write_text(page_of(rows, "demographic_parity", EVIL))
     page = look(url(tmp_path / "evil.html"))
     assert page.locator("img").count() == page.locator("b").count() == 0
     assert page.locator("h1").inner_text() == EVIL
     assert page.locator("fieldset legend").first.inner_text() == EVIL
     assert page.locator(".slider label").first.inner_text() in (EVIL, "b", "{{DATA}}")
     assert EVIL in page.title()
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_the_explorer_knows_every_notion(look, tmp_path, notion):
+    rows = decided()
+    rows = replace(rows, decisions={"hard": rows.decisions["hard"]})
+    (tmp_path / "page.html").write_text(page_of(rows, notion, "hard"))
+    page = look(url(tmp_path / "page.html"))
+    table = counts(rows)
+    weights = [np.ones(len(c["values"])) for c in table["columns"]]
+    weights[0][1] = 3.5
+    about = table["columns"][0]
+    slide(page, about["name"], about["values"][1], 3.5)
+    w = weights_of(rows, table, weights)
+    found = metrics.gap(notion, rows.y, rows.decisions["hard"], rows.s.codes, w)
+    assert mixed(page)["hard"][1] == pytest.approx(found, abs=1e-6)
 
 
 def test_a_live_page_follows_the_rounds(look, tmp_path):

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from test_cli import ROLES, call, client_rows, files, refused, write  # noqa: F401
 
 from agnosticfair import metrics
+from agnosticfair.cli import labelled
 from agnosticfair.data.decided import Decided, read_decided
 from agnosticfair.data.table import Column, concatenate
 from agnosticfair.errors import DataError, ModelError, SettingsError
+from agnosticfair.fairness import NOTIONS
 from agnosticfair.methods import method
 from agnosticfair.record import fingerprint, read_rounds, rounds
-from agnosticfair.report.explorer import LEAST_SHARE, counts, values
+from agnosticfair.report.explorer import LEAST_SHARE, counts, gap, values
 from agnosticfair.report.page import as_text, data, html
 from agnosticfair.report.runs import read_run
 
@@ -54,6 +56,16 @@ def at(table, by_column, name):
     return (w * right).sum() / (w * n).sum(), max(rates) - min(rates)
 
 
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_a_gap_from_sums_is_the_gap_from_rows(notion):
+    rows = decided()
+    w, p = np.random.default_rng(1).uniform(size=300), rows.decisions["hard"]
+    mass, took = np.zeros((2, 2, 2))
+    np.add.at(mass, (rows.s.codes, rows.y.astype(int)), w)
+    np.add.at(took, (rows.s.codes, rows.y.astype(int)), w * p)
+    assert gap(notion, mass, took) == pytest.approx(metrics.gap(notion, rows.y, p, rows.s.codes, w))
+
+
 @given(st.integers(0, 50))
 def test_counts_give_what_the_rows_give(seed):
     rows = decided(seed=seed)
@@ -80,7 +92,7 @@ def test_the_worst_corner_is_the_worst_of_all_parts():
             if part.sum() >= table["least_rows"] and sizes.min() >= LEAST_SHARE * part.sum() > 0:
                 found.append((metrics.risk_difference(p[part], rows.s.codes[part]), only))
         worst = table["corners"][name]
-        assert worst["risk_difference"] == pytest.approx(max(found)[0], abs=1e-9)
+        assert worst["difference"] == pytest.approx(max(found)[0], abs=1e-9)
         assert worst["tried"] == len(found)
 
 
@@ -245,6 +257,32 @@ def test_reproduce_is_reported(call, tmp_path):  # noqa: F811
         assert shown["accuracy"] == pytest.approx(row["test_accuracy"], abs=1e-12)
         assert shown["risk_difference"] == pytest.approx(row["test_risk_difference"], abs=1e-12)
     assert "Nothing is certified here" in " ".join(study["sentences"])
+
+
+def test_any_notion_and_several_attributes_are_reported(call, files):  # noqa: F811
+    for k, path in enumerate(files):
+        write(path, client_rows(k), town=lambda i, r: "xyz"[i % 3])
+    asked = ("--target", "income", "--sensitive", "sex", "--sensitive", "town", "--tau", "0.3")
+    asked += ("--notion", "equalized_odds", "--run", "run")
+    assert call("fit", *files, *asked)[0] == 0
+    certificate = json.loads(Path("run/certificate.json").read_text())
+    shown = certificate["attribute"]
+    assert {shown, *certificate["others"]} == {"sex", "town"}
+    assert call("report", "run", "--test", files[0])[0] == 0
+    (study,) = page_data("report.html")["studies"]
+    assert study["difference"] == "difference of true or false positive rates"
+    assert study["explorer"]["attribute"] == shown
+    assert any("By '" in text for text in study["warnings"])
+    model, table = read_run(Path("run")).model, study["explorer"]
+    rows = labelled(model, files[:1], "income", (shown,), None)["north"]
+    y, p, s = rows.labels("yes"), model.predict(rows), rows.column(shown).codes
+    assert study["methods"][0]["risk_difference"]["mean"] == pytest.approx(
+        metrics.gap("equalized_odds", y, p, s)
+    )
+    assert table["notion"] == "equalized_odds"
+    assert call("report", "run")[0] == 0
+    (alone,) = page_data("report.html")["studies"]
+    assert alone["methods"][0]["risk_difference"]["mean"] == certificate["risk_difference"]
 
 
 # --- what is refused ---

@@ -18,6 +18,7 @@ DIFFERENCES = {
     "demographic_parity": "risk difference",
     "equal_opportunity": "difference of true positive rates",
     "equalized_odds": "difference of true or false positive rates",
+    "bounded_group_loss": "error rate of a group",
 }
 
 
@@ -49,7 +50,8 @@ class Certificate:
 
     worst_risk_difference: no alpha shows more between two groups that each keep the share ``floor`` of
     the mass, and alpha_risk_difference shows at least that less ``tolerance``.  pair: these two
-    groups, the one of the higher rate first.  worst_accuracy: no alpha shows less, and
+    groups, the one of the higher rate first (notion 'bounded_group_loss': twice the group of the highest
+    error rate, and that rate instead of a difference).  worst_accuracy: no alpha shows less, and
     alpha_accuracy shows it.  risk_difference, accuracy: measured on the rows as they are, a
     weighting that need not lie in A.  Without labels both accuracies are nan.
     intervals: see ``audit``.  under_floor: groups that have the share ``floor`` under no alpha; they
@@ -85,7 +87,7 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and finite numbers, None for others; without the centres, which are rows."""
-        return {"format": FORMAT, **_plain(asdict(replace(self, centres=None)))}
+        return {"format": FORMAT, **plain(asdict(replace(self, centres=None)))}
 
     @property
     def difference(self) -> str:
@@ -104,9 +106,10 @@ class Certificate:
 
     def __str__(self) -> str:
         worst, (high, low) = upper(self.worst_risk_difference), self.pair
+        where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
         text = (
             f"Certified over A ({self.about}): {self.difference} at most {worst} "
-            f"(measured {self.risk_difference:.4f}), between {high!r} and {low!r} while each keeps "
+            f"(measured {self.risk_difference:.4f}), {where} while each keeps "
             f"{100 * self.floor:g}% of the mass"
         )
         if isfinite(self.accuracy):
@@ -117,8 +120,12 @@ class Certificate:
 
 def about(basis: Basis, bound: float) -> str:
     """Kernels and bound of a set A in words."""
-    kernels = {"constant": "uniform weights", "by_client": "mixtures of the clients"}
-    many = f"{basis.kernels} gaussian kernels of width {basis.sigma:g}"
+    kernels = {
+        "constant": "uniform weights",
+        "by_client": "mixtures of the clients",
+        "given": f"{basis.kernels} kernels of a function",
+    }
+    many = f"{basis.kernels} gaussian kernels of width {basis.sigma:.3g}"
     limit = f"bound {bound:g}" if isfinite(bound) else "no bound"
     return f"{kernels.get(basis.kind, many)}, {limit}"
 
@@ -154,11 +161,12 @@ def lower(value: float, digits: int = 4) -> str:
     return f"{floor(value * 10**digits + 1e-6) / 10**digits:.{digits}f}"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON has it: lists for arrays, None for what is not finite."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return None if isinstance(value, float) and not isfinite(value) else value

@@ -22,12 +22,12 @@ from agnosticfair.commands import audit as audit_command
 from agnosticfair.commands import deploy, messages
 from agnosticfair.commands import report as report_command
 from agnosticfair.commands import shifts as shifts_command
+from agnosticfair.commands import tune as tune_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 from agnosticfair.record import COMMAND
 
 if TYPE_CHECKING:
     from agnosticfair.data.table import Table
-    from agnosticfair.federation import Fit
     from agnosticfair.model import Model
 
 app = typer.Typer(
@@ -152,7 +152,7 @@ def fit(
     files: Files,
     target: Annotated[str, Option(help="Column with the label.")],
     sensitive: Annotated[
-        list[str], Option(help="Column with the groups; further ones are only kept out of X.")
+        list[str], Option(help="Column with the groups; may be repeated, each is protected.")
     ],
     client_column: Client = None,
     numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
@@ -162,6 +162,13 @@ def fit(
         str | None, Option(help="The label that counts as 1; by default the last of two.")
     ] = None,
     method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    notion: Annotated[
+        str | None,
+        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
+    ] = None,
+    intersections: Annotated[
+        bool | None, Option("--intersections", help="Compare the attributes' intersections.")
+    ] = None,
     tau: Annotated[float | None, Option(help="Largest difference between groups.")] = None,
     bound: Annotated[float | None, Option(help="Bound B on the adversary's alpha.")] = None,
     rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
@@ -189,7 +196,8 @@ def fit(
     _check_folder(out.parent, needed=True)
     if run is not None:
         _check_folder(run)
-    changes = {"tau": tau, "bound": bound, "rounds": rounds}
+    changes = {"tau": tau, "bound": bound, "rounds": rounds, "notion": notion}
+    changes["intersections"] = intersections
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
@@ -206,7 +214,7 @@ def fit(
         fitted = federation.fit(
             federation.in_process(clients, workers),
             chosen,
-            attribute=sensitive[0],
+            attribute=tuple(sensitive),
             positive=positive,
             seed=seed,
             strict=strict,
@@ -216,43 +224,20 @@ def fit(
     fitted.model.save(out)
     found = scores(fitted.model, clients)
     if run is not None:
-        _keep_run(run, fitted, clients, {"target": target, "training_rows": found})
+        told = {"target": target, "training_rows": found}
+        fitted.model.save(run / "model.safetensors")
+        write_files(run, record.run_files(fitted, clients, told))
     if as_json:
-        told = {
-            k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")
-        }
+        names = ("outcome", "rounds", "outcomes", "seconds", "events")
+        ended = {k: getattr(fitted, k) for k in names}
         about = {"model": str(out), "method": chosen.name, "positive": fitted.model.positive}
-        return print(json.dumps({**about, **told, "training_rows": found}, indent=1))
-    _print(_score_grid("Training rows", found))
-    ended = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
-    print(f"\n{chosen.name} {ended} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
+        return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
+    _print_scores("Training rows", found)
+    how = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
+    print(f"\n{chosen.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
     return print(f"Written: {out}; it predicts {fitted.model.positive!r}.")
-
-
-def _keep_run(
-    folder: Path, fitted: Fit, clients: Mapping[str, Table], told: dict[str, Any]
-) -> None:
-    """Model, history and certificate in the folder, as a deployed run leaves them."""
-    from agnosticfair import record
-    from agnosticfair.auditing import audit_clients
-
-    found: dict[str, Any] = {}
-    try:
-        made = audit_clients(fitted.model, clients, seed=fitted.model.seed + 1, bootstrap=RESAMPLES)
-        found, says = made.to_json(), str(made)
-    except AgnosticFairError as error:  # the model is no worse for that
-        says = f"There is no certificate: {error}"
-    history = record.history(fitted) | record.provenance(clients) | told | {"certificate": says}
-    files = {"history.json": history, "certificate.json": {"says": says, **found}}
-    texts = {k: json.dumps(_finite(v), indent=1, default=float) for k, v in files.items()}
-    fitted.model.save(folder / "model.safetensors")
-    write_files(folder, {name: f"{text}\n".encode() for name, text in texts.items()})
-
-
-RESAMPLES = 50
-"""For the intervals of a run's certificate."""
 
 
 @app.command(epilog="Example: agnosticfair predict model.safetensors new.csv --out predictions.csv")
@@ -283,7 +268,9 @@ def evaluate(
     model: ModelFile,
     files: Files,
     target: Annotated[str, Option(help="Column with the label.")],
-    sensitive: Annotated[str | None, Option(help="Column with groups; else the model's.")] = None,
+    sensitive: Annotated[
+        list[str] | None, Option(help="Column with groups; else the model's. May be repeated.")
+    ] = None,
     client_column: Client = None,
     as_json: Json = False,
 ) -> None:
@@ -291,12 +278,12 @@ def evaluate(
     from agnosticfair.model import load_model
 
     loaded = load_model(model)
-    sensitive = sensitive or loaded.attribute
-    clients = labelled(loaded, files, target, sensitive, client_column)
-    found = scores(loaded, clients, sensitive)
+    attributes = tuple(sensitive or loaded.attributes)
+    clients = labelled(loaded, files, target, attributes, client_column)
+    found = scores(loaded, clients, attributes)
     if as_json:
         return print(json.dumps(found, indent=1))
-    return _print(_score_grid(f"{model}, a model by {loaded.method['name']}", found))
+    return _print_scores(f"{model}, a model by {loaded.method['name']}", found)
 
 
 @app.command("methods", epilog="Example: agnosticfair methods --json")
@@ -337,6 +324,7 @@ app.command("audit", epilog=audit_command.EPILOG)(audit_command.audit)
 app.command("shifts", epilog=shifts_command.EPILOG)(shifts_command.shifts)
 app.command("report", epilog=report_command.EPILOG)(report_command.report)
 app.command("watch", epilog=report_command.WATCH_EPILOG)(report_command.watch)
+app.command("tune", epilog=tune_command.EPILOG)(tune_command.tune)
 
 
 LICENCES = {"adult": "CC BY 4.0", "dutch": "not stated by its source, so not shipped"}
@@ -367,7 +355,7 @@ def describe(name: str, folder: Path | None) -> dict[str, Any]:
 
 
 def labelled(
-    model: Model, files: Sequence[Path], target: str, attribute: str, client: str | None
+    model: Model, files: Sequence[Path], target: str, attributes: Sequence[str], client: str | None
 ) -> dict[str, Table]:
     """The clients' rows to measure on, all with a group and a label that the model knows."""
     from agnosticfair.data.encoding import shown
@@ -379,12 +367,13 @@ def labelled(
     for file in files:
         who = f"file {file.name!r}"
         table = read_rows(
-            file, model.encoding, target=target, sensitive=(attribute,), client=client
+            file, model.encoding, target=target, sensitive=tuple(attributes), client=client
         )
         there = {target: table.target, **table.sensitive, **table.other}
-        named = ((target, "target"), (attribute, "sensitive"), (client, "client-column"))
+        named = [(target, "target"), *((name, "sensitive") for name in attributes)]
+        named += [] if client is None else [(client, "client-column")]
         for name, option in named:
-            if name is not None and there.get(name) is None:
+            if there.get(name) is None:
                 raise DataError(f"{who} has no column {name!r}: name another by --{option}")
         known = (model.negative, model.positive)
         strange = sorted({*(table.target.values() if table.target else ())} - {*known})
@@ -404,17 +393,23 @@ def labelled(
 
 
 def scores(
-    model: Model, clients: Mapping[str, Table], attribute: str | None = None
+    model: Model, clients: Mapping[str, Table], attributes: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """What the model does on all rows together, then at every client where there are several.
+    """What the model does on all rows together, then at every client where there are several; for each
+    attribute, by default the model's.
 
     A number that a lack of rows leaves without meaning is None.
     """
+    named = model.attributes if attributes is None else attributes
+    return [entry for name in named for entry in _scores(model, clients, name)]
+
+
+def _scores(model: Model, clients: Mapping[str, Table], attribute: str) -> list[dict[str, Any]]:
     import numpy as np
 
     from agnosticfair import metrics
 
-    columns = {k: table.sensitive[attribute or model.attribute] for k, table in clients.items()}
+    columns = {k: table.sensitive[attribute] for k, table in clients.items()}
     groups = tuple(sorted({name for column in columns.values() for name in column.values()}))
     parts = {
         k: np.stack((t.labels(model.positive), model.predict(t), columns[k].aligned(groups)))
@@ -432,8 +427,15 @@ def scores(
             "label_risk_difference": metrics.risk_difference(y, s),
             "positive_rates": dict(zip(groups, rates.tolist(), strict=True)),
         }
-        found.append({"client": key, "rows": len(y), **_finite(values)})
+        found.append({"attribute": attribute, "client": key, "rows": len(y), **_finite(values)})
     return found if len(parts) > 1 else found[:1]
+
+
+def _print_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:
+    names = list(dict.fromkeys(entry["attribute"] for entry in found))
+    for name in names:
+        own = f"{title}, by {name}" if len(names) > 1 else title
+        _print(_score_grid(own, [entry for entry in found if entry["attribute"] == name]))
 
 
 def _score_grid(title: str, found: Sequence[Mapping[str, Any]]) -> Any:
@@ -442,7 +444,7 @@ def _score_grid(title: str, found: Sequence[Mapping[str, Any]]) -> Any:
     lines = []
     for entry in found:
         rates = [entry["positive_rates"][group] for group in groups]
-        values = [value for key, value in entry.items() if key != "positive_rates"]
+        values = [v for k, v in entry.items() if k not in ("attribute", "positive_rates")]
         lines.append([_text(value) for value in (*values, *rates)])
     return _grid(title, (*header, *(f"rate {group}" for group in groups)), lines)
 
@@ -476,8 +478,6 @@ def _finite(value: Any) -> Any:
     """
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 

@@ -16,15 +16,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import AgnosticFairError, SettingsError
 
 if TYPE_CHECKING:
     from agnosticfair.data.table import Table
+    from agnosticfair.engines import Engine
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
 
 HISTORY = "agnosticfair-history-1"
 ROUNDS_FILE = "rounds.jsonl"
+RESAMPLES = 50
+"""For the intervals of a fit's certificate: few enough that a site's message for it stays under a
+megabyte on Adult."""
+
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The arguments of the command that runs, if any."""
 
@@ -65,6 +70,8 @@ def history(fitted: Fit) -> dict[str, Any]:
     """How a fit came about, as JSON."""
     from dataclasses import asdict
 
+    from agnosticfair.certificate import plain
+
     told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
     model = fitted.model
     about: dict[str, Any] = {
@@ -72,14 +79,44 @@ def history(fitted: Fit) -> dict[str, Any]:
         "groups": model.groups,
         "positive": model.positive,
     }
-    about |= {"method": asdict(fitted.method), "seed": model.seed, "rows": model.rows}
-    return {
-        "format": HISTORY,
-        **about,
-        **told,
-        "history": fitted.history,
-        "alpha": fitted.alpha.tolist(),
-    }
+    about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
+    shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
+    return {"format": HISTORY, **about, **told, **shown}
+
+
+def certified(fitted: Fit, clients: Mapping[str, Table] | Engine, **asked: Any) -> dict[str, Any]:
+    """The certificate of a fit over the clients that made it, as JSON with what it ``says``; or why
+    there is none, for a site may refuse it and the model is no worse for that.
+
+    Of several attributes that of the worst one, with what the ``others``' say.
+    """
+    from agnosticfair.auditing import audit_clients
+
+    model, fairness = fitted.model, fitted.method.fairness
+    asked["notion"] = fairness.notion if fairness else "demographic_parity"
+    try:
+        made = {
+            name: audit_clients(model, clients, attribute=name, bootstrap=RESAMPLES, **asked)
+            for name in model.attributes
+        }
+    except AgnosticFairError as error:
+        return {"says": f"There is no certificate: {error}"}
+    if not made:
+        return {"says": "There is no certificate: the model protects nobody."}
+    worst = max(made, key=lambda name: made[name].worst_risk_difference)
+    others = {name: str(other) for name, other in made.items() if name != worst}
+    about = {"says": str(made[worst]), "attribute": worst, "others": others}
+    return {**about, **made[worst].to_json()}
+
+
+def run_files(
+    fitted: Fit, clients: Mapping[str, Table], told: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """History and certificate of a fit, as a deployed run leaves them."""
+    certificate = certified(fitted, clients, seed=fitted.model.seed + 1)
+    made = history(fitted) | provenance(clients) | {"certificate": certificate["says"], **told}
+    files = {"history.json": made, "certificate.json": certificate}
+    return {k: f"{json.dumps(v, indent=1, default=float)}\n".encode() for k, v in files.items()}
 
 
 def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable[[dict], None]:

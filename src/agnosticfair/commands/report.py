@@ -11,6 +11,7 @@ from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
     from agnosticfair.data.decided import Decided
+    from agnosticfair.model import Model
     from agnosticfair.report.runs import Run
 
 EPILOG = "Example: agnosticfair report shifts --mix workclass --mix age --out report.html"
@@ -70,29 +71,31 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
     from agnosticfair.cli import labelled
     from agnosticfair.data.decided import Decided
     from agnosticfair.data.table import Column, concatenate
-    from agnosticfair.report.studies import names_of
+    from agnosticfair.report.studies import attribute_of, names_of, notion_of
 
     fits = [run for run in runs if run.kind == "fit"]
     if not fits:
         raise SettingsError("--test is for runs of fit; these runs keep their own test rows")
-    first, decisions = fits[0].model, {}
-    assert first is not None
+    if len({(attribute_of(run), notion_of(run), model_of(run).positive) for run in fits}) > 1:
+        raise SettingsError(
+            "these fits differ in the attribute, the notion or the positive label: report them apart"
+        )
+    attribute, decisions = attribute_of(fits[0]), {}
     for run, name in zip(fits, names_of(fits), strict=True):
-        model, label = run.model, target or run.told.get("target")
-        assert model is not None
-        if (model.attribute, model.positive) != (first.attribute, first.positive):
-            raise SettingsError(
-                f"the fit in {str(run.path)!r} is about {model.attribute!r} and {model.positive!r}, the "
-                f"first about {first.attribute!r} and {first.positive!r}: report them apart"
-            )
+        model, label = model_of(run), target or run.told.get("target")
         if label is None:
-            raise SettingsError(
-                "the run does not say which column has the label: name it by --target"
-            )
-        parts = labelled(model, files, label, model.attribute, client)
+            raise SettingsError("the run does not say which column has the label: give --target")
+        if not attribute:
+            raise SettingsError(f"the fit in {str(run.path)!r} has no groups to compare")
+        parts = labelled(model, files, label, (attribute,), client)
         decisions[name] = np.concatenate([model.predict(t) for t in parts.values()]).astype(float)
         if run is fits[0]:
             rows, sizes = concatenate(list(parts.values())), [len(t) for t in parts.values()]
             site = Column(np.repeat(np.arange(len(parts)), sizes), tuple(parts))
     places = site if len(site.categories) > 1 else None
-    return Decided.of(rows, first.attribute, first.positive, decisions, places)
+    return Decided.of(rows, attribute, model_of(fits[0]).positive, decisions, places)
+
+
+def model_of(run: Run) -> Model:
+    assert run.model is not None, "a fit has one"
+    return run.model

@@ -16,7 +16,6 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from agnosticfair import checkpoints, record
-from agnosticfair.auditing import audit_clients
 from agnosticfair.deployment.site import reason, respond, site_of
 from agnosticfair.engines.flower import HELLO, FlowerEngine
 from agnosticfair.errors import AgnosticFairError
@@ -26,9 +25,6 @@ from agnosticfair.federation import Fit, fit
 from agnosticfair.methods import Method, method
 
 client_app, server_app = ClientApp(), ServerApp()
-
-RESAMPLES = 50
-"""For the certificate's intervals: few enough that its message stays under a megabyte on Adult."""
 
 
 @client_app.query()
@@ -102,19 +98,11 @@ def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> F
 
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The certificate of the model over the sites that made it; or why there is none, for a site may
-    refuse it and the model is no worse for that."""
+    """The certificate of the model over the sites that made it, unless it is not wanted."""
     if not config.get("certify", True) or any(e["event"] == "restated" for e in fitted.events):
         return {"says": ""}
-    asked: dict[str, Any] = {
-        "seed": int(config.get("seed", 0)),
-        "deadline": float(config["deadline"]),
-    }
-    try:
-        made = audit_clients(fitted.model, engine, basis=AUDITED, bootstrap=RESAMPLES, **asked)
-    except AgnosticFairError as error:
-        return {"says": f"There is no certificate: {error}"}
-    return {"says": str(made), **made.to_json()}
+    asked = {"seed": int(config.get("seed", 0)), "deadline": float(config["deadline"])}
+    return record.certified(fitted, engine, basis=AUDITED, **asked)
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.fairness import NOTIONS
 
 USUAL = ("workclass", "age", "marital-status", SITE)
 """Columns mixed unless others are named, where a data set has them; else the first that suit."""
@@ -68,7 +69,9 @@ def values(column: np.ndarray | Column) -> Column:
     return Column(codes[column.codes], (*(column.categories[k] for k in kept), *others))
 
 
-def counts(rows: Decided, mix: Sequence[str] = ()) -> dict[str, Any]:
+def counts(
+    rows: Decided, mix: Sequence[str] = (), notion: str = "demographic_parity"
+) -> dict[str, Any]:
     """The table of counts as JSON: of every (cell, group, label) that occurs its codes, how many rows
     and, method by method, how many of these are decided positively."""
     if not len(rows.y):
@@ -79,7 +82,8 @@ def counts(rows: Decided, mix: Sequence[str] = ()) -> dict[str, Any]:
     keys = np.column_stack([*(c.codes for c in columns.values()), s, rows.y.astype(int)])
     cells, which = np.unique(keys, axis=0, return_inverse=True)
     which = which.ravel()
-    found = {
+    found: dict[str, Any] = {
+        "notion": notion,
         "columns": [{"name": k, "values": c.categories} for k, c in columns.items()],
         "attribute": rows.attribute,
         "groups": groups,
@@ -98,29 +102,45 @@ def counts(rows: Decided, mix: Sequence[str] = ()) -> dict[str, Any]:
     return found | {"least_rows": least, "least_share": LEAST_SHARE, "corners": corners}
 
 
+def gap(notion: str, mass: np.ndarray, took: np.ndarray) -> float:
+    """What a notion measures, from weights: ``metrics.gap`` for sums over groups and labels.
+
+    mass, took: (G, 2), of all rows of a group and label, and of those decided positively; a notion's
+    rates are over the labels that it looks at, and a group without such rows has none.
+    """
+    if notion == "bounded_group_loss":
+        wrong = took[:, 0] + mass[:, 1] - took[:, 1]
+        all_of = mass.sum(axis=1)
+        return float(max(wrong[all_of > 0] / all_of[all_of > 0]))
+    found = [np.nan]
+    for labels in NOTIONS[notion]:
+        a, b = took[:, list(labels)].sum(axis=1), mass[:, list(labels)].sum(axis=1)
+        rates = a[b > 0] / b[b > 0]
+        found += [float(rates.max() - rates.min())] if len(rates) > 1 else []
+    return float(np.fmax.reduce(found))
+
+
 def corner(table: Mapping[str, Any], method: str, least: int) -> dict[str, Any] | None:
-    """The part of the rows with the largest risk difference, among those that have one value, or all
+    """The part of the rows that is worst by the notion, among those that have one value, or all
     values, of each column, ``least`` rows, and the share LEAST_SHARE of every group.
 
     only: for each column the code of its value, None for all.  None where no part is large enough.
     """
-    codes, s = np.array(table["codes"]), np.array(table["group"])
-    n, a = np.array(table["rows"], float), np.array(table["positive"][method])
-    G, sizes = len(table["groups"]), [len(c["values"]) for c in table["columns"]]
-    mass, took = np.zeros((*sizes, G)), np.zeros((*sizes, G))
-    np.add.at(mass, (*codes, s), n)
-    np.add.at(took, (*codes, s), a)
+    codes, s, y = np.array(table["codes"]), np.array(table["group"]), np.array(table["label"])
+    sizes = [len(c["values"]) for c in table["columns"]]
+    mass, took = np.zeros((2, *sizes, len(table["groups"]), 2))
+    np.add.at(mass, (*codes, s, y), np.array(table["rows"], float))
+    np.add.at(took, (*codes, s, y), np.array(table["positive"][method]))
     best: dict[str, Any] | None = None
-    tried = 0
+    tried, axes = 0, tuple(range(len(sizes)))
     for only in product(*((None, *range(size)) for size in sizes)):
         place = tuple(slice(None) if k is None else slice(k, k + 1) for k in only)
-        axes = tuple(range(len(sizes)))
         here, positive = mass[place].sum(axis=axes), took[place].sum(axis=axes)
-        if here.sum() < least or here.min() < LEAST_SHARE * here.sum() or here.min() <= 0:
+        groups = here.sum(axis=1)
+        if groups.sum() < least or groups.min() < LEAST_SHARE * groups.sum() or not groups.min():
             continue
-        tried += 1
-        rates = positive / here
-        found = float(rates.max() - rates.min())
-        if best is None or found > best["risk_difference"] + 1e-12:
-            best = {"only": only, "risk_difference": found, "rows": int(here.sum())}
-    return None if best is None else best | {"tried": tried}
+        found = gap(table["notion"], here, positive)
+        tried += np.isfinite(found)
+        if np.isfinite(found) and (best is None or found > best["difference"] + 1e-12):
+            best = {"only": only, "difference": found, "rows": int(groups.sum())}
+    return None if best is None else best | {"tried": int(tried)}

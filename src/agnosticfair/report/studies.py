@@ -64,6 +64,15 @@ def names_of(fits: Sequence[Run]) -> list[str]:
     ]
 
 
+def attribute_of(run: Run) -> str:
+    """The attribute whose groups a fit is shown for: the certificate's, of several the worst."""
+    return run.certificate.get("attribute") or (*run.told["attributes"], "")[0]
+
+
+def notion_of(run: Run) -> str:
+    return (run.told["method"].get("fairness") or {}).get("notion", "demographic_parity")
+
+
 # --- the kinds of run ---
 
 
@@ -132,13 +141,14 @@ def _of_paper(run: Run, mix: Sequence[str]) -> list[Json]:
 def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     """A fit by itself: measured on its training rows, certified over its clients."""
     told, certificate = run.told, run.certificate
-    measured = (told.get("training_rows") or [certificate])[0]
+    scores = [e for e in told.get("training_rows") or () if e["attribute"] == attribute_of(run)]
+    measured = certificate if "accuracy" in certificate else scores[0] if scores else {}
     numbers = {k: _one(measured.get(k)) for k in ("accuracy", "risk_difference")}
     entry = _fit_entry(run, told["method"]["name"]) | numbers
     study = _study(run, f"{entry['name']} on {told['rows']:,} training rows", [entry], None, mix)
     study |= {"rows": told["rows"], "rows_are": "training rows"}
     study |= _certified(certificate, "training rows")
-    study["clients"] = _client_scores(told.get("training_rows") or [], entry["name"])
+    study["clients"] = _client_scores(scores, entry["name"])
     study["warnings"] = [
         "Measured on the rows it was trained on: expect less on others. Give test rows by --test.",
         *_fit_warnings(run),
@@ -148,10 +158,10 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
 
 def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
     """Fits side by side on the same test rows."""
-    methods = []
+    methods, notion = [], notion_of(fits[0])
     for run, name in zip(fits, names_of(fits), strict=True):
         y, p, s = tested.y, tested.decisions[name], tested.s.codes
-        numbers = metrics.accuracy(y, p), metrics.risk_difference(p, s)
+        numbers = metrics.accuracy(y, p), metrics.gap(notion, y, p, s)
         methods.append(
             _fit_entry(run, name)
             | {"accuracy": _one(numbers[0]), "risk_difference": _one(numbers[1])}
@@ -159,7 +169,7 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
     title = (
         f"{methods[0]['name']} on test rows" if len(fits) == 1 else f"{len(fits)} fits on test rows"
     )
-    study = _study(fits[0], title, methods, tested, mix)
+    study = _study(fits[0], title, methods, tested, mix, notion)
     study |= _certified(fits[0].certificate, "training rows")
     study["warnings"] += [text for run in fits for text in _fit_warnings(run)]
     return study
@@ -182,7 +192,8 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     entry = {"name": name, "seeds": 1, **_reached(told)}
     entry |= {k: _one(told[k]) for k in ("accuracy", "risk_difference")}
     rows = next(iter(run.decided.values()), None)
-    study = _study(run, f"Audit of {name} on {told['n']:,} rows", [entry], rows, mix)
+    title = f"Audit of {name} on {told['n']:,} rows"
+    study = _study(run, title, [entry], rows, mix, told["notion"])
     study |= {"rows": told["n"]} | _certified(told, "audited rows")
     study["warnings"] += _certificate_warnings(told)
     return [study]
@@ -225,6 +236,7 @@ def _study(
     methods: list[Json],
     rows: Decided | None,
     mix: Sequence[str],
+    notion: str = "demographic_parity",
     **parts: Any,
 ) -> Json:
     """A study with what its test rows give: the explorer's counts, clients, groups."""
@@ -233,7 +245,8 @@ def _study(
         "title": title,
         "kind": run.kind,
         "source": run.path.name,
-        "difference": DIFFERENCES["demographic_parity"],
+        "notion": notion,
+        "difference": DIFFERENCES[notion],
         "methods": methods,
         "rows_are": "test rows",
         "provenance": {k: told[k] for k in ("command", "versions", "data", "asked") if told.get(k)},
@@ -246,7 +259,11 @@ def _study(
         **parts,
     }
     if rows is not None:
-        made |= {"rows": len(rows.y), "explorer": counts(rows, mix), "clients": _clients(rows)}
+        made |= {
+            "rows": len(rows.y),
+            "explorer": counts(rows, mix, notion),
+            "clients": _clients(rows),
+        }
         made["warnings"] += _few(rows)
     return made
 
@@ -282,7 +299,8 @@ def _certified(certificate: Mapping[str, Any], rows: str) -> Json:
         return {"set": None, "no_set": certificate.get("says") or "There is no certificate."}
     basis, bound = Basis(**certificate["basis"]), certificate["bound"]
     words = _set(basis, float("inf") if bound is None else bound, certificate["floor"], rows)
-    return {"set": words, "difference": DIFFERENCES[certificate["notion"]]}
+    notion = certificate["notion"]
+    return {"set": words, "notion": notion, "difference": DIFFERENCES[notion]}
 
 
 def _set(basis: Basis, bound: float, floor: float, rows: str) -> str:
@@ -371,7 +389,7 @@ def _client_scores(scores: Sequence[Mapping[str, Any]], method: str) -> list[Jso
 def _configuration(run: Run) -> Json:
     told = run.told
     if run.kind == "fit":
-        about = {k: told.get(k) for k in ("target", "attribute", "positive", "seed", "rows")}
+        about = {k: told.get(k) for k in ("target", "attributes", "positive", "seed", "rows")}
         return about | {"method": told["method"]}
     if run.kind == "audit":
         names = ("notion", "basis", "bound", "floor", "tolerance", "confidence", "resamples")
@@ -410,6 +428,9 @@ def _few(rows: Decided) -> list[str]:
 def _fit_warnings(run: Run) -> list[str]:
     missing = [e for e in run.told["events"] if e["event"] in ("no answer", "restated")]
     told = [f"Replies were missing: {', '.join(_event(e) for e in missing)}."] if missing else []
+    others = run.certificate.get("others") or {}
+    told += [f"The groups here are those of {attribute_of(run)!r}, the worst."] if others else []
+    told += [f"By {name!r} it is: {says}" for name, says in others.items()]
     return told + _certificate_warnings(run.certificate)
 
 

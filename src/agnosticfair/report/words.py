@@ -44,8 +44,8 @@ def _measured(study: Json, method: Json) -> str:
     text = f"On {study['rows']:,} {study['rows_are']} {method['name']} decides {100 * right:.1f} of 100 rightly"
     if gap is None:
         return f"{text}."
-    if study["difference"] != "risk difference":
-        return f"{text}, with a {study['difference']} of {points(gap)} between the groups."
+    if study["notion"] != "demographic_parity":
+        return f"{text}; {study['difference']}: {points(gap)}{_over(method)}."
     groups = _rates(study, method["name"])
     told = f" It decides positively for {groups}." if groups else ""
     return f"{text}.{told} Between the groups that is a difference of {points(gap)}{_over(method)}."
@@ -90,7 +90,7 @@ def _compared(study: Json, methods: Mapping[str, Json]) -> str:
         f"Of {len(methods)} methods {best['name']} is the most accurate: {100 * right:.1f} of 100"
     )
     if gap is not None:
-        text += f", groups {points(gap)} apart"
+        text += f", {study['difference']} {points(gap)}"
     return f"{text}{'' if bound is None else f', certified within {upper(100 * bound, 1)}'}."
 
 
@@ -103,6 +103,6 @@ def _corner(study: Json, name: str) -> str:
     where = f"with {', '.join(parts)}" if parts else "taken together"
     return (
         f"A part of the rows can differ from the whole: among the {found['rows']:,} test rows {where}, {name} "
-        f"has the groups {points(found['risk_difference'])} apart, the most of {found['tried']} parts "
+        f"has a {study['difference']} of {points(found['difference'])}, the most of {found['tried']} parts "
         f"with at least {study['explorer']['least_rows']} rows."
     )

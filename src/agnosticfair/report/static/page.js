@@ -39,6 +39,7 @@
     const text = form(spread.mean) + (spread.count > 1 ? ` ± ${fixed(spread.deviation)}` : "");
     return number(spread.mean, text);
   };
+  const short = (study) => (study.notion === "demographic_parity" ? "RD" : study.difference);
   let ids = 0;
   const fresh = () => `id${(ids += 1)}`;
 
@@ -89,13 +90,13 @@
     const where = `${there(study.rows) ? `${many(study.rows)} ` : ""}${study.rows_are}${runs}`;
     const cards = [];
     if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), percent(mean(method.accuracy)), `of decisions are right; ${where}`));
-    if (there(mean(method.risk_difference))) cards.push(card("Measured difference", mean(method.risk_difference), fixed(mean(method.risk_difference)), `${study.difference} between the groups; 0 is equal; ${where}`));
+    if (there(mean(method.risk_difference))) cards.push(card("Measured difference", mean(method.risk_difference), fixed(mean(method.risk_difference)), `${study.difference}${study.notion === "bounded_group_loss" ? "" : ", 0 is equal"}; ${where}`));
     if (there(mean(method.certified))) {
       const interval = method.certified_interval ? ` (${percent(method.confidence, 0)} interval ${fixed(method.certified_interval[0])} to ${fixed(method.certified_interval[1])})` : "";
       cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.difference} over every reweighing in the set below${interval}${runs}`, "certified"));
     }
     const corner = study.explorer && study.explorer.corners[method.name];
-    if (corner) cards.push(card("Worst part found", corner.risk_difference, fixed(corner.risk_difference), `risk difference on ${many(corner.rows)} test rows; not covered by a certificate`, "corner"));
+    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.difference} on ${many(corner.rows)} test rows; not covered by a certificate`, "corner"));
     return el("section", { class: "glance", "aria-label": "The decision at a glance" },
       el("h3", { text: study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance" }),
       study.status ? el("p", { class: "status", role: "status", text: study.status }) : null,
@@ -109,7 +110,7 @@
 
   const comparison = (study) => {
     if (study.methods.length < 2) return null;
-    const columns = [["accuracy", "accuracy", fixed], ["risk_difference", study.difference === "risk difference" ? "RD" : study.difference, fixed], ["mean", "RD, mean of deployments", fixed], ["worst", "RD, worst deployment", fixed], ["certified", "certified at most", atMost]];
+    const columns = [["accuracy", "accuracy", fixed], ["risk_difference", short(study), fixed], ["mean", "RD, mean of deployments", fixed], ["worst", "RD, worst deployment", fixed], ["certified", "certified at most", atMost]];
     const shown = columns.filter(([key]) => study.methods.some((m) => there(mean(m[key]))));
     const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => measure(m[key], form)), m.outcome || ""]);
     const notes = study.methods.filter((m) => m.note).map((m) => `${m.name}: ${m.note}`);
@@ -120,7 +121,7 @@
   };
 
   const frontier = (study) => {
-    const names = { certified: "certified worst-case risk difference", worst: "risk difference of the worst deployment", risk_difference: `${study.difference} on the ${study.rows_are}` };
+    const names = { certified: `certified worst-case ${study.difference}`, worst: "risk difference of the worst deployment", risk_difference: `${study.difference} on the ${study.rows_are}` };
     const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(mean(m[key])) && there(mean(m.accuracy))));
     if (!keys.length) return null;
     const look = looks(study);
@@ -133,7 +134,7 @@
     });
     const named = legend();
     named.legend.labels.filter = (item, about) => !about.datasets[item.datasetIndex].small;
-    const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...named, tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, RD ${fixed(at.raw.x)}` } } } } };
+    const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...named, tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
     const made = chart("Accuracy against unfairness", "The upper left corner is best. A line is one method at several settings of tau or threshold; the large mark is the one in the table.", 400, config,
       table("Large marks are in the table above; these are the small ones", ["method", "tau, or share kept", "accuracy", ...keys.map((k) => names[k])], (study.frontier || []).map((p) => [p.method, fixed(p.value, 3), fixed(p.accuracy), ...keys.map((k) => fixed(p[k]))])));
     if (keys.length > 1) {
@@ -166,22 +167,30 @@
 
   // --- the explorer: weights per value, sums over the table of counts ---
 
+  const LABELS = { demographic_parity: [[0, 1]], equal_opportunity: [[1]], equalized_odds: [[0], [1]] };
+  const gap = (notion, mass, took) => {
+    const sum = (of, labels) => of.map((both) => labels.reduce((all, y) => all + both[y], 0));
+    if (notion === "bounded_group_loss") return Math.max(...mass.map((m, g) => (m[0] + m[1] > 0 ? (took[g][0] + m[1] - took[g][1]) / (m[0] + m[1]) : -1)));
+    const spreads = LABELS[notion].map((labels) => {
+      const b = sum(mass, labels), a = sum(took, labels);
+      const rates = b.flatMap((m, g) => (m > 0 ? [a[g] / m] : []));
+      return rates.length > 1 ? Math.max(...rates) - Math.min(...rates) : null;
+    }).filter(there);
+    return spreads.length ? Math.max(...spreads) : null;
+  };
+
   const at = (counts, weights, positive) => {
-    const groups = counts.groups.length;
-    const mass = new Float64Array(groups), took = new Float64Array(groups);
-    let right = 0, all = 0;
+    const mass = counts.groups.map(() => [0, 0]), took = counts.groups.map(() => [0, 0]);
     for (let k = 0; k < counts.rows.length; k += 1) {
       let w = 1;
       for (let c = 0; c < counts.codes.length; c += 1) w *= weights[c][counts.codes[c][k]];
-      const n = counts.rows[k], a = positive[k];
-      mass[counts.group[k]] += w * n;
-      took[counts.group[k]] += w * a;
-      right += w * (counts.label[k] ? a : n - a);
-      all += w * n;
+      mass[counts.group[k]][counts.label[k]] += w * counts.rows[k];
+      took[counts.group[k]][counts.label[k]] += w * positive[k];
     }
-    const rates = Array.from(mass, (m, g) => (m > 0 ? took[g] / m : null));
-    const known = rates.filter(there);
-    return { accuracy: all > 0 ? right / all : null, risk_difference: known.length > 1 ? Math.max(...known) - Math.min(...known) : null, rates, mass: Array.from(mass) };
+    const all = mass.reduce((total, m) => total + m[0] + m[1], 0);
+    const right = mass.reduce((total, m, g) => total + m[0] - took[g][0] + took[g][1], 0);
+    const rates = mass.map((m, g) => (m[0] + m[1] > 0 ? (took[g][0] + took[g][1]) / (m[0] + m[1]) : null));
+    return all > 0 ? { accuracy: right / all, difference: gap(counts.notion, mass, took), rates } : { accuracy: null, difference: null, rates };
   };
 
   const shares = (counts, weights) => {
@@ -236,19 +245,19 @@
       const rates = counts.groups.map(cell);
       return { name, accuracy: cell(), difference: cell(), rates, button };
     });
-    const header = ["method", "accuracy: test rows", "at this mix", "RD: test rows", "at this mix", "certified at most", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
-    const grid = table("Accuracy and risk difference of every method at this mix", header, rows.map((row) => [
-      row.name, number(usual[row.name].accuracy, fixed(usual[row.name].accuracy)), row.accuracy, number(usual[row.name].risk_difference, fixed(usual[row.name].risk_difference)), row.difference, there(certified[row.name]) ? number(certified[row.name], atMost(certified[row.name])) : "none", ...row.rates, row.button,
+    const header = ["method", "accuracy: test rows", "at this mix", `${short(study)}: test rows`, "at this mix", "certified at most", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
+    const grid = table(`Accuracy and ${study.difference} of every method at this mix`, header, rows.map((row) => [
+      row.name, number(usual[row.name].accuracy, fixed(usual[row.name].accuracy)), row.accuracy, number(usual[row.name].difference, fixed(usual[row.name].difference)), row.difference, there(certified[row.name]) ? number(certified[row.name], atMost(certified[row.name])) : "none", ...row.rates, row.button,
     ]), { class: "mix" });
     const said = el("p", { class: "said", role: "status" });
-    const bars = chart("Risk difference at this mix", "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
+    const bars = chart(`At this mix: ${study.difference}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
       type: "bar",
       data: { labels: names, datasets: [
         { label: "at this mix", data: [], backgroundColor: names.map((name) => look[name][0]) },
-        { label: "test rows", data: names.map((name) => usual[name].risk_difference), backgroundColor: "#c3ccd6" },
+        { label: "test rows", data: names.map((name) => usual[name].difference), backgroundColor: "#c3ccd6" },
         { label: "certified at most", data: names.map((name) => certified[name] ?? null), backgroundColor: "#ffffff", borderColor: "#1b2733", borderWidth: 1.5 },
       ] },
-      options: { indexAxis: "y", scales: { x: axis("risk difference (0 is equal)", { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || "#ffffff", lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
+      options: { indexAxis: "y", scales: { x: axis(study.difference, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || "#ffffff", lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
     });
     const drawn = charts[charts.length - 1];
 
@@ -270,10 +279,10 @@
       rows.forEach((row, k) => {
         const found = at(counts, weights, counts.positive[row.name]);
         put(row.accuracy, found.accuracy, usual[row.name].accuracy);
-        put(row.difference, found.risk_difference, usual[row.name].risk_difference);
+        put(row.difference, found.difference, usual[row.name].difference);
         row.rates.forEach((cell, g) => put(cell, found.rates[g]));
-        drawn.data.datasets[0].data[k] = found.risk_difference;
-        if (there(certified[row.name]) && found.risk_difference > certified[row.name]) beyond.push(row.name);
+        drawn.data.datasets[0].data[k] = found.difference;
+        if (there(certified[row.name]) && found.difference > certified[row.name]) beyond.push(row.name);
       });
       drawn.update("none");
       const kept = counts.groups.map((g, k) => `${g} ${percent(now.mass[k], 0)}, worth ${many(Math.round(now.effective[k]))} rows`).join("; ");
@@ -285,7 +294,7 @@
       said.classList.toggle("alert", few.length + beyond.length > 0);
     }
     section.append(el("div", { class: "sliders" }, ...sets), el("p", { class: "buttons" }, reset), said, grid, bars,
-      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest risk difference that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
+      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.difference} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
     draw();
     return section;
   };

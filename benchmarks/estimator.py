@@ -1,0 +1,285 @@
+"""The bars of the estimator on Adult: overhead over the bare solver, notions over unseen deployments,
+race and sex at once.  Run: python benchmarks/estimator.py [overhead] [notions] [race] [target] [bases] [path]"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from time import perf_counter, process_time
+
+import numpy as np
+
+from agnosticfair import AgnosticFairClassifier, target_weights
+from agnosticfair.basis import Basis, by_client
+from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.splits import shift
+from agnosticfair.data.table import Table
+from agnosticfair.errors import AgnosticFairError
+from agnosticfair.experiments.deployments import deployments
+from agnosticfair.federation import fit
+from agnosticfair.methods import method
+from agnosticfair.metrics import accuracy, gap
+from agnosticfair.report.figures import BLUE, RED
+from agnosticfair.tuning import TAUS, fit_path
+
+LEAST_CELL = 200
+"""Rows of every compared (group, label) that a deployment must have for its gap to be more than noise."""
+
+
+def rows(tables: list[Table], encoding) -> tuple[np.ndarray, ...]:
+    X = np.vstack([encode(encoding, t) for t in tables])
+    y = np.concatenate([t.labels(">50K") for t in tables])
+    return X, y, np.concatenate([t.column("sex").values() for t in tables])
+
+
+def overhead(split) -> None:
+    bare = fit(split.train, "agnosticfair", attribute="sex")
+    X, y, s = rows([*split.train.values()], bare.model.encoding)
+    owners = np.repeat([*split.train], [len(t) for t in split.train.values()])
+    times = {"bare": [], "estimator": []}
+    for _ in range(3):
+        begin = perf_counter()
+        fit(split.train, "agnosticfair", attribute="sex")
+        times["bare"].append(perf_counter() - begin)
+        begin = perf_counter()
+        AgnosticFairClassifier().fit(X, y, sensitive_features=s, clients=owners)
+        times["estimator"].append(perf_counter() - begin)
+    ratio = min(times["estimator"]) / min(times["bare"])
+    print(f"overhead: estimator / bare = {ratio:.3f} ({times})")
+
+
+def notions(taus=(0.03, 0.05, 0.08, 0.12), seeds=range(5)) -> None:
+    """Gaps over the unseen deployments, with a constraint and without: means over seeds."""
+    found: dict[tuple[str, str], list[list[float]]] = {}
+    for seed in seeds:
+        split = shift(load("adult"), dataset("adult"), seed=seed)
+        y, s = split.test.labels(">50K"), split.test.column("sex").codes
+        free = fit(split.train, "fl", attribute="sex").model
+        unseen = deployments(split.test, free.encoding, seed, "sex")
+        for notion in ("equal_opportunity", "equalized_odds"):
+            row = found.setdefault((notion, "unconstrained"), [])
+            row.append(measured(free.predict(split.test), notion, y, s, unseen))
+            for tau in taus:
+                recipe = method("agnosticfair", notion=notion, tau=tau, nominal=0.01)
+                made = fit(split.train, recipe, attribute="sex", seed=seed)
+                row = found.setdefault((notion, f"tau {tau}"), [])
+                row.append(measured(made.model.predict(split.test), notion, y, s, unseen))
+                print(seed, notion, tau, made.outcome, made.rounds, row[-1], flush=True)
+    print("notion, method: mean (standard deviation) over seeds of", *MEASURED, sep="; ")
+    for (notion, name), values in found.items():
+        cells = zip(np.mean(values, axis=0), np.std(values, axis=0), strict=True)
+        print(f"{notion}, {name}:", "; ".join(f"{m:.3f} ({sd:.3f})" for m, sd in cells))
+    draw({key: np.mean(values, axis=0).tolist() for key, values in found.items()})
+
+
+def draw(means: dict[tuple[str, str], list[float]], path: str = "notions-adult.png") -> None:
+    """Accuracy over the largest gap, a line for each notion, with tau at every point."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = drawn.subplots()
+    for notion, colour, marker, side in (
+        ("equal_opportunity", BLUE, "o", "right"),
+        ("equalized_odds", RED, "s", "left"),
+    ):
+        away = {"xytext": (-8 if side == "right" else 8, -3), "textcoords": "offset points"}
+        (x, y), *others = [(v[3], v[0]) for (n, _), v in means.items() if n == notion]
+        names = [name for n, name in means if n == notion][1:]
+        label = notion.replace("_", " ")
+        axes.plot(x, y, marker, mfc="white", mec=colour, ms=8, label=f"{label}, unconstrained")
+        axes.plot(*zip(*others, strict=True), "-" + marker, color=colour, label=label)
+        axes.axvline(x / 2, color=colour, ls=":", lw=1)
+        for name, place in zip(names, others, strict=True):
+            axes.annotate(name, place, ha=side, color=colour, fontsize=9, **away)
+    axes.set_xlabel("largest gap over unseen deployments (dotted: half the unconstrained one)")
+    axes.set_ylabel("accuracy on the test set")
+    axes.set_xlim(left=0)
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.spines[["top", "right"]].set_visible(False)
+    drawn.savefig(path, dpi=150)
+    print("Written:", path)
+
+
+MEASURED = (
+    "accuracy",
+    "gap on test",
+    *("mean gap", f"largest gap, where every cell compared has {LEAST_CELL} rows"),
+    *("largest gap anywhere", "largest gap anywhere beyond 1.96 standard errors"),
+)
+
+
+def measured(p, notion, y, s, unseen) -> list[float]:
+    gaps = np.array([gap(notion, y, p, s, x.weights) for x in unseen])
+    solid = np.array([least_cell(x.weights, y, s, notion) >= LEAST_CELL for x in unseen])
+    beyond = max(beyond_noise(p, notion, y, s, x.weights) for x in unseen)
+    of_solid = gaps[solid]
+    return [accuracy(y, p), gaps[0], of_solid.mean(), of_solid.max(), gaps.max(), beyond]
+
+
+def labels_of(notion: str) -> tuple[int, ...]:
+    return (1,) if notion == "equal_opportunity" else (0, 1)
+
+
+def effective(weights) -> float:
+    """(sum w)^2 / sum w^2: rows that would say as much at equal weights."""
+    return weights.sum() ** 2 / max((weights**2).sum(), 1e-300)
+
+
+def least_cell(weights, y, s, notion) -> float:
+    """Effective rows of the smallest cell compared."""
+    cells = [weights[(s == g) & (y == label)] for g in np.unique(s) for label in labels_of(notion)]
+    return min(map(effective, cells))
+
+
+def beyond_noise(p, notion, y, s, weights) -> float:
+    """The gap less 1.96 standard errors, of the label where that is largest; each rate as (k + 1) / (n + 2)
+    in its own error, so that no cell of few rows is sure of itself."""
+    found = [0.0]
+    for label in labels_of(notion):
+        rates, variances = [], []
+        for g in np.unique(s):
+            own = (s == g) & (y == label)
+            w, n = weights[own], effective(weights[own])
+            rate = float(w @ p[own] / max(w.sum(), 1e-300))
+            smooth = (rate * n + 1) / (n + 2)
+            rates.append(rate)
+            variances.append(smooth * (1 - smooth) / (n + 2))
+        found.append(max(rates) - min(rates) - 1.96 * np.sqrt(sum(variances)))
+    return max(found)
+
+
+def race(table) -> None:
+    """Race (five groups) and sex at once, trained and audited."""
+    census = replace(
+        table, sensitive={"sex": table.column("sex"), "race": table.column("race")}, other={}
+    )
+    X = encode(fit({"a": census}, "fl", attribute="sex").model.encoding, census)
+    groups = {k: c.values() for k, c in census.sensitive.items()}
+    for together, floor in ((False, 0.05), (False, 0.01), (True, 0.05)):
+        begin = perf_counter()
+        fair = AgnosticFairClassifier(intersections=together, tau=0.1, floor=floor)
+        fair.fit(X, census.labels(">50K"), sensitive_features=groups)
+        trained = perf_counter() - begin
+        made = fair.certificate_
+        print(
+            f"race and sex, intersections={together}, floor {floor}: {fair.n_iter_} rounds, converged "
+            f"{fair.converged_}, trained {trained:.1f}s, audited {perf_counter() - begin - trained:.1f}s; "
+            f"under the floor: {fair.under_floor_}"
+        )
+        for one in made.values() if isinstance(made, dict) else [made]:
+            print("  ", one)
+
+
+def target(seeds=range(3)) -> None:
+    """Every unseen deployment with its features known beforehand, and with nothing known: accuracy and
+    risk difference *on that deployment*. Weights by density ratio, by themselves (fairfl under them) and
+    as the centre of a set half as large."""
+    ways = {
+        "unknown, robust": None,
+        "unknown, fair on the training rows": None,
+        "known, weights by themselves": {"method": "fairfl", "tau": 0.01},
+        "known, centre of half the set": {"tau": 0.04, "nominal": 0.01, "trust": 0.5},
+    }
+    for seed in seeds:
+        split = shift(load("adult"), dataset("adult"), seed=seed)
+        encoding = fit(split.train, "fl", attribute="sex").model.encoding
+        X, y, s = rows([*split.train.values()], encoding)
+        X_test, y_test, s_test = rows([split.test], encoding)
+        codes = (s_test == "Male").astype(int)
+        robust = AgnosticFairClassifier(tau=dataset("adult").tau, random_state=seed)
+        plain = AgnosticFairClassifier("fairfl", tau=0.01)
+        once = [m.fit(X, y, sensitive_features=s).predict(X_test) for m in (robust, plain)]
+        rng, found = np.random.default_rng(seed), {name: [] for name in ways}
+        for x in deployments(split.test, encoding, seed, "sex"):
+            there = np.flatnonzero(x.weights)
+            if x.kind == "kernel tilt":  # rows drawn as the tilt weighs them
+                there = rng.choice(len(X_test), 4000, p=x.weights / x.weights.sum())
+            weights = target_weights(X, X_test[there])
+            for place, (name, settings) in enumerate(ways.items()):
+                p = once[place] if settings is None else None
+                if p is None:
+                    made = AgnosticFairClassifier(random_state=seed, **settings)
+                    made.fit(X, y, sensitive_features=s, sample_weight=weights)
+                    p = made.predict(X_test)
+                rd = gap("demographic_parity", y_test, p, codes, x.weights)
+                found[name].append((accuracy(y_test, p, x.weights), rd))
+        for name, values in found.items():
+            right, rd = np.transpose(values)
+            print(
+                f"seed {seed}, {name}: accuracy {right.mean():.4f}, risk difference mean {rd.mean():.4f} "
+                f"p90 {np.quantile(rd, 0.9):.4f} max {rd.max():.4f}",
+                flush=True,
+            )
+
+
+def bases(split) -> None:
+    """Bases by what they do on deployments that no method saw: compare at equal accuracy."""
+    encoding = fit(split.train, "fl", attribute="sex").model.encoding
+    y, s = split.test.labels(">50K"), split.test.column("sex").codes
+    found = deployments(split.test, encoding, 0, "sex")
+    hot = len(encoding.numeric)
+
+    def values(table: Table) -> np.ndarray:
+        """One kernel per category of every categorical column, and one for all rows."""
+        return np.hstack([encode(encoding, table)[:, hot:], np.ones((len(table), 1))])
+
+    own = {key: replace(t, kernels=values(t)) for key, t in split.train.items()}
+    M = own[min(own)].kernels.shape[1]
+    wide = {"centres": "ranges", "sigma": 1.0, "bound": 50.0}
+    for name, tables, changes, taus in (
+        ("gaussian, rows", split.train, {}, (0.06, 0.1, 0.125)),
+        ("gaussian, ranges, width 1, bound 50", split.train, wide, (0.125,)),
+        ("gaussian, ranges", split.train, {"centres": "ranges", "sigma": "median"}, (0.125,)),
+        ("gaussian, kmeans", split.train, {"centres": "kmeans"}, (0.06, 0.125, 0.18, 0.22)),
+        ("gaussian, kmeans", split.train, {"centres": "kmeans", "sigma": "median"}, (0.125,)),
+        ("category indicators", own, {"reweigh": Basis("given", M)}, (0.06, 0.125, 0.18, 0.22)),
+        ("clients", split.train, {"reweigh": by_client(), "bound": 100.0}, (0.125,)),
+    ):
+        for tau in taus:
+            begin = perf_counter()
+            try:
+                made = fit(tables, method("agnosticfair", tau=tau, **changes), attribute="sex")
+            except AgnosticFairError as error:
+                print(f"  {name}, tau {tau}: {error}")
+                continue
+            p = made.model.predict(split.test)
+            rd = [gap("demographic_parity", y, p, s, x.weights) for x in found]
+            print(
+                f"  {name}, tau {tau}: accuracy {accuracy(y, p):.4f}, risk difference on test {rd[0]:.4f}, "
+                f"unseen mean {np.mean(rd):.4f} p90 {np.quantile(rd, 0.9):.4f} max {max(rd):.4f}; "
+                f"{made.outcome} {made.rounds} rounds {perf_counter() - begin:.1f}s",
+                flush=True,
+            )
+
+
+def path(split) -> None:
+    """What ten points of the frontier cost, in single fits (processor time)."""
+    taus = {"attribute": "sex"}
+    times = []
+    for tau in TAUS[::4]:
+        begin = process_time()
+        fit(split.train, method("agnosticfair", tau=tau), **taus)
+        times.append(process_time() - begin)
+    begin = process_time()
+    rounds = [m.rounds for m in fit_path(split.train, method("agnosticfair"), TAUS, **taus)]
+    ratio = (process_time() - begin) / np.mean(times)
+    print(f"path: {len(TAUS)} points cost {ratio:.2f} single fits, rounds {rounds}")
+
+
+if __name__ == "__main__":
+    asked = sys.argv[1:] or ["overhead", "notions", "race", "target", "bases", "path"]
+    adult = load("adult")
+    halves = shift(adult, dataset("adult"))
+    if "overhead" in asked:
+        overhead(halves)
+    if "notions" in asked:
+        notions()
+    if "target" in asked:
+        target()
+    if "bases" in asked:
+        bases(halves)
+    if "path" in asked:
+        path(halves)
+    if "race" in asked:
+        race(adult)
