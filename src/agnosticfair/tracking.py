@@ -46,9 +46,9 @@ def results(fitted: Fit, certificates: Mapping[str, Certificate] | None = None) 
     """
     names = ("rounds", "converged", "seconds", "worst_surrogate", "worst_risk_difference")
     told: dict[str, Any] = {name: getattr(fitted, name) for name in names}
-    names = ("accuracy", "risk_difference", "worst_accuracy", "worst_risk_difference")
+    own = ("accuracy", "risk_difference", "worst_accuracy", "worst_risk_difference")
     for attribute, made in (certificates or {}).items():
-        told[f"certificate.{attribute}"] = {name: getattr(made, name) for name in names}
+        told[f"certificate.{attribute}"] = {name: getattr(made, name) for name in own}
     return numbers(told)
 
 
