@@ -92,5 +92,7 @@ def test_import_is_light():
         "torch",
         "clarabel",
         "flwr",
+        "onnx",
+        "mlflow",
     }
     assert not heavy & set(modules)

@@ -42,6 +42,7 @@ from agnosticfair.certificate import Certificate, Group, Tilt
 from agnosticfair.client import CHUNK, tally
 from agnosticfair.data.census import merge
 from agnosticfair.data.encoding import shown
+from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.engines import Engine
 from agnosticfair.errors import DataError, SettingsError
@@ -203,7 +204,7 @@ def audit(
 
 def audit_clients(
     model: Model,
-    clients: Mapping[str, Table] | Engine,
+    clients: Mapping[str, Table | Stream] | Engine,
     *,
     attribute: str | None = None,
     basis: Basis | None = None,
@@ -220,7 +221,7 @@ def audit_clients(
 ) -> Certificate:
     """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
 
-    clients: a table each, or an engine.  attribute: the sensitive one, by default the model's.
+    clients: a table or a stream each, or an engine.  attribute: the sensitive one, by default the model's.
     centres: (M, d), in the encoding; by default drawn from the clients' rows, which shows these to
     all.  Besides, a client sends one message of sums, with resamples that it draws by itself.
     """
@@ -228,6 +229,8 @@ def audit_clients(
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     census = merge(gather(engine, "census", None, deadline))
     check_labels(model, census.labels)
+    if attribute is None and len(model.attributes) != 1:
+        raise SettingsError(f"the model protects {model.attribute or 'nobody'}: name one attribute")
     attribute = attribute or model.attribute
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
@@ -324,7 +327,7 @@ def _certificate(
         under_floor=tuple(name for g, name in enumerate(groups) if g not in gap.reachable),
         alpha_risk_difference=alpha,
         alpha_accuracy=errors.alpha if labelled else np.full_like(alpha, nan),
-        profile=_profile(sums, alpha, A.n, given),
+        profile=profile(sums, alpha, A.n, given),
     )
 
 
@@ -455,7 +458,7 @@ def _group(
     return Group(rows, rows / n, rate, worst_share, worst_rate)
 
 
-def _profile(
+def profile(
     sums: Mapping[str, np.ndarray], alpha: np.ndarray, n: float, given: Features
 ) -> tuple[Tilt, ...]:
     """Every feature's mean over the rows and under alpha, the most shifted first."""

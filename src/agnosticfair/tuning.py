@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing import audit
-from agnosticfair.data.table import Table, joined
+from agnosticfair.basis import around, design
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import Table, concatenate, intersected
 from agnosticfair.engines import Engine
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit, in_process
 from agnosticfair.methods import Method, method
+from agnosticfair.metrics import accuracy
 
 TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
 COARSE = 1e-4
@@ -152,28 +155,40 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
     fairness = made.method.fairness
     assert fairness is not None
     certificates = []
-    table = joined(parts)
+    table = concatenate(parts)
     ask: dict[str, Any] = {"bound": fairness.bound, "floor": fairness.floor, "bootstrap": 0}
-    if fairness.basis.kind == "given":
+    b = None if made.centres is None else made.centres[: fairness.basis.kernels]
+    if fairness.basis.kind == "by_client":
+        pass  # who held a row is not known here: the audit's own set
+    elif fairness.basis.kind == "given" or table.weights is not None or fairness.trust > 0:
         K = table.kernels
+        if K is None:
+            K = design(fairness.basis, encode(made.model.encoding, table), b, "", ("",))
+        K = around(K, table.weights, fairness.trust)
         ask["basis"] = lambda _: K
-    elif fairness.basis.kind != "by_client":
+    else:
         ask["basis"] = fairness.basis
-    if fairness.basis.kind == "gaussian" and made.centres is not None:
-        ask["centres"] = made.centres[: fairness.basis.kernels]
-    for name in names:
+        if fairness.basis.kind == "gaussian":
+            ask["centres"] = b
+    compared = {name: table.column(name) for name in names}
+    if fairness.intersections and len(names) > 1:
+        compared = {" & ".join(names): intersected(compared)}
+    for column in compared.values():
         certificates.append(
             audit(
                 made.model,
                 table,
-                sensitive_features=table.column(name).values(),
+                sensitive_features=column.values(),
                 notion=fairness.notion,
                 **ask,
             )
         )
-    worst = max(certificates, key=lambda one: one.worst_risk_difference)
-    measured = max(one.risk_difference for one in certificates)
-    return worst.accuracy, worst.worst_risk_difference, measured
+    y, y_hat = table.labels(made.model.positive), made.model.predict(table)
+    return (
+        accuracy(y, y_hat, table.weights),
+        max(one.worst_risk_difference for one in certificates),
+        max(one.risk_difference for one in certificates),
+    )
 
 
 def knee(worst: np.ndarray, accuracy: np.ndarray) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from agnosticfair.data.arrow import readable, to_column, to_numbers
 from agnosticfair.data.encoding import Encoding, shown
 from agnosticfair.data.stream import ENDINGS, Stream, pieces
-from agnosticfair.data.table import Column, Table, joined
+from agnosticfair.data.table import Column, Table, concatenate
 from agnosticfair.errors import DataError, SettingsError
 
 MOST_CATEGORIES = 1000  # a text column with more is a name or a key, unless the user insists
@@ -72,7 +72,7 @@ def read_source(path: str | Path, roles: Roles, *, who: str | None = None) -> Ta
     stream = _stream(files, roles, who)
     if len(stream) * len(stream.columns) * 8 > STREAMED:
         return stream
-    return _checked(joined(stream.added_up(lambda table: [table])), roles, who)
+    return _checked(concatenate(stream.added_up(lambda table: [table])), roles, who)
 
 
 def _parts_of(folder: Path, who: str) -> list[Path]:

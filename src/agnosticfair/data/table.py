@@ -129,29 +129,36 @@ class Table:
         return (self.target.aligned((positive,)) == 0).astype(np.float64)
 
 
-def joined(tables: Sequence[Table]) -> Table:
-    """The rows of tables with the same columns, one after the other.
+def concatenate(tables: Sequence[Table]) -> Table:
+    """All rows of tables with the same columns, in their order.
 
-    >>> one = Table({}, {}, Column.of(["b"]), {})
-    >>> joined([one, Table({}, {}, Column.of(["a"]), {})]).target
-    Column(codes=array([1, 0], dtype=int32), categories=('a', 'b'))
+    >>> one = Table({}, {"job": Column.of("ab")}, None, {})
+    >>> len(concatenate([one, one]))
+    4
     """
     first = tables[0]
-    kernels = [part.kernels for part in tables if part.kernels is not None]
-    weights = [np.ones(len(p)) if p.weights is None else p.weights for p in tables]
-    targets = [part.target for part in tables if part.target is not None]
+    kernels = [t.kernels for t in tables if t.kernels is not None]
+    weights = [np.ones(len(t)) if t.weights is None else t.weights for t in tables]
+
+    def joined(columns: Sequence[Column]) -> Column:
+        names = tuple(sorted({name for column in columns for name in column.categories}))
+        codes = np.concatenate([column.aligned(names) for column in columns])
+        return Column(codes.astype(np.int32), names)
+
+    def by_name(kind: str) -> dict[str, Column]:
+        return {k: joined([getattr(t, kind)[k] for t in tables]) for k in getattr(first, kind)}
+
     return Table(
-        {k: np.concatenate([p.numeric[k] for p in tables]) for k in first.numeric},
-        {k: _joined([p.categorical[k] for p in tables]) for k in first.categorical},
-        _joined(targets) if targets else None,
-        {k: _joined([p.sensitive[k] for p in tables]) for k in first.sensitive},
-        {k: _joined([p.other[k] for p in tables]) for k in first.other},
-        np.concatenate(weights) if any(p.weights is not None for p in tables) else None,
+        {k: np.concatenate([t.numeric[k] for t in tables]) for k in first.numeric},
+        by_name("categorical"),
+        None if first.target is None else joined([t.target for t in tables if t.target]),
+        by_name("sensitive"),
+        by_name("other"),
+        np.concatenate(weights) if any(t.weights is not None for t in tables) else None,
         np.concatenate(kernels) if kernels else None,
     )
 
 
-def _joined(columns: Sequence[Column]) -> Column:
-    names = tuple(sorted({name for column in columns for name in column.categories}))
-    codes = np.concatenate([column.aligned(names) for column in columns])
-    return Column(codes.astype(np.int32), names)
+def intersected(columns: Mapping[str, Column]) -> Column:
+    """One column whose groups are those that occur together."""
+    return Column.of(map(" & ".join, zip(*(c.values() for c in columns.values()), strict=True)))
