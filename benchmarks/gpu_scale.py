@@ -124,7 +124,7 @@ def floor(n, d, M, M_L):
     """Seconds by how products are priced: bytes, products and exponentials added."""
     D = d + 1
     products = 2 * n * (d * M + M * (D + 3) + M_L * (D + 2) + D * D + M + M_L)
-    rest = n * (4 * d + 4) / RATES["read"] + n * M / RATES["exp"]
+    rest = n * (4 * d + 4) / max(RATES["read"], RATES["copy"]) + n * M / RATES["exp"]
     rates = {"fp32": RATES["float32"], "tf32/3": RATES["tf32"] / 3, "fp16/3": RATES["float16"] / 3}
     return {name: products / rate + rest for name, rate in rates.items()}
 

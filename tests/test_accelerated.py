@@ -14,7 +14,7 @@ from agnosticfair.basis import by_client, constant, gaussian, gaussian_kernel
 from agnosticfair.client import Client, answer
 from agnosticfair.data import files, stream
 from agnosticfair.data.files import Roles, read_source
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 from agnosticfair.fairness import Surrogate
 from agnosticfair.messages import Broadcast
 from agnosticfair.methods import Fairness, Method, method
@@ -91,6 +91,12 @@ def test_a_full_disk_is_said_in_a_sentence(monkeypatch):
         Shelf().put(narrowed(rows_and_question(n=10)[0]))
 
 
+def test_a_scratch_folder_that_is_not_there(monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/nowhere/at/all")
+    with pytest.raises(DataError, match="name another folder by TMPDIR"):
+        Shelf()
+
+
 def written(folder, table, name="north"):
     """A table of the helpers as a folder of two Parquet files."""
     columns = {**table.numeric, "job": table.categorical["job"].values().tolist()}
@@ -163,8 +169,14 @@ def test_a_fit_over_streams_is_that_over_tables(tmp_path, streams):
 
 def test_local_steps_need_the_rows_in_memory(tmp_path, streams):
     source = read_source(written(tmp_path, small_table(1000)), Roles("y", ("sex",)))
-    with pytest.raises(Exception, match="local steps needs them in memory"):
+    with pytest.raises(AgnosticFairError, match="local steps needs them in memory"):
         federation.fit({"north": source}, "fedavg")
+
+
+def test_columns_that_are_not_scaled_are_refused(tmp_path, streams):
+    source = read_source(written(tmp_path, small_table(1000)), Roles("y", ("sex",)))
+    with pytest.raises(AgnosticFairError, match="let columns be scaled"):
+        federation.fit({"north": source}, "fl", scale=False)
 
 
 def test_kernels_of_your_own_have_no_device():

@@ -69,8 +69,10 @@ def exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
     """
     if basis.kind == "given":
         raise SettingsError("kernels of your own are added up exactly: leave out the device")
-    if basis.kind != "gaussian" or centres is None:
+    if basis.kind != "gaussian":
         return np.zeros((d + 2, 1))
+    if centres is None:
+        raise SettingsError("a gaussian basis needs centres: draw them before the first round")
     b = centres[: basis.kernels] / float(basis.sigma)
     last = np.full(len(b), 1.0 / float(basis.sigma) ** 2)
     return np.vstack([b.T / float(basis.sigma), -(b * b).sum(axis=1) / 2, last])
@@ -119,18 +121,23 @@ def encoded32(
     return Rows32(Z.T, y[order].astype(np.float32), starts, weights)
 
 
-def scratch_folder() -> str | None:
-    """$TMPDIR, or /var/tmp, which unlike /tmp is seldom kept in memory."""
+def scratch_file() -> Any:
+    """A file without a name in $TMPDIR, or in /var/tmp, which unlike /tmp is seldom kept in memory."""
     lasting = "/var/tmp"  # noqa: S108
-    return os.environ.get("TMPDIR") or (lasting if Path(lasting).is_dir() else None)
+    folder = os.environ.get("TMPDIR") or (lasting if Path(lasting).is_dir() else None)
+    try:
+        return TemporaryFile(dir=folder)
+    except OSError as error:
+        raise DataError(
+            f"cannot keep encoded rows in {folder!r} ({error.strerror}): name another folder by TMPDIR"
+        ) from None
 
 
 @dataclass
 class Shelf:
-    """Encoded rows on disk, in a file without a name that ends with its holder: rounds then neither
-    decode nor encode. It lies where $TMPDIR says, or else where large files may lie for a while."""
+    """Encoded rows on disk, in a file that ends with its holder: rounds then neither decode nor encode."""
 
-    file: Any = field(default_factory=lambda: TemporaryFile(dir=scratch_folder()))  # noqa: SIM115
+    file: Any = field(default_factory=scratch_file)
     size: int = 0
     lock: Any = field(default_factory=Lock)
 

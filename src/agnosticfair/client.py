@@ -87,6 +87,11 @@ class Client:
         disk, and all others, and those on a device, in memory."""
         if not self._batches or self._task != task.id:
             encoding, cells = Encoding.from_json(task.settings["encoding"]), task.settings["cells"]
+            if not encoding.scale:
+                raise SettingsError(
+                    "sums in float32 are accurate for features from 0 to 1 only: let columns be scaled, or "
+                    "leave the rows in memory and out of a device"
+                )
             shelf, who = Shelf() if self.table.streamed else None, f"client {self.key!r}"
 
             def keep(table: Table) -> list[Callable[[], Rows32]]:
