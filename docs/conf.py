@@ -18,7 +18,6 @@ html_show_sphinx = html_copy_source = html_show_copyright = False
 html_math_renderer = "mathml"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # in the signature only, as written
-add_module_names = False
 
 
 def mathml(inline):
@@ -26,7 +25,10 @@ def mathml(inline):
 
     def visit(translator, node):
         display = "inline" if inline else "block"
-        translator.body.append(convert(node.astext(), display=display))
+        made = convert(node.astext(), display=display)
+        # browsers know MathML Core, where alignment is a matter of style
+        made = made.replace('columnalign="left"', 'style="text-align: left"')
+        translator.body.append(made)
         raise SkipNode
 
     return visit
