@@ -17,18 +17,8 @@ from agnosticfair.experiments import reproduce
 from agnosticfair.methods import METHODS
 from agnosticfair.model import load_model
 
-COMMANDS = (
-    "reproduce",
-    "fit",
-    "predict",
-    "evaluate",
-    "methods",
-    "data",
-    "audit",
-    "shifts",
-    "export",
-    "tune",
-)
+COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data", "audit", "shifts", "tune")
+COMMANDS += ("export", "report", "watch")
 
 
 @pytest.fixture
@@ -135,6 +125,7 @@ def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
     code, printed, err = call("reproduce", *asked, "--out", out)
     assert (code, err) == (0, "")
     names = {"results.json", "tables.md", "compare-adult-shift.png", "figure-2-adult.png"}
+    names |= {"rows-adult-shift.parquet"}
     assert {p.name for p in out.iterdir()} == names
     assert all(str(out / name) in printed for name in names)
     results = json.loads((out / "results.json").read_text())

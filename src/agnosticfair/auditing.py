@@ -326,7 +326,7 @@ def _certificate(
         under_floor=tuple(name for g, name in enumerate(groups) if g not in gap.reachable),
         alpha_risk_difference=alpha,
         alpha_accuracy=errors.alpha if labelled else np.full_like(alpha, nan),
-        profile=_profile(sums, alpha, A.n, given),
+        profile=profile(sums, alpha, A.n, given),
     )
 
 
@@ -457,7 +457,7 @@ def _group(
     return Group(rows, rows / n, rate, worst_share, worst_rate)
 
 
-def _profile(
+def profile(
     sums: Mapping[str, np.ndarray], alpha: np.ndarray, n: float, given: Features
 ) -> tuple[Tilt, ...]:
     """Every feature's mean over the rows and under alpha, the most shifted first."""

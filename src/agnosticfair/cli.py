@@ -21,9 +21,11 @@ import agnosticfair
 from agnosticfair.commands import audit as audit_command
 from agnosticfair.commands import deploy, messages
 from agnosticfair.commands import export as export_command
+from agnosticfair.commands import report as report_command
 from agnosticfair.commands import shifts as shifts_command
 from agnosticfair.commands import tune as tune_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
+from agnosticfair.record import COMMAND
 
 if TYPE_CHECKING:
     from agnosticfair.data.table import Table
@@ -53,6 +55,7 @@ Columns = list[str] | None
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; what is wrong with the input ends in one sentence and exit code 2."""
+    COMMAND.set(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
         app(arguments, prog_name="agnosticfair")
     except AgnosticFairError as error:
@@ -95,31 +98,37 @@ def reproduce(
     Writes results.json (a row per data set, setting, method and seed), tables.md and PNG figures.
     The numbers do not depend on the number of processes.
     """
-    from agnosticfair.data.datasets import DATASETS
+    from agnosticfair.data.datasets import DATASETS, load
+    from agnosticfair.experiments.detail import decided_files
     from agnosticfair.experiments.reproduce import SETTINGS, cells, run
     from agnosticfair.methods import METHODS
+    from agnosticfair.record import provenance
 
     _check_folder(out)
+    folder = None if data_folder is None else str(data_folder)
     tasks = cells(
         _listed(dataset, DATASETS),
         _listed(setting, SETTINGS),
         _listed(methods, METHODS),
         seeds,
-        None if data_folder is None else str(data_folder),
+        folder,
     )
     begin = perf_counter()
     with _progress(len(tasks), "fits") as advance:
         rows = run(tasks, _cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+    kept = decided_files(rows, 2, folder)
     results = {
         "format": "agnosticfair-results-1",
-        "versions": _versions(),
+        **provenance({name: load(name, folder) for name in _listed(dataset, DATASETS)}),
         "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }
-    _present(results, out, perf_counter() - begin, as_json)
+    _present(results, out, kept, perf_counter() - begin, as_json)
 
 
-def _present(results: Mapping[str, Any], out: Path, seconds: float, as_json: bool) -> None:
+def _present(
+    results: Mapping[str, Any], out: Path, kept: Mapping[str, bytes], seconds: float, as_json: bool
+) -> None:
     """Write the results, tables and figures; then show the tables and say where the rest is."""
     from agnosticfair.report import figures, tables
 
@@ -130,7 +139,7 @@ def _present(results: Mapping[str, Any], out: Path, seconds: float, as_json: boo
     captions = {name: text for name, (_, text) in drawn.items()}
     document = tables.document(tables.grids(summaries), captions, made_by)
     text = json.dumps(results, indent=1, allow_nan=False)
-    files = {"results.json": f"{text}\n".encode(), "tables.md": document.encode()}
+    files = {"results.json": f"{text}\n".encode(), "tables.md": document.encode(), **kept}
     write_files(out, files | {name: figures.png(figure) for name, (figure, _) in drawn.items()})
     if as_json:
         return print(text)
@@ -175,6 +184,9 @@ def fit(
     track: Annotated[
         str | None, Option(help="mlflow:URI to log the fit there: mlflow:sqlite:///runs.db.")
     ] = None,
+    run: Annotated[
+        Path | None, Option(help="Folder for what 'report' and 'watch' show; adds a certificate.")
+    ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
@@ -183,25 +195,32 @@ def fit(
     Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
     certified, and its limits. The options numeric, categorical, drop and sensitive may be repeated.
     """
-    from agnosticfair import federation
+    from agnosticfair import federation, record
+    from agnosticfair.checkpoints import FILE as CHECKPOINT
     from agnosticfair.data.files import Roles, read_clients
     from agnosticfair.methods import method as recipe
     from agnosticfair.tracking import parameters, tracker
 
     _check_folder(out.parent, needed=True)
+    if run is not None:
+        _check_folder(run)
     changes = {"tau": tau, "bound": bound, "rounds": rounds, "notion": notion}
     changes["intersections"] = intersections
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
+    resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
+        add = None if run is None else record.rounds(run, chosen, len(clients), resume)
         with _progress(chosen.rounds, "rounds") as advance:
 
             def on_round(entry: dict) -> None:
                 advance(f"loss {entry['loss']:.4f}")
                 tell("round", entry)
+                if add is not None:
+                    add(entry)
 
             fitted = federation.fit(
                 federation.in_process(clients, workers),
@@ -216,15 +235,18 @@ def fit(
         fitted.model.save(out)
         cards = _describe_fit(fitted, clients, target, out, tell)
     found = scores(fitted.model, clients)
+    if run is not None:
+        told = {"target": target, "training_rows": found}
+        fitted.model.save(run / "model.safetensors")
+        write_files(run, record.run_files(fitted, clients, told))
     if as_json:
-        told = {
-            k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")
-        }
+        names = ("outcome", "rounds", "outcomes", "seconds", "events")
+        ended = {k: getattr(fitted, k) for k in names}
         about = {"model": str(out), "method": chosen.name, "positive": fitted.model.positive}
-        return print(json.dumps({**about, **told, "training_rows": found}, indent=1))
+        return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
     _print_scores("Training rows", found)
-    ended = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
-    print(f"\n{chosen.name} {ended} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
+    how = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
+    print(f"\n{chosen.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
     return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {', '.join(cards)}.")
@@ -331,6 +353,8 @@ def list_data(data_folder: Folder = None, as_json: Json = False) -> None:
 app.command("audit", epilog=audit_command.EPILOG)(audit_command.audit)
 app.command("shifts", epilog=shifts_command.EPILOG)(shifts_command.shifts)
 app.command("export", epilog=export_command.EPILOG)(export_command.export)
+app.command("report", epilog=report_command.EPILOG)(report_command.report)
+app.command("watch", epilog=report_command.WATCH_EPILOG)(report_command.watch)
 app.command("tune", epilog=tune_command.EPILOG)(tune_command.tune)
 
 
@@ -563,9 +587,3 @@ def _listed(text: str, known: Sequence[str] | Mapping[str, Any]) -> list[str]:
 
 def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("agnosticfair", "numpy", "scipy")}

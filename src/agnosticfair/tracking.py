@@ -44,11 +44,11 @@ def results(fitted: Fit, certificates: Mapping[str, Certificate] | None = None) 
 
     certificates: by the attribute that each is about.
     """
-    of_fit = ("rounds", "converged", "seconds", "worst_surrogate", "worst_risk_difference")
-    told: dict[str, Any] = {name: getattr(fitted, name) for name in of_fit}
-    bounds = ("accuracy", "risk_difference", "worst_accuracy", "worst_risk_difference")
+    names = ("rounds", "converged", "seconds", "worst_surrogate", "worst_risk_difference")
+    told: dict[str, Any] = {name: getattr(fitted, name) for name in names}
+    own = ("accuracy", "risk_difference", "worst_accuracy", "worst_risk_difference")
     for attribute, made in (certificates or {}).items():
-        told[f"certificate.{attribute}"] = {name: getattr(made, name) for name in bounds}
+        told[f"certificate.{attribute}"] = {name: getattr(made, name) for name in own}
     return numbers(told)
 
 
