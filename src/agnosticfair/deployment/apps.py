@@ -102,7 +102,7 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
     if not config.get("certify", True) or any(e["event"] == "restated" for e in fitted.events):
         return {"says": ""}
     asked = {"seed": int(config.get("seed", 0)), "deadline": float(config["deadline"])}
-    return record.certified(fitted, engine, basis=AUDITED, **asked)
+    return record.certified(*record.certificates(fitted, engine, basis=AUDITED, **asked))
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
