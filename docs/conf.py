@@ -34,15 +34,26 @@ def mathml(inline):
     return visit
 
 
+FIELD = r"[a-zA-Z]\w*(?:, [a-zA-Z]\w*)*:\s"
+
+
 def plain(app, what, name, obj, options, lines):
-    """Docstrings are plain text with ``code``: what reStructuredText would take as marks is escaped."""
-    inside = False
-    for k, line in enumerate(lines):
-        inside = line.lstrip().startswith(">>>") or (inside and bool(line.strip()))
-        if not inside:
-            parts = re.split(r"(``.*?``)", line)
+    """Docstrings are plain text with ``code``: what reStructuredText would take as marks is escaped, and
+    a paragraph that says 'one: this.  two: that.' becomes a list."""
+    paragraphs = []
+    for text in re.split(r"\n\s*\n", "\n".join(lines)):
+        if not text.lstrip().startswith(">>>"):
+            parts = re.split(r"(``.*?``|\*\w[\w ]*\*)", text, flags=re.DOTALL)
             parts[::2] = [re.sub(r"([\\*|`])|_(?=\W|$)", r"\\\g<0>", part) for part in parts[::2]]
-            lines[k] = "".join(parts)
+            text = "".join(parts)
+            fields = re.split(rf"(?<=\.)\s+(?={FIELD})", text)
+            if len(fields) > 1:
+                items = [" ".join(field.split()) for field in fields]
+                text = "\n".join(
+                    f"- {item}" if re.match(FIELD, item) else f"{item}\n" for item in items
+                )
+        paragraphs.append(text)
+    lines[:] = "\n\n".join(paragraphs).split("\n")
 
 
 def setup(app):
