@@ -213,7 +213,7 @@ def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
         if last
         else "No round has ended yet. The page follows by itself."
     )
-    study["no_explorer"] = "The explorer needs a finished model and test rows."
+    study["rows_are"] = "training rows"
     study["warnings"] = ["Still training: nothing here is a result yet."]
     return [study]
 
@@ -410,7 +410,7 @@ def _warnings(methods: Sequence[Json]) -> list[str]:
         elif "diverged" in outcome or "infeasible" in outcome or outcome.startswith("not "):
             told.append(f"{method['name']}: {outcome}.")
     if methods and max(m["seeds"] for m in methods) == 1:
-        told.append("One run of each method: how much chance is in these numbers is not known.")
+        told.append("One run only: how much chance is in these numbers is not known.")
     return told
 
 

@@ -212,6 +212,7 @@
 
   const explorer = (study) => {
     const counts = study.explorer;
+    if (study.kind === "running") return null;
     const section = el("section", { class: "explorer" }, el("h3", { text: "Shift explorer: another mix of people" }));
     if (!counts) {
       section.append(el("p", { text: study.no_explorer }));
@@ -304,17 +305,17 @@
   const curves = (method) => {
     const history = (method.history || []).filter((entry) => there(entry.round));
     if (!history.length) return null;
-    const line = (title, keys, note) => {
+    const line = (title, keys, note, y = {}) => {
       const sets = keys.filter(([get]) => history.some((e) => there(get(e)))).map(([get, label, colour, dash]) => ({ label, data: history.map((e) => ({ x: e.round, y: get(e) ?? null })), borderColor: colour, backgroundColor: colour, borderDash: dash || [], pointRadius: dash ? 0 : 2.5, borderWidth: 2 }));
       if (!sets.length) return null;
-      return chart(title, note, 230, { type: "line", data: { datasets: sets }, options: { parsing: true, scales: { x: { type: "linear", ...axis("round"), ticks: { precision: 0 } }, y: { grid: { color: "#e3e7ec" } } }, plugins: legend(sets.length > 1) } });
+      return chart(title, note, 230, { type: "line", data: { datasets: sets }, options: { parsing: true, scales: { x: { type: "linear", ...axis("round"), ticks: { precision: 0 } }, y: { grid: { color: "#e3e7ec" }, ...y } }, plugins: legend(sets.length > 1) } });
     };
     const tau = method.tau;
     const bounded = there(tau);
     const parts = [
       line("Loss", [[(e) => e.loss, "loss", COLOURS[0]]], "Loss by round."),
-      line("Worst difference over the training set A", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", "#000000", [5, 4]]], "Worst case of the smooth difference by round, with tau."),
-      bounded ? line("Violation of tau", [[(e) => (there(e.worst) ? Math.max(0, e.worst - tau) : null), "violation", COLOURS[3]]], "How far the worst case exceeds tau, by round.") : null,
+      line("Worst difference in training", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", "#000000", [5, 4]]], "Worst case of the smooth difference by round, with tau."),
+      bounded ? line("Violation of tau", [[(e) => (there(e.worst) ? Math.max(0, e.worst - tau) : null), "violation", COLOURS[3]]], "How far the worst case exceeds tau, by round.", { min: 0, suggestedMax: tau / 10 }) : null,
       line("Multiplier of the fairness constraint", [[(e) => e.multiplier, "multiplier", COLOURS[2]]], "Multiplier by round."),
       line("Training accuracy", [[(e) => e.accuracy, "accuracy", COLOURS[6]]], "Training accuracy by round."),
     ].filter((part) => part);
@@ -394,6 +395,7 @@
 
   const render = (data) => {
     while (charts.length) charts.pop().destroy();
+    const height = window.scrollY, open = [...document.querySelectorAll("details")].map((fold) => fold.open);
     Chart.defaults.font.family = "system-ui, sans-serif";
     Chart.defaults.color = "#1b2733";
     document.title = `${data.title}: agnosticfair report`;
@@ -411,6 +413,8 @@
       }
     }
     document.getElementById("foot").replaceChildren(el("p", { text: `Made by agnosticfair ${data.version}. This file asks nothing of the network and carries no rows. "Certified" always means: over the set that is named beside it.` }));
+    document.querySelectorAll("details").forEach((fold, k) => { fold.open = open[k] === true; }); // a live page stays as it was
+    window.scrollTo(0, height);
   };
   const explorerFirst = (study) => study.methods.length < 2;
 
