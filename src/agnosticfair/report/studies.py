@@ -273,7 +273,8 @@ def _detailed(row: Row) -> Json:
     found = row.get("detail") or {}
     about = {"history": found.get("history"), "training_alpha": found.get("alpha")}
     worst = found.get("worst") or {}
-    return about | {"tau": row.get("tau")} | {f"worst_{k}": worst[k] for k in worst}
+    about |= {"tau": row.get("tau"), "first_certified": row.get("certified_risk_difference")}
+    return about | {f"worst_{k}": worst[k] for k in worst}
 
 
 def _reached(certificate: Mapping[str, Any]) -> Json:
@@ -394,6 +395,8 @@ def _configuration(run: Run) -> Json:
     if run.kind == "audit":
         names = ("notion", "basis", "bound", "floor", "tolerance", "confidence", "resamples")
         return {k: told.get(k) for k in names}
+    if run.kind == "running":
+        return {k: told.get(k) for k in ("method", "most", "tau", "clients")}
     return dict(told.get("asked") or {})
 
 
