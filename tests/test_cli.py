@@ -18,7 +18,7 @@ from agnosticfair.methods import METHODS
 from agnosticfair.model import load_model
 
 COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data", "audit", "shifts", "tune")
-COMMANDS += ("report", "watch")
+COMMANDS += ("export", "report", "watch")
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from typer import Argument, Option
 import agnosticfair
 from agnosticfair.commands import audit as audit_command
 from agnosticfair.commands import deploy, messages
+from agnosticfair.commands import export as export_command
 from agnosticfair.commands import report as report_command
 from agnosticfair.commands import shifts as shifts_command
 from agnosticfair.commands import tune as tune_command
@@ -28,7 +29,9 @@ from agnosticfair.record import COMMAND
 
 if TYPE_CHECKING:
     from agnosticfair.data.table import Table
+    from agnosticfair.federation import Fit
     from agnosticfair.model import Model
+    from agnosticfair.tracking import Track
 
 app = typer.Typer(
     help="Federated classifiers that stay accurate and fair on a deployment nobody has seen.",
@@ -178,6 +181,9 @@ def fit(
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
     ] = None,
     workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
+    track: Annotated[
+        str | None, Option(help="mlflow:URI to log the fit there: mlflow:sqlite:///runs.db.")
+    ] = None,
     run: Annotated[
         Path | None, Option(help="Folder for what 'report' and 'watch' show; adds a certificate.")
     ] = None,
@@ -186,12 +192,14 @@ def fit(
 ) -> None:
     """Train one model over clients whose rows stay with them: only sums are added up.
 
-    The options numeric, categorical, drop and sensitive may be repeated.
+    Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
+    certified, and its limits. The options numeric, categorical, drop and sensitive may be repeated.
     """
     from agnosticfair import federation, record
     from agnosticfair.checkpoints import FILE as CHECKPOINT
     from agnosticfair.data.files import Roles, read_clients
     from agnosticfair.methods import method as recipe
+    from agnosticfair.tracking import parameters, tracker
 
     _check_folder(out.parent, needed=True)
     if run is not None:
@@ -202,26 +210,30 @@ def fit(
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
     resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
-    add = None if run is None else record.rounds(run, chosen, len(clients), resume)
+    with tracker(track) as tell:
+        held = {key: len(table) for key, table in clients.items()}
+        tell("parameters", parameters(chosen, seed=seed, rows=held))
+        add = None if run is None else record.rounds(run, chosen, len(clients), resume)
+        with _progress(chosen.rounds, "rounds") as advance:
 
-    with _progress(chosen.rounds, "rounds") as advance:
+            def on_round(entry: dict) -> None:
+                advance(f"loss {entry['loss']:.4f}")
+                tell("round", entry)
+                if add is not None:
+                    add(entry)
 
-        def tell(entry: dict[str, Any]) -> None:
-            advance(f"loss {entry['loss']:.4f}")
-            if add is not None:
-                add(entry)
-
-        fitted = federation.fit(
-            federation.in_process(clients, workers),
-            chosen,
-            attribute=tuple(sensitive),
-            positive=positive,
-            seed=seed,
-            strict=strict,
-            checkpoint=checkpoint,
-            on_round=tell,
-        )
-    fitted.model.save(out)
+            fitted = federation.fit(
+                federation.in_process(clients, workers),
+                chosen,
+                attribute=tuple(sensitive),
+                positive=positive,
+                seed=seed,
+                strict=strict,
+                checkpoint=checkpoint,
+                on_round=on_round,
+            )
+        fitted.model.save(out)
+        cards = _describe_fit(fitted, clients, target, out, tell)
     found = scores(fitted.model, clients)
     if run is not None:
         told = {"target": target, "training_rows": found}
@@ -237,7 +249,25 @@ def fit(
     print(f"\n{chosen.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
-    return print(f"Written: {out}; it predicts {fitted.model.positive!r}.")
+    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {', '.join(cards)}.")
+
+
+def _describe_fit(
+    fitted: Fit, clients: Mapping[str, Table], target: str, out: Path, tell: Track
+) -> list[str]:
+    """Certify the model on its rows, write its card beside it, and tell the tracker; the card's files."""
+    from agnosticfair.report import card
+    from agnosticfair.tracking import results
+
+    made, reasons = card.certificates(fitted, clients)
+    sections = card.card(fitted, clients, {**made, **reasons}, target)
+    texts = {"md": card.markdown(sections), "html": card.html(sections)}
+    files = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+    write_files(out.parent, files)
+    certified = json.dumps({name: one.to_json() for name, one in made.items()}, indent=1)
+    tell("results", results(fitted, made))
+    tell("files", {out.name: out.read_bytes(), **files, "certificates.json": certified.encode()})
+    return [str(out.parent / name) for name in files]
 
 
 @app.command(epilog="Example: agnosticfair predict model.safetensors new.csv --out predictions.csv")
@@ -322,6 +352,7 @@ def list_data(data_folder: Folder = None, as_json: Json = False) -> None:
 
 app.command("audit", epilog=audit_command.EPILOG)(audit_command.audit)
 app.command("shifts", epilog=shifts_command.EPILOG)(shifts_command.shifts)
+app.command("export", epilog=export_command.EPILOG)(export_command.export)
 app.command("report", epilog=report_command.EPILOG)(report_command.report)
 app.command("watch", epilog=report_command.WATCH_EPILOG)(report_command.watch)
 app.command("tune", epilog=tune_command.EPILOG)(tune_command.tune)
