@@ -76,11 +76,7 @@ def history(fitted: Fit) -> dict[str, Any]:
 
     told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
     model = fitted.model
-    about: dict[str, Any] = {
-        "attribute": model.attribute,
-        "groups": model.groups,
-        "positive": model.positive,
-    }
+    about: dict[str, Any] = {"attributes": model.attributes, "positive": model.positive}
     about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
     return {"format": HISTORY, **about, **told, **shown}
@@ -149,6 +145,7 @@ def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable
     path = folder / ROUNDS_FILE
     tau = method.fairness.tau if method.fairness else None
     begins = {"method": method.name, "most": method.rounds, "tau": tau, "clients": clients}
+    begins |= provenance({})
 
     def add(entry: Mapping[str, Any], mode: str = "a") -> None:
         try:
