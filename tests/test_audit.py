@@ -73,6 +73,10 @@ def gap(notion, y, d, s, w, floor):
     for labels in NOTIONS[notion]:
         w_y = w * np.isin(y, labels)
         mass = np.bincount(s, weights=w_y, minlength=s.max() + 1) / w.sum()
+        if notion == "bounded_group_loss":
+            return max(
+                metrics.error_rates(y, d, s, w, s.max() + 1)[mass >= floor], default=-math.inf
+            )
         rates = metrics.positive_rates(d, s, w_y, s.max() + 1)[mass >= floor]
         found += [np.ptp(rates)] if len(rates) > 1 else []
     return max(found)
@@ -458,7 +462,8 @@ def test_a_certificate_is_short_to_read_and_whole_in_json():
     assert told["worst_rows"] == made.worst_rows.tolist()
     assert told["profile"][0]["feature"] == made.profile[0].feature
     assert told["groups"]["1"]["rows"] == (s == 1).sum()
-    assert told["basis"] == {"kind": "gaussian", "kernels": 40, "sigma": 0.5}
+    basis = {"kind": "gaussian", "kernels": 40, "sigma": 0.5, "centres": "rows"}
+    assert told["basis"] == basis
     assert told["centres"] is None
     early = replace(made, outcome=Outcome.FAILED, tolerance=0.01)
     assert "stopped early" in str(early)

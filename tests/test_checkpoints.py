@@ -12,7 +12,8 @@ from agnosticfair.methods import method
 
 ROWS = small_table(300, 3)
 TABLES = dealt(ROWS, 3)
-METHODS = ("agnosticfair", "agnosticfair-printed", "qffl")
+ODDS = method("agnosticfair", notion="equalized_odds", centres="kmeans", kernels=20)
+METHODS = ("agnosticfair", "agnosticfair-printed", "qffl", ODDS)
 
 
 class Killed(Exception):
@@ -88,6 +89,7 @@ def test_a_checkpoint_that_was_cut_short_is_damaged(tmp_path):
     ("changes", "said"),
     [
         ({"seed": 4}, "seed differs"),
+        ({"scale": False}, "scale differs"),
         ({"method": method("fairfl", tau=0.3)}, "method differs"),
         ({"clients": dealt(ROWS, 2)}, "clients differs"),
         ({"clients": {**TABLES, "c001": TABLES["c002"]}}, "the clients' rows differs"),

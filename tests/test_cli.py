@@ -16,7 +16,7 @@ from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import reproduce
 from agnosticfair.methods import METHODS
 
-COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data", "audit", "shifts")
+COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data", "audit", "shifts", "tune")
 
 
 @pytest.fixture

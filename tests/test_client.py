@@ -1,6 +1,6 @@
 """The client's sums: gradients against finite differences, additivity over any split, idempotence."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -184,3 +184,20 @@ def test_local_training_minimises_the_printed_objective(steps):
 def test_an_unknown_step_is_refused():
     with pytest.raises(FederationError, match="knows no step 'rows'"):
         answer(Client("a", small_table(20)), "rows", None)
+
+
+def test_weighted_sums_do_not_depend_on_the_spread_and_whole_weights_are_repeated_rows():
+    rows, w = small_table(90, 4), np.random.default_rng(4).normal(size=6)
+    whole = np.arange(90) % 3 + 1.0
+    odd = np.random.default_rng(5).uniform(0.1, 2.0, size=90)
+    again = rows.take(np.repeat(np.arange(90), whole.astype(int)))
+    cases = [({"a": again}, dealt(replace(rows, weights=whole), 3))]
+    cases += [({"a": replace(rows, weights=odd)}, dealt(replace(rows, weights=odd), 4))]
+    for pair in cases:
+        totals = []
+        for tables in pair:
+            clients, plan = planned(tables)
+            replies = [answer(c, "sums", asked(plan, w)) for c in clients.values()]
+            totals.append(sum(replies[1:], replies[0]).sums)
+        for name in totals[0]:
+            np.testing.assert_array_equal(totals[0][name], totals[1][name])

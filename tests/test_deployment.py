@@ -109,8 +109,12 @@ def test_what_is_told_of_an_error():
     assert "17" not in reason(ValueError("row 17"))
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_what_is_explained_is_what_is_sent(name):
+@pytest.mark.parametrize(
+    "recipe",
+    [*METHODS.values(), *(method("agnosticfair", centres=c) for c in ("kmeans", "ranges"))],
+    ids=lambda recipe: f"{recipe.name}-{recipe.basis.centres}",
+)
+def test_what_is_explained_is_what_is_sent(recipe):
     rows = small_table(300, 3)
     engine, sizes = in_process(dealt(rows, 3)), {}
 
@@ -124,12 +128,12 @@ def test_what_is_explained_is_what_is_sent(name):
             sizes[step] = (asked, {len(pack(reply)) for reply in answers.values()})
             return answers
 
-    fit(Weighing(), method(name, rounds=2), positive="yes")
+    fit(Weighing(), method(recipe, rounds=2), positive="yes")
     from agnosticfair.data.census import take_census
 
-    told = explain(METHODS[name], take_census(rows, "all"), engine.clients(), 1 / 3)
+    told = explain(recipe, take_census(rows, "all"), engine.clients(), 1 / 3)
     found = {(m.step, m.sender): m.size for m in told}
-    for step in {"sums", "local"} & sizes.keys():
+    for step in {"sums", "local", "clusters"} & sizes.keys():
         asked, answered = sizes[step]
         assert answered == {found[step, "site"]}
         assert abs(asked - found[step, "server"]) < 200  # numbers in the header have other digits

@@ -8,11 +8,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agnosticfair.auditing import audit, audit_clients
     from agnosticfair.certificate import Certificate
+    from agnosticfair.estimator import AgnosticFairClassifier, frontier
+    from agnosticfair.target import target_weights
 
 __version__ = "0.1.0"
-__all__ = ["Certificate", "audit", "audit_clients"]
+__all__ = [
+    "AgnosticFairClassifier",
+    "Certificate",
+    "audit",
+    "audit_clients",
+    "frontier",
+    "target_weights",
+]
 
-_ROOMS = {"audit": "auditing", "audit_clients": "auditing", "Certificate": "certificate"}
+_ROOMS = {
+    "AgnosticFairClassifier": "estimator",
+    "audit": "auditing",
+    "audit_clients": "auditing",
+    "Certificate": "certificate",
+    "frontier": "estimator",
+    "target_weights": "target",
+}
 
 
 def __getattr__(name: str) -> Any:

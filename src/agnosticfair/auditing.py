@@ -28,7 +28,16 @@ from agnosticfair.ambiguity import (
     worst_linear,
     worst_ratio,
 )
-from agnosticfair.basis import Basis, design, gaussian, row_priorities, width
+from agnosticfair.basis import (
+    Basis,
+    Reweighing,
+    checked,
+    design,
+    gaussian,
+    median_distance,
+    row_priorities,
+    width,
+)
 from agnosticfair.certificate import Certificate, Group, Tilt
 from agnosticfair.client import CHUNK, tally
 from agnosticfair.data.census import merge
@@ -36,7 +45,9 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table
 from agnosticfair.engines import Engine
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.federation import gather, in_process
+from agnosticfair.fairness import NOTIONS
+from agnosticfair.faults import Asker
+from agnosticfair.federation import agree_on_centres, checked_centres, gather, in_process
 from agnosticfair.given import (
     Features,
     check_labels,
@@ -45,16 +56,13 @@ from agnosticfair.given import (
     features_of,
     labels_and_decisions,
 )
-from agnosticfair.messages import Broadcast, Candidates, Reply, Task, check_reply
+from agnosticfair.messages import Broadcast, Reply, Task, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 
-NOTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
-    "demographic_parity": ((0, 1),),
-    "equal_opportunity": ((1,),),
-    "equalized_odds": ((0,), (1,)),
-}
-"""Among the rows of which labels the groups' positive rates are compared; the worst one counts."""
+ALONE = "bounded_group_loss"
+"""The notion that compares nothing: its "difference" is the highest share of wrong decisions of a group,
+the loss of which decisions tell."""
 
 COARSE = 1e-3
 """Tolerance of the search in a resample: well under the resamples' own spread."""
@@ -99,7 +107,7 @@ def audit(
     y: ArrayLike | None = None,
     *,
     sensitive_features: Any,
-    basis: Basis | None = None,
+    basis: Basis | Reweighing | None = None,
     bound: float | None = 5.0,
     floor: float = 0.05,
     centres: ArrayLike | None = None,
@@ -122,8 +130,8 @@ def audit(
     encodes them.  y: (n,) labels; of two the last is positive, unless ``positive`` names one.  None
     leaves the accuracy out, or takes the table's own target.  sensitive_features: (n,) values of two
     or more groups, or the name of a table's column.
-    centres: (M, d), rows like those of X (a table's encoded); by default ``basis.kernels`` distinct
-    rows drawn with ``seed``.
+    basis: Gaussian kernels, or a function from X to K, (n, M).  centres: (M, d), rows like those of X
+    (a table's encoded); by default ``basis.kernels`` distinct rows drawn with ``seed``.
     notion: a key of NOTIONS.  on_progress: called with (done, total).
 
     The intervals are percentiles over ``bootstrap`` resamples of the rows (each row Poisson(1)
@@ -137,11 +145,19 @@ def audit(
 (measured 0.5000), between 'M' and 'F' while each keeps 5% of the mass; accuracy at least 0.6887 \
 (measured 0.7500).
     """
-    asked = _asked(basis, bound, floor, tolerance, bootstrap, confidence, notion)
-    if asked.basis.kind == "by_client":
-        raise SettingsError("basis 'by_client' needs clients: give their tables to audit_clients")
+    own = None if isinstance(basis, Basis) else basis
+    data = basis if isinstance(basis, Basis) else None
+    asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
+    if asked.basis.kind in ("by_client", "given"):
+        raise SettingsError(
+            f"basis {asked.basis.kind!r} needs clients: give their tables to audit_clients, or here a "
+            "function of X"
+        )
     model = predictions_or_model if isinstance(predictions_or_model, Model) else None
     given = features(X, model.encoding if model else None, scale)
+    K = None if own is None else checked(own, X, given.n)
+    if K is not None:
+        asked = replace(asked, basis=Basis("given", K.shape[1]))
     label, decided = labels_and_decisions(
         predictions_or_model, X, y, given.n, positive=positive, threshold=threshold
     )
@@ -158,22 +174,28 @@ def audit(
         if centres is None:
             b = _drawn(given, asked.basis.kernels, seed)
         else:
-            b = (_centres(centres, len(given.names)) - units[0]) / units[1]
-        asked = replace(asked, basis=replace(asked.basis, kernels=len(b)))
+            b = (checked_centres(centres, len(given.names)) - units[0]) / units[1]
+        asked = replace(asked, basis=_settled(asked.basis, b))
     tell = _counter(on_progress, len(_parts(given.n)) + bootstrap)
 
+    d = len(given.names)
+
     def kernels(x: np.ndarray) -> np.ndarray:
-        return design(asked.basis, x, b, "", ("",))
+        return x[:, d:] if K is not None else design(asked.basis, x, b, "", ("",))
+
+    def at(part: slice) -> np.ndarray:  # kernels that were made beforehand travel with their rows
+        return given.at(part) if K is None else np.hstack([given.at(part), K[part]])
 
     def rows(part: slice) -> np.ndarray:
         tell()
-        return given.at(part)
+        return at(part)
 
     cells = (s * 2 + (0 if label is None else label)) * 2 + decided
     sums = tally(rows, kernels, cells, 4 * len(groups), bootstrap, np.random.default_rng(seed))
+    sums |= {"psi_x": sums["psi_x"][:, :d], "x_squares": sums["x_squares"][:d]}
     made = _certificate(asked, sums, groups, given, label is not None, tell)
     alpha = made.alpha_risk_difference
-    theta = np.concatenate([kernels(given.at(part)) @ alpha for part in _parts(given.n)])
+    theta = np.concatenate([kernels(at(part)) @ alpha for part in _parts(given.n)])
     most = np.argsort(-theta, kind="stable")[:MOST_ROWS]
     shown_centres = None if b is None else units[0] + units[1] * b
     return replace(made, worst_rows=most, worst_weights=theta[most], centres=shown_centres)
@@ -206,16 +228,16 @@ def audit_clients(
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     census = merge(gather(engine, "census", None, deadline))
     check_labels(model, census.labels)
-    roles = {"attribute": attribute or model.attribute, "positive": model.positive}
-    b = None if centres is None else _centres(centres, model.encoding.width)
+    attribute = attribute or model.attribute
+    b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
-    plan = server.plan(Method("audit", basis=chosen), census, engine.clients(), **roles)
+    method = Method("audit", basis=chosen)
+    plan = server.plan(
+        method, census, engine.clients(), attribute=attribute, positive=model.positive
+    )
     settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
     plan = replace(plan, task=Task.of(settings, {}))
-    if b is None:
-        plan = _with_centres(plan, engine, seed, deadline)
-    else:
-        plan = server.with_centres(plan, Candidates(np.arange(len(b), dtype=float), b))
+    plan = agree_on_centres(plan, Asker(engine, engine.clients(), deadline=deadline), seed, b)
     asked = replace(asked, basis=plan.method.basis)
     task, groups = plan.task, tuple(plan.task.settings["groups"])
     M, d = width(asked.basis, plan.clients), model.encoding.width
@@ -232,21 +254,14 @@ def audit_clients(
     return replace(made, centres=task.arrays.get("centres"))
 
 
+def _settled(basis: Basis, b: np.ndarray) -> Basis:
+    """The basis with the number of its centres, and its width where they decide it."""
+    width = median_distance(b) if basis.sigma == "median" else basis.sigma
+    return replace(basis, kernels=len(b), sigma=width)
+
+
 def _asked(basis: Basis | None, bound: float | None, *rest: Any) -> _Question:
     return _Question(basis or _DEFAULT, inf if bound is None else bound, *rest)
-
-
-def _with_centres(
-    plan: server.Plan, engine: Engine, seed: int, deadline: float | None
-) -> server.Plan:
-    """The plan with centres drawn from the clients' rows, where its basis has any."""
-    ask = server.centres_question(plan, seed)
-    while ask is not None:
-        offered: Candidates = reduce(add, gather(engine, "centres", ask, deadline).values())
-        if server.enough(plan, ask, offered):
-            return server.with_centres(plan, offered)
-        ask = server.centres_question(plan, seed, ask.settings["share"])
-    return plan
 
 
 def _drawn(given: Features, kernels: int, seed: int) -> np.ndarray:
@@ -255,15 +270,6 @@ def _drawn(given: Features, kernels: int, seed: int) -> np.ndarray:
     priorities = np.concatenate([row_priorities(given.at(part), seed) for part in parts])
     _, first = np.unique(priorities, return_index=True)
     return np.concatenate([given.at(slice(i, i + 1)) for i in first[:kernels]])
-
-
-def _centres(centres: ArrayLike, d: int) -> np.ndarray:
-    b = np.asarray(centres, float)
-    if b.ndim != 2 or b.shape[1] != d or not len(b) or not np.isfinite(b).all():
-        raise SettingsError(
-            f"centres have shape {b.shape} where X has {d} columns: give finite numbers, (M, {d})"
-        )
-    return b
 
 
 def _parts(n: int) -> list[slice]:
@@ -311,7 +317,10 @@ def _certificate(
         bound=asked.bound,
         floor=asked.floor,
         n=round(A.n),
-        groups={name: _group(psi[g], gap.labels, alpha, A.n) for g, name in enumerate(groups)},
+        groups={
+            name: _group(psi[g], gap.labels, alpha, A.n, asked.notion)
+            for g, name in enumerate(groups)
+        },
         under_floor=tuple(name for g, name in enumerate(groups) if g not in gap.reachable),
         alpha_risk_difference=alpha,
         alpha_accuracy=errors.alpha if labelled else np.full_like(alpha, nan),
@@ -324,8 +333,11 @@ def _set(psi: np.ndarray, bound: float) -> Ambiguity:
     return Ambiguity(total[:-1], float(total[-1]), bound if isfinite(bound) else None)
 
 
-def _rates(psi: np.ndarray, labels: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """a, b: (G, M), whose ratios are the groups' positive rates among the rows of these labels."""
+def _rates(psi: np.ndarray, labels: tuple[int, ...], notion: str) -> tuple[np.ndarray, np.ndarray]:
+    """a, b: (G, M), whose ratios are the groups' positive rates among the rows of these labels; or,
+    where the notion bounds a loss, the groups' shares of wrong decisions."""
+    if notion == ALONE:
+        return psi[:, 0, 1] + psi[:, 1, 0], psi.sum(axis=(1, 2))
     chosen = psi[:, list(labels)]
     return chosen[:, :, 1].sum(axis=1), chosen.sum(axis=(1, 2))
 
@@ -353,9 +365,14 @@ def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: _Question, tolerance: float
     """
     pairs, reachable = [], {*range(len(psi))}
     for labels in NOTIONS[asked.notion]:
-        a, b = _rates(psi[..., :-1], labels)
+        a, b = _rates(psi[..., :-1], labels, asked.notion)
         most = [worst_ratio(A, a[g], b[g], asked.floor) for g in range(len(a))]
         there = [g for g, worst in enumerate(most) if worst.outcome is Outcome.OPTIMAL]
+        if asked.notion == ALONE:
+            high = max(there, key=lambda g: most[g].value, default=None)
+            return (
+                None if high is None else _Gap(most[high], (high, high), labels, frozenset(there))
+            )
         least = {g: 1 - worst_ratio(A, b[g] - a[g], b[g], asked.floor).value for g in there}
         pairs += [(most[j].value - least[k], (j, k), labels) for j, k in permutations(there, 2)]
         reachable &= {*there}
@@ -363,7 +380,7 @@ def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: _Question, tolerance: float
     for bound, (j, k), labels in sorted(pairs, key=lambda pair: -pair[0]):
         if bound <= shows:
             break
-        a, b = _rates(psi[..., :-1], labels)
+        a, b = _rates(psi[..., :-1], labels, asked.notion)
         worst = worst_difference(A, a[[k, j]], b[[k, j]], asked.floor, tolerance)
         if worst.outcome is Outcome.INFEASIBLE:
             continue
@@ -385,15 +402,18 @@ def _checked_gap(
     if gap is not None:
         return A, gap
     for labels in NOTIONS[asked.notion]:
-        check(A, _rates(psi[..., :-1], labels)[1], asked.floor, groups)
+        check(A, _rates(psi[..., :-1], labels, asked.notion)[1], asked.floor, groups)
     raise SettingsError(f"floor {asked.floor:g} holds for no two groups at once: lower it")
 
 
 def _measured(psi: np.ndarray, notion: str) -> float:
-    """The largest difference of rates on the rows as they are, nan without two groups."""
+    """The largest difference of rates on the rows as they are, nan without two groups; or the highest
+    rate."""
     found = [nan]
-    for a, b in (_rates(psi[..., -1:], labels) for labels in NOTIONS[notion]):
+    for a, b in (_rates(psi[..., -1:], labels, notion) for labels in NOTIONS[notion]):
         rates = a[b > 0] / b[b > 0]
+        if notion == ALONE:
+            return float(rates.max())
         found += [float(rates.max() - rates.min())] if len(rates) > 1 else []
     return float(np.fmax.reduce(found))
 
@@ -422,10 +442,12 @@ def _intervals(
     return {name: (low[k], high[k]) for k, name in enumerate(names)}
 
 
-def _group(psi: np.ndarray, labels: tuple[int, ...], alpha: np.ndarray, n: float) -> Group:
+def _group(
+    psi: np.ndarray, labels: tuple[int, ...], alpha: np.ndarray, n: float, notion: str
+) -> Group:
     """One group from its cells, (2, 2, M + 1); its rates are those among its rows of these labels."""
-    mass, a = psi.sum(axis=(0, 1)), psi[list(labels), 1].sum(axis=0)
-    b = psi[list(labels)].sum(axis=(0, 1))
+    mass = psi.sum(axis=(0, 1))
+    (a,), (b,) = _rates(psi[None], labels, notion)
     rate = float(a[-1] / b[-1]) if b[-1] > 0 else nan
     worst = alpha @ b[:-1]
     worst_rate = float(alpha @ a[:-1] / worst) if worst > 0 else nan

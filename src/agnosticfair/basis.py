@@ -1,32 +1,49 @@
 """Reweighing functions K: what the adversary can weigh up, one column per kernel (eq. reweighing_alpha).
 
 theta_alpha(x) = sum_m alpha_m K_m(x).  A basis is data; ``design`` turns rows into K of shape (n, M).
+Any function from rows to K will do as well (``checked``): whoever holds the rows calls it, and the
+fit sees kind 'given'. ``indicator``, ``bands``, ``gaussian_at`` and ``product`` make such functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from agnosticfair.errors import SettingsError
 
+CENTRES = ("rows", "ranges", "kmeans", "given")
+Reweighing = Callable[[Any], np.ndarray]
+"""A user's own basis: from rows X to K, (n, M), non-negative."""
+
 
 @dataclass(frozen=True)
 class Basis:
-    """Which kernels: kind 'constant', 'by_client' or 'gaussian' (with its number and width)."""
+    """Which kernels: kind 'constant', 'by_client', 'gaussian' (with its number, its width and where its
+    centres come from), or 'given' with every row.
+
+    centres: 'rows' (a sample of the training rows, which all clients get to see), 'ranges' (drawn from
+    the agreed ranges and categories), 'kmeans' (means of rows, by rounds of sums) or 'given'.
+    sigma: a width, or 'median' for the median distance of two centres.
+    """
 
     kind: str
     kernels: int = 1
-    sigma: float = 1.0
+    sigma: float | str = 1.0
+    centres: str = "rows"
 
     def __post_init__(self) -> None:
-        if self.kind not in ("constant", "by_client", "gaussian"):
+        if self.kind not in ("constant", "by_client", "gaussian", "given"):
             raise SettingsError(
                 f"unknown basis {self.kind!r}; take constant, by_client or gaussian"
             )
-        if self.kernels < 1 or not self.sigma > 0:
+        if self.centres not in CENTRES:
+            raise SettingsError(f"unknown centres {self.centres!r}; take {', '.join(CENTRES)}")
+        wide = self.sigma == "median" or (not isinstance(self.sigma, str) and self.sigma > 0)
+        if self.kernels < 1 or not wide:
             raise SettingsError(
                 f"a basis needs at least one kernel and a positive width, not {self.kernels} "
                 f"kernels of width {self.sigma}"
@@ -43,9 +60,90 @@ def by_client() -> Basis:
     return Basis("by_client")
 
 
-def gaussian(kernels: int = 200, sigma: float = 1.0) -> Basis:
+def gaussian(kernels: int = 200, sigma: float | str = 1.0, centres: str = "rows") -> Basis:
     """Gaussians around centres (eq. Gaussian_kernel), which are drawn from the training rows."""
-    return Basis("gaussian", kernels, sigma)
+    return Basis("gaussian", kernels, sigma, centres)
+
+
+def checked(function: Reweighing, X: Any, n: int) -> np.ndarray:
+    """K = function(X), (n, M), or the sentence that says what is wrong with it.
+
+    >>> checked(lambda X: np.ones((len(X), 2)), np.zeros((3, 1)), 3).shape
+    (3, 2)
+    """
+    K = np.asarray(function(X))
+    if K.ndim != 2 or len(K) != n or K.shape[1] < 1 or K.dtype.kind not in "biuf":
+        raise SettingsError(
+            f"the basis gave {K.dtype} of shape {K.shape} for {n} rows: return numbers, one row per row of "
+            "X and one column per kernel"
+        )
+    K = K.astype(float)
+    if not np.isfinite(K).all() or K.min() < 0:
+        raise SettingsError(
+            f"the basis gave values from {K.min():g} to {K.max():g}: weights are finite and not negative"
+        )
+    return K
+
+
+def _column(X: Any, column: int | str) -> np.ndarray:
+    return np.asarray(X)[:, column] if isinstance(column, int) else np.asarray(X[column])
+
+
+def indicator(column: int | str, values: Sequence[Any]) -> Reweighing:
+    """One kernel per value of a column (its number, or a frame's name), and none for other values.
+
+    >>> indicator(0, (1, 2))(np.array([[2], [1], [3]]))
+    array([[0., 1.],
+           [1., 0.],
+           [0., 0.]])
+    """
+    return lambda X: (_column(X, column)[:, None] == np.asarray(values)).astype(float)
+
+
+def bands(column: int | str, edges: Sequence[float]) -> Reweighing:
+    """One kernel per band of a numeric column: below the first edge, between two, from the last one up.
+
+    >>> bands(0, (30, 50))(np.array([[29], [30], [64]]))
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]])
+    """
+    edges = sorted(edges)
+    return lambda X: np.eye(len(edges) + 1)[np.searchsorted(edges, _column(X, column), "right")]
+
+
+def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighing:
+    """Gaussians around centres (M, d) that you name, a public sample say, in the units of X."""
+    b = np.asarray(centres, float)
+    return lambda X: gaussian_kernel(np.asarray(X, float), b, sigma)
+
+
+def product(one: Reweighing, two: Reweighing) -> Reweighing:
+    """Every kernel of one times every kernel of the other.
+
+    >>> product(bands(0, (1,)), indicator(1, (5, 6)))(np.array([[0, 5], [2, 6]]))
+    array([[1., 0., 0., 0.],
+           [0., 0., 0., 1.]])
+    """
+
+    def both(X: Any) -> np.ndarray:
+        K, L = one(X), two(X)
+        return (K[:, :, None] * L[:, None, :]).reshape(len(K), -1)
+
+    return both
+
+
+def median_distance(centres: np.ndarray) -> float:
+    """The median distance of two centres (M, d); 1 where there is but one place.
+
+    >>> median_distance(np.array([[0.0], [3.0], [4.0]]))
+    3.0
+    """
+    squares = (centres * centres).sum(axis=1)
+    D = squares[:, None] + squares - 2 * centres @ centres.T
+    apart = D[np.triu_indices(len(centres), 1)]
+    apart = apart[apart > 1e-12]
+    return float(np.sqrt(np.median(apart))) if len(apart) else 1.0
 
 
 def gaussian_kernel(X: np.ndarray, centres: np.ndarray, sigma: float) -> np.ndarray:
@@ -64,7 +162,12 @@ def gaussian_kernel(X: np.ndarray, centres: np.ndarray, sigma: float) -> np.ndar
 
 def width(basis: Basis, clients: Sequence[str]) -> int:
     """M, the number of kernels."""
-    return {"constant": 1, "by_client": len(clients), "gaussian": basis.kernels}[basis.kind]
+    return {
+        "constant": 1,
+        "by_client": len(clients),
+        "gaussian": basis.kernels,
+        "given": basis.kernels,
+    }[basis.kind]
 
 
 def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
@@ -91,6 +194,8 @@ def design(
     if basis.kind == "gaussian":
         if centres is None:
             raise SettingsError("a gaussian basis needs centres: draw them before the first round")
+        if isinstance(basis.sigma, str):
+            raise SettingsError(f"sigma {basis.sigma!r} is settled by the centres: draw them first")
         return gaussian_kernel(X, centres, basis.sigma)
     K = np.zeros((len(X), width(basis, clients)))
     K[:, clients.index(client) if basis.kind == "by_client" else 0] = 1.0

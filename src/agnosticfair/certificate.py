@@ -18,6 +18,7 @@ DIFFERENCES = {
     "demographic_parity": "risk difference",
     "equal_opportunity": "difference of true positive rates",
     "equalized_odds": "difference of true or false positive rates",
+    "bounded_group_loss": "error rate of a group",
 }
 
 
@@ -49,7 +50,8 @@ class Certificate:
 
     worst_risk_difference: no alpha shows more between two groups that each keep the share ``floor`` of
     the mass, and alpha_risk_difference shows at least that less ``tolerance``.  pair: these two
-    groups, the one of the higher rate first.  worst_accuracy: no alpha shows less, and
+    groups, the one of the higher rate first (notion 'bounded_group_loss': twice the group of the highest
+    error rate, and that rate instead of a difference).  worst_accuracy: no alpha shows less, and
     alpha_accuracy shows it.  risk_difference, accuracy: measured on the rows as they are, a
     weighting that need not lie in A.  Without labels both accuracies are nan.
     intervals: see ``audit``.  under_floor: groups that have the share ``floor`` under no alpha; they
@@ -95,8 +97,12 @@ class Certificate:
     @property
     def about(self) -> str:
         """The set that the certificate holds over, in words."""
-        kernels = {"constant": "uniform weights", "by_client": "mixtures of the clients"}
-        many = f"{self.basis.kernels} gaussian kernels of width {self.basis.sigma:g}"
+        kernels = {
+            "constant": "uniform weights",
+            "by_client": "mixtures of the clients",
+            "given": f"{self.basis.kernels} kernels of a function",
+        }
+        many = f"{self.basis.kernels} gaussian kernels of width {self.basis.sigma:.3g}"
         bound = f"bound {self.bound:g}" if isfinite(self.bound) else "no bound"
         return f"{kernels.get(self.basis.kind, many)}, {bound}"
 
@@ -116,9 +122,10 @@ class Certificate:
 
     def __str__(self) -> str:
         worst, (high, low) = upper(self.worst_risk_difference), self.pair
+        where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
         text = (
             f"Certified over A ({self.about}): {self.difference} at most {worst} "
-            f"(measured {self.risk_difference:.4f}), between {high!r} and {low!r} while each keeps "
+            f"(measured {self.risk_difference:.4f}), {where} while each keeps "
             f"{100 * self.floor:g}% of the mass"
         )
         if isfinite(self.accuracy):

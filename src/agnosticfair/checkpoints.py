@@ -19,7 +19,7 @@ import numpy as np
 from agnosticfair import methods, server
 from agnosticfair.basis import Basis
 from agnosticfair.errors import ModelError, SettingsError
-from agnosticfair.fairness import Surrogate
+from agnosticfair.fairness import Comparisons, Surrogate
 from agnosticfair.messages import Task
 from agnosticfair.solvers import exact, printed
 
@@ -27,7 +27,10 @@ FORMAT = "agnosticfair-checkpoint-1"
 FILE = "checkpoint.safetensors"
 _PARTS = (server.State, server.Plan, Task, methods.Method, methods.Fairness, methods.Local)
 _SOLVERS = (exact.State, exact.Point, exact.Step, printed.State)
-TYPES = {f"{t.__module__}.{t.__qualname__}": t for t in (*_PARTS, *_SOLVERS, Basis, Surrogate)}
+TYPES = {
+    f"{t.__module__}.{t.__qualname__}": t
+    for t in (*_PARTS, *_SOLVERS, Basis, Comparisons, Surrogate)
+}
 
 
 def freeze(value: Any, arrays: dict[str, np.ndarray]) -> Any:

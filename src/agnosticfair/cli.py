@@ -21,6 +21,7 @@ import agnosticfair
 from agnosticfair.commands import audit as audit_command
 from agnosticfair.commands import deploy, messages
 from agnosticfair.commands import shifts as shifts_command
+from agnosticfair.commands import tune as tune_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -284,6 +285,7 @@ def list_data(data_folder: Folder = None, as_json: Json = False) -> None:
 
 app.command("audit", epilog=audit_command.EPILOG)(audit_command.audit)
 app.command("shifts", epilog=shifts_command.EPILOG)(shifts_command.shifts)
+app.command("tune", epilog=tune_command.EPILOG)(tune_command.tune)
 
 
 LICENCES = {"adult": "CC BY 4.0", "dutch": "not stated by its source, so not shipped"}

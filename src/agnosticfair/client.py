@@ -36,16 +36,18 @@ KERNEL_BYTES = 1 << 29
 
 @dataclass(frozen=True)
 class Rows:
-    """Encoded rows, sorted by group. X: (n, d + 1) with the intercept.  s: group codes.  starts: where
-    each group begins, (G + 1,)."""
+    """Encoded rows, sorted by cell. X: (n, d + 1) with the intercept.  s: cell codes, a group's each
+    where nothing else is asked for.  starts: where each cell begins, (G + 1,).  weights: None for ones."""
 
     X: np.ndarray
     y: np.ndarray
     s: np.ndarray
     starts: np.ndarray
+    weights: np.ndarray | None = None
+    kernels: np.ndarray | None = None
 
     def chunks(self) -> Iterator[tuple[int, slice]]:
-        """(group, rows) pieces of at most CHUNK rows, each within one group."""
+        """(cell, rows) pieces of at most CHUNK rows, each within one cell."""
         for j in range(len(self.starts) - 1):
             for first in range(self.starts[j], self.starts[j + 1], CHUNK):
                 yield j, slice(first, min(first + CHUNK, self.starts[j + 1]))
@@ -70,6 +72,8 @@ class Client:
     def kernels(self, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
         """A function from a slice of the rows to K for these rows, of its ``support`` only."""
         rows = self.prepare(task)
+        if basis.kind == "given":
+            return given_kernels(self.key, rows, basis)
         if basis not in self._kernels:
             centres = task.arrays.get("centres")
             centres = None if centres is None else centres[: basis.kernels]
@@ -90,20 +94,36 @@ class Client:
 
 
 def encoded(key: str, table: Table, task: Task) -> Rows:
-    """The rows of a table as the task encodes them, sorted by group."""
+    """The rows of a table as the task encodes them, sorted by cell (``fairness.comparisons``)."""
     settings = task.settings
     X = with_intercept(
         encode(Encoding.from_json(settings["encoding"]), table, who=f"client {key!r}")
     )
     y = table.labels(settings["positive"])
-    s = table.column(settings["attribute"]).aligned(tuple(settings["groups"]))
-    if (s < 0).any():
-        raise DataError(
-            f"client {key!r} has groups of {settings['attribute']!r} that were not in its census"
-        )
+    s = np.zeros(len(y), np.int64)
+    for name, groups in settings["attributes"]:
+        codes = table.column(name).aligned(tuple(groups))
+        if (codes < 0).any():
+            raise DataError(f"client {key!r} has groups of {name!r} that were not in its census")
+        s = s * len(groups) + codes
+    if settings["by_label"]:
+        s = 2 * s + (y > 0)
     order = np.argsort(s, kind="stable")
-    starts = np.searchsorted(s[order], np.arange(len(settings["groups"]) + 1))
-    return Rows(X[order], y[order], s[order], starts)
+    starts = np.searchsorted(s[order], np.arange(settings["cells"] + 1))
+    weights = None if table.weights is None else table.weights[order]
+    kernels = None if table.kernels is None else table.kernels[order]
+    return Rows(X[order], y[order], s[order], starts, weights, kernels)
+
+
+def given_kernels(key: str, rows: Rows, basis: Basis) -> Callable[[slice], np.ndarray]:
+    """K as the holder of the rows made it, the first kernels where a basis has fewer."""
+    there = 0 if rows.kernels is None else rows.kernels.shape[1]
+    if rows.kernels is None or there < basis.kernels:
+        raise DataError(
+            f"client {key!r} has {there} kernels of its own where {basis.kernels} are agreed: make them "
+            "with the same function at every client"
+        )
+    return rows.kernels[:, : basis.kernels].__getitem__
 
 
 def census(client: Client, broadcast: None = None) -> Census:
@@ -119,14 +139,47 @@ def centres(client: Client, broadcast: Broadcast) -> Candidates:
     return Candidates(priorities[chosen], X[first[chosen]])
 
 
+def clusters(client: Client, broadcast: Broadcast) -> Reply:
+    """One step of k-means: how many rows are nearest to each centre, and their sum."""
+    X, b = client.prepare(broadcast.task).X[:, :-1], broadcast.arrays["centres"]
+    count, total = np.zeros(len(b)), np.zeros_like(b)
+    for first in range(0, len(X), CHUNK):
+        x = X[first : first + CHUNK]
+        nearest = np.argmin((b * b).sum(axis=1) - 2 * x @ b.T, axis=1)
+        hot = np.eye(len(b))[nearest]
+        count, total = count + hot.sum(axis=0), total + hot.T @ x
+    return Reply(broadcast.round, {"count": count, "total": total})
+
+
+def exponents(task: Task) -> np.ndarray:
+    """Powers of two that no feature exceeds, (d + 1,): 0 where the encoding scales to [0, 1]."""
+    encoding = Encoding.from_json(task.settings["encoding"])
+    found = np.zeros(encoding.width + 1, int)
+    if not encoding.scale:
+        for j, (_, low, high) in enumerate(encoding.numeric):
+            most = max(abs(low), abs(high))
+            found[j] = int(np.ceil(np.log2(most))) if most > 0 else 0
+    return found
+
+
+def weighed(v: np.ndarray, bits: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """v, (n, k), times the rows' weights, if any, on the grid, in place. It is rounded before and after:
+    so a row that weighs 2 is the same, to the last bit, as the row twice."""
+    on_grid(v, bits)
+    if weights is not None:
+        v *= weights[:, None]
+        on_grid(v, bits)
+    return v
+
+
 def sums(client: Client, broadcast: Broadcast) -> Reply:
     """Values and slopes at w of every coefficient of alpha, in loss and fairness, and one curvature.
 
-    Under w with d = X w, per kernel m and group j:
+    Under w with d = X w, per kernel m and cell j (every sum with the rows' weights, where they have any):
     psi_L = sum K l,  J_L = sum K l' x  (and the same with K = 1: loss, J_1),
     psi_g[j] = sum_{s=j} K g,  J_g[j] = sum_{s=j} K g' x,
-    psi_hat[j] = sum_{s=j} K [d > 0],  psi_theta[j] = sum_{s=j} K  (each with K = 1 as a last
-    column: the uniform weights), and
+    psi_hat[j] = sum_{s=j} K [d > 0] (of wrong decisions instead, where g is the loss),
+    psi_theta[j] = sum_{s=j} K  (each with K = 1 as a last column: the uniform weights), and
     H = sum (theta_L l'' + c g'') x x^T, where theta_L = 1 - share + share K alpha and c = K C[s].
     """
     task, w = broadcast.task, broadcast.arrays["w"]
@@ -134,7 +187,7 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     loss_basis, fair_basis = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
     K_L, K_F = client.kernels(task, loss_basis), client.kernels(task, fair_basis)
     surrogate, share = Surrogate(**broadcast.settings["surrogate"]), broadcast.settings["share"]
-    clients, G, D = task.settings["clients"], len(task.settings["groups"]), len(w)
+    clients, G, D = task.settings["clients"], task.settings["cells"], len(w)
     of_L, of_F = (support(basis, client.key, clients) for basis in (loss_basis, fair_basis))
     alpha, C = broadcast.arrays["alpha"][of_L], broadcast.arrays["C"]
     of_loss = np.zeros((width(loss_basis, clients), D + 2))
@@ -142,26 +195,33 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     plain, H, correct = np.zeros(D + 2), np.zeros((D, D)), 0.0
     most = min(CHUNK, int(np.diff(rows.starts).max()))
     V_L, V_F = np.empty((most, D + 2)), np.empty((most, D + 3))
-    bits = 53 - KERNEL_BITS - SPARE_BITS - int(task.settings["n"]).bit_length()
+    bits = np.concatenate([np.zeros(3, int), -exponents(task)])
+    bits += 53 - KERNEL_BITS - SPARE_BITS - int(task.settings["n"]).bit_length()
     for j, part in rows.chunks():
         X, y, k_L, k_F = rows.X[part], rows.y[part], K_L(part), K_F(part)
         d = np.einsum("ij,j->i", X, w)  # unlike X @ w, the same for a row wherever it stands
         slope, curve = log_loss_derivatives(d, y)
-        g, g_slope, g_curve = surrogate_values(surrogate, d)
+        loss, right = log_loss(d, y), (d > 0) == (y > 0)
+        if surrogate.kind == "loss":
+            g, g_slope, g_curve, hat = loss, slope, curve, ~right
+        else:
+            g, g_slope, g_curve = surrogate_values(surrogate, d)
+            hat = d > 0
+        weights = None if rows.weights is None else rows.weights[part]
         v = V_L[: len(d)]
-        v[:, 0], v[:, 1] = log_loss(d, y), 1.0
+        v[:, 0], v[:, 1] = loss, 1.0
         np.multiply(X, slope[:, None], out=v[:, 2:])
-        of_loss[of_L] += k_L.T @ on_grid(v, bits)
+        of_loss[of_L] += k_L.T @ weighed(v, bits[1:], weights)
         plain += v.sum(axis=0)
         v = V_F[: len(d)]
-        v[:, 0], v[:, 1], v[:, 2] = g, 1.0, d > 0
+        v[:, 0], v[:, 1], v[:, 2] = g, 1.0, hat
         np.multiply(X, g_slope[:, None], out=v[:, 3:])
-        of_fair[j, of_F] += k_F.T @ on_grid(v, bits)
+        of_fair[j, of_F] += k_F.T @ weighed(v, bits, weights)
         of_fair[j, -1] += v.sum(axis=0)
         theta_L = (1.0 - share) + share * (k_L @ alpha)
         h = theta_L * curve + (k_F @ C[j, of_F] + C[j, -1]) * g_curve
-        H += X.T @ on_grid(X * h[:, None], bits + KERNEL_BITS - FEATURE_BITS)
-        correct += float(((d > 0) == (y > 0)).sum())
+        H += X.T @ weighed(X * h[:, None], bits[3:] + KERNEL_BITS - FEATURE_BITS, weights)
+        correct += float(v[right, 1].sum())
     return Reply(
         broadcast.round,
         {
@@ -299,6 +359,7 @@ def tally(
 STEPS: dict[str, Callable] = {
     "census": census,
     "centres": centres,
+    "clusters": clusters,
     "sums": sums,
     "local": local,
     "decisions": decisions,

@@ -5,11 +5,11 @@ class AgnosticFairError(Exception):
     """Base of every error this package raises on purpose: one sentence, the value and the remedy."""
 
 
-class DataError(AgnosticFairError):
+class DataError(AgnosticFairError, ValueError):
     """A file, column, label, group or row that cannot be used."""
 
 
-class SettingsError(AgnosticFairError):
+class SettingsError(AgnosticFairError, ValueError):
     """A setting, method or bound that makes no sense."""
 
 

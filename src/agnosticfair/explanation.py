@@ -26,6 +26,9 @@ REVEALS = {
     "groups": "how many rows each sensitive group has",
     "numeric": "the smallest and the largest value of every numeric column, each of one person",
     "categorical": "which categories occur",
+    "weight": "what the site's rows weigh together",
+    "count": "how many rows are nearest to each centre",
+    "total": "the sum of these rows: with few of them, what they look like",
     "rows": "WHOLE ROWS of the site's features (no label, no group), which all sites then see",
     "priorities": "nothing beyond the rows: a hash of each",
     "loss": "the site's total loss under w",
@@ -68,20 +71,25 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     rows, on which only the number of candidate rows depends.
     """
     plan = server.plan(method, census, tuple(sites))
-    summary = {k: _size(getattr(census, k)) for k in vars(census)}
+    summary = {k: _size(v) for k, v in census.to_json().items()}
     found = [
         Explained("hello", "0", "site", {"site": "its name"}, len(sites[0]), {"site": "its name"}),
         Explained("census", "0", "site", summary, len(pack(census)), _revealed(summary)),
     ]
+    kind, wanted = server.centres_kind(method), server.kernels_wanted(method)
     ask, d = server.centres_question(plan, 0), encoding_of(census).width
-    if ask is not None:
+    b = np.zeros((wanted, d))
+    if kind == "rows" and ask is not None:
         offered = ceil(ask.settings["share"] * census.n * share)
         candidates = Candidates(np.zeros(offered), np.zeros((offered, d)))
         again = "0, again with four times the rows where too few differ"
         found += [_message("centres", again, ask), _message("centres", again, candidates)]
-        wanted = server.kernels_wanted(method)
-        centres = Candidates(np.arange(wanted, dtype=float), np.zeros((wanted, d)))
-        plan = server.with_centres(plan, centres)
+    if kind == "kmeans":
+        steps, sums = f"0, {server.KMEANS_ROUNDS} times", {"count": np.zeros(wanted), "total": b}
+        found += [_message("clusters", steps, server.clusters_question(plan, b, 1))]
+        found += [_message("clusters", steps, Reply(1, sums))]
+    if kind is not None:
+        plan = server.centred(plan, b)
     state, rounds = server.init(plan), f"1 to {method.rounds}, until it converges"
     step, broadcast = server.question(state)
     reply = Reply(1, {name: np.zeros(shape) for name, shape in server.shapes(state).items()})

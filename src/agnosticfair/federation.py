@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial, reduce
+from hashlib import sha256
 from math import prod
 from operator import add
 from pathlib import Path
@@ -14,10 +15,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from agnosticfair import __version__, checkpoints, server
 from agnosticfair.client import Client, answer
-from agnosticfair.data.census import Census, encoding_of, merge
+from agnosticfair.data.census import Census, merge
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.table import Table
 from agnosticfair.engines import Engine
@@ -28,6 +30,8 @@ from agnosticfair.messages import add_up, check_candidates, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
+from agnosticfair.solvers import exact
+from agnosticfair.solvers.exact import Start
 from agnosticfair.threads import one_thread
 
 
@@ -38,7 +42,9 @@ class Fit:
     outcomes counts every round's numerical outcome.  worst_surrogate, worst_risk_difference: the
     largest difference over the training rows and the adversary's set, of the surrogate and of the
     true decisions (nan for methods of local steps).  events: the answers that did not come, and what
-    was done about them.
+    was done about them.  under_floor: groups that have the share ``floor`` of the mass under no
+    reweighing, and are compared with none there.  centres: (M, d), of the kernels, encoded; None where
+    there are none.  start: for a similar fit to begin where this one ended.
     """
 
     model: Model
@@ -53,6 +59,9 @@ class Fit:
     seconds: float
     bytes_per_round: int
     events: tuple[dict, ...] = ()
+    under_floor: tuple[str, ...] = ()
+    centres: np.ndarray | None = None
+    start: Start | None = field(default=None, repr=False)
 
     @property
     def converged(self) -> bool:
@@ -71,9 +80,12 @@ def fit(
     clients: Mapping[str, Table] | Engine,
     method: str | Method = "fl",
     *,
-    attribute: str | None = None,
+    attribute: str | Sequence[str] | None = None,
     positive: str | None = None,
     seed: int = 0,
+    scale: bool = True,
+    centres: ArrayLike | None = None,
+    start: Start | None = None,
     strict: bool = False,
     on_round: Callable[[dict], None] | None = None,
     deadline: float | None = None,
@@ -83,7 +95,9 @@ def fit(
     """Train one classifier over clients whose rows stay with them.
 
     clients: a table per client, or an engine.  method: a name from ``METHODS`` or a recipe.
-    attribute: the sensitive attribute, where the data has several.  seed: draws the kernel centres.
+    attribute: the sensitive attribute, or some of them, where the data has several.  seed: draws the kernel centres.
+    scale: columns of numbers are scaled to [0, 1] by their range.  centres: (M, d) of the kernels,
+    encoded, instead of those that the method would find.  start: another fit's, to begin there.
     strict: a fit that does not converge is an error.  on_round: called with each round's record.
     deadline: seconds a client has for an answer.  on_failure: what is done about an answer that does
     not come: 'stop', 'retry', 'wait', 'drop' or a ``Policy``.  checkpoint: a folder; a fit that was
@@ -94,7 +108,9 @@ def fit(
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     asker = Asker(engine, engine.clients(), policy(on_failure), deadline)
     check_enough(asker.keys, asker.policy)
-    run = Run(method, attribute, positive, seed, None if checkpoint is None else Path(checkpoint))
+    given = None if centres is None else np.asarray(centres, float)
+    folder = None if checkpoint is None else Path(checkpoint)
+    run = Run(method, attribute, positive, seed, scale, given, start, folder)
     with one_thread():
         state = _until_answered(asker, run, on_round)
     if strict:
@@ -112,6 +128,9 @@ def fit(
         perf_counter() - begin,
         8 * sum(prod(shape) for shape in server.shapes(state).values()),
         tuple(asker.events),
+        getattr(inner, "under_floor", ()),
+        state.plan.task.arrays.get("centres"),
+        exact.start_of(inner) if isinstance(inner, exact.State) else None,
     )
 
 
@@ -120,18 +139,29 @@ class Run:
     """What was asked for: with it, and the same rows, a fit is the same."""
 
     method: Method
-    attribute: str | None
+    attribute: str | Sequence[str] | None
     positive: str | None
     seed: int
+    scale: bool
+    centres: np.ndarray | None
+    start: Start | None
     folder: Path | None
 
     def identity(self, census: Census, keys: tuple[str, ...]) -> dict[str, Any]:
         """What must be the same for a checkpoint to be gone on with."""
+        warm = () if self.start is None else tuple(vars(self.start).values())
         own = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
-        asked = {"attribute": self.attribute, "positive": self.positive}
+        asked = {"attribute": self.attribute, "positive": self.positive, "scale": self.scale}
+        asked |= {"centres": _digest(self.centres), "start": _digest(*warm)}
         return json.loads(
             json.dumps({**own, **asked, "clients": keys, "the clients' rows": census.to_json()})
         )
+
+
+def _digest(*values: ArrayLike | None) -> str:
+    return sha256(
+        b"".join(np.asarray(v, float).tobytes() for v in values if v is not None)
+    ).hexdigest()
 
 
 def _until_answered(
@@ -152,7 +182,7 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
     restated = any(event["event"] == "restated" for event in asker.events)
     kept = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
     if kept is None:
-        state = server.init(_plan(asker, run, census))
+        state = server.init(_plan(asker, run, census), run.start)
     else:
         state, asker.events[:0] = kept
         asker.note("resumed", round=state.inner.round)
@@ -168,17 +198,62 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
 
 
 def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
-    """The plan, with its centres drawn where the method needs any."""
-    names = {"attribute": run.attribute, "positive": run.positive}
-    plan = server.plan(run.method, census, asker.keys, **names)
-    check = partial(check_candidates, width=encoding_of(census).width)
-    ask = server.centres_question(plan, run.seed)
+    """The plan, with the kernels' centres, where its bases have any: given, or found as they say."""
+    plan = server.plan(
+        run.method,
+        census,
+        asker.keys,
+        attribute=run.attribute,
+        positive=run.positive,
+        scale=run.scale,
+    )
+    return agree_on_centres(plan, asker, run.seed, run.centres)
+
+
+def agree_on_centres(
+    plan: server.Plan, asker: Asker, seed: int = 0, centres: ArrayLike | None = None
+) -> server.Plan:
+    """The plan with the kernels' centres, where its bases have any: given, or found as they say."""
+    kind = server.centres_kind(plan.method)
+    if kind is None:
+        if centres is not None:
+            raise SettingsError(f"method {plan.method.name!r} has no gaussian kernels to centre")
+        return plan
+    if centres is not None:
+        return server.centred(plan, checked_centres(centres, server.features(plan)))
+    if kind == "given":
+        raise SettingsError("centres are 'given' and none were: give an array, (M, d)")
+    if kind == "rows":
+        return _sampled(plan, asker, seed)
+    b = server.ranges_draw(plan, seed)
+    shapes: dict[str, tuple[int, ...]] = {"count": (len(b),), "total": b.shape}
+    for k in range(1, 1 + (server.KMEANS_ROUNDS if kind == "kmeans" else 0)):
+        check = partial(check_reply, round=k, shapes=shapes)
+        answers = asker.ask("clusters", server.clusters_question(plan, b, k), check)
+        b = server.moved(b, add_up(answers.values()))
+    return server.centred(plan, b)
+
+
+def _sampled(plan: server.Plan, asker: Asker, seed: int) -> server.Plan:
+    """The plan with distinct rows of the clients as centres, drawn by their content and the seed."""
+    check = partial(check_candidates, width=server.features(plan))
+    ask = server.centres_question(plan, seed)
     while ask is not None:
         offered = reduce(add, asker.ask("centres", ask, check).values())
         if server.enough(plan, ask, offered):
             return server.with_centres(plan, offered)
-        ask = server.centres_question(plan, run.seed, ask.settings["share"])
+        ask = server.centres_question(plan, seed, ask.settings["share"])
     return plan
+
+
+def checked_centres(centres: ArrayLike, d: int) -> np.ndarray:
+    """Centres as an array (M, d), or the sentence that says why they are not."""
+    b = np.asarray(centres, float)
+    if b.ndim != 2 or b.shape[1] != d or not len(b) or not np.isfinite(b).all():
+        raise SettingsError(
+            f"centres have shape {b.shape} where X has {d} columns: give finite numbers, (M, {d})"
+        )
+    return b
 
 
 def _check_census(answer: object, key: str) -> Census:

@@ -14,8 +14,8 @@ def with_intercept(X: np.ndarray) -> np.ndarray:
     return np.hstack([X, np.ones((len(X), 1))])
 
 
-def on_grid(v: np.ndarray, bits: int) -> np.ndarray:
-    """v rounded, in place, to multiples of 2^-bits.
+def on_grid(v: np.ndarray, bits: int | np.ndarray) -> np.ndarray:
+    """v rounded, in place, to multiples of 2^-bits.  bits: one number, or one per column.
 
     Products of two such numbers are multiples of a finer power of two, and a float64 adds up to 2^53
     multiples of it *exactly*: then a sum is the same to the last bit in whatever order, in however
@@ -24,7 +24,7 @@ def on_grid(v: np.ndarray, bits: int) -> np.ndarray:
     >>> on_grid(np.array([0.3, -0.3]), 2)
     array([ 0.25, -0.25])
     """
-    big = 1.5 * 2.0 ** (52 - bits)
+    big = np.ldexp(1.5, 52 - bits)
     v += big
     v -= big
     return v

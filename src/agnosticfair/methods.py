@@ -13,7 +13,7 @@ from typing import Any
 
 from agnosticfair.basis import Basis, by_client, constant, gaussian
 from agnosticfair.errors import SettingsError
-from agnosticfair.fairness import Surrogate
+from agnosticfair.fairness import NOTIONS, Surrogate
 
 _UNIFORM, _PLAIN = constant(), Surrogate()
 
@@ -24,6 +24,9 @@ class Fairness:
 
     basis, bound: the fairness adversary's set A.  each: one constraint per kernel instead of every
     mixture of kernels.  floor: the least share of mass every group keeps in a reweighing.
+    notion: a key of NOTIONS; for 'bounded_group_loss' tau and nominal bound every group's mean loss.
+    intersections: compare the intersections of several attributes, not each attribute's own groups.
+    trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
     """
 
     tau: float = 0.05
@@ -33,6 +36,24 @@ class Fairness:
     each: bool = False
     floor: float = 0.0
     nominal: float = inf
+    notion: str = "demographic_parity"
+    intersections: bool = False
+    trust: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.notion not in NOTIONS:
+            raise SettingsError(f"unknown notion {self.notion!r}; there are: {', '.join(NOTIONS)}")
+        if not 0 <= self.trust <= 1:
+            raise SettingsError(f"trust is {self.trust}; it must be from 0 to 1")
+        if self.surrogate.kind == "covariance" and self.notion != "demographic_parity":
+            raise SettingsError(
+                f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
+            )
+
+    @property
+    def measured(self) -> Surrogate:
+        """g, of which the parts' means are taken."""
+        return Surrogate("loss") if self.notion == "bounded_group_loss" else self.surrogate
 
 
 @dataclass(frozen=True)
@@ -54,6 +75,8 @@ class Method:
     """One recipe. share: the part of the weight that the loss adversary may move, the rest stays
     uniform.  q: the power of q-fair federated learning, 0 for a plain (worst-case) mean.
     ridge: weight of |w|^2 / 2, intercept excepted, which makes the optimum unique.
+    tolerance: what the next step may still promise at the end.  polish: go on until the weights are
+    still, too; without it a constraint may be off by 1e-4.
     """
 
     name: str
@@ -67,6 +90,7 @@ class Method:
     ridge: float = 1e-5
     rounds: int = 40
     tolerance: float = 1e-5
+    polish: bool = True
 
     def __post_init__(self) -> None:
         fairness = self.fairness or Fairness()
@@ -143,38 +167,78 @@ _RECIPES = (
 METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
 
-def method(name: str, **changes: Any) -> Method:
-    """The recipe of that name, with some of its values changed.
+_INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections", "trust")
+_SETS = ("bound", "kernels", "sigma", "centres", "reweigh")
 
-    ``tau``, ``nominal``, ``surrogate`` and ``floor`` reach into its fairness; ``bound`` is set
-    wherever an adversary has kernels.
+
+def method(name: str | Method, **changes: Any) -> Method:
+    """The recipe of that name, or one that is given, with some of its values changed.
+
+    ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion``, ``intersections`` and ``trust`` reach into
+    its fairness; ``bound``, ``kernels``, ``sigma`` and ``centres`` are set wherever an adversary has kernels, and
+    ``reweigh``, a basis, takes the place of these kernels.
 
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
     """
-    if name not in METHODS:
+    if isinstance(name, str) and name not in METHODS:
         raise SettingsError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
-    recipe = METHODS[name]
-    inner: dict[str, Any] = {
-        k: changes.pop(k) for k in ("tau", "nominal", "surrogate", "floor") if k in changes
-    }
-    if "bound" in changes:
-        bound = changes.pop("bound")
-        if recipe.basis != _UNIFORM:
-            changes["bound"] = bound
-        if recipe.fairness is not None and recipe.fairness.basis != _UNIFORM:
-            inner["bound"] = bound
-        if "bound" not in changes and "bound" not in inner:
-            raise SettingsError(f"method {name!r} has no adversary, so bound has no meaning")
+    recipe = METHODS[name] if isinstance(name, str) else name
+    inner = {k: changes.pop(k) for k in _INNER if k in changes}
+    sets = {k: changes.pop(k) for k in _SETS if k in changes}
+    recipe = _with_sets(recipe, sets)
     if inner and recipe.fairness is not None:
-        changes["fairness"] = replace(recipe.fairness, **inner)
+        changes["fairness"] = replace(recipe.fairness, **_of_notion(inner))
     elif inner.keys() == {"tau"} and recipe.local is not None and recipe.local.penalty is not None:
         changes["local"] = replace(recipe.local, tau=inner["tau"])
     elif inner:
         raise SettingsError(
-            f"method {name!r} has no fairness constraint, so {', '.join(inner)} has no meaning"
+            f"method {recipe.name!r} has no fairness constraint, so {', '.join(inner)} has no meaning"
         )
     try:
         return replace(recipe, **changes)
     except TypeError as error:
-        raise SettingsError(f"method {name!r}: {error}") from None
+        raise SettingsError(f"method {recipe.name!r}: {error}") from None
+
+
+def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:
+    """A bound on a loss is no bound on a difference: its tau must be said, and nominal is off unless said."""
+    if inner.get("notion") == "bounded_group_loss":
+        if "tau" not in inner:
+            raise SettingsError(
+                "notion 'bounded_group_loss' needs tau, the largest mean log loss of a group: give "
+                "0.5 for example (0.69 is a coin's)"
+            )
+        return {"nominal": inf, **inner}
+    return inner
+
+
+def _with_sets(recipe: Method, sets: dict[str, Any]) -> Method:
+    """The recipe with other kernels or another bound for those of its adversaries that have any."""
+    fairness = recipe.fairness
+    of_loss, of_fair = recipe.basis != _UNIFORM, fairness is not None and fairness.basis != _UNIFORM
+    if sets and not of_loss and not of_fair:
+        raise SettingsError(
+            f"method {recipe.name!r} has no adversary, so {', '.join(sets)} has no meaning"
+        )
+    bound = {"bound": sets["bound"]} if "bound" in sets else {}
+    if of_fair and fairness is not None:
+        fairness = replace(fairness, basis=_changed(fairness.basis, sets), **bound)
+        recipe = replace(recipe, fairness=fairness)
+    if of_loss:
+        recipe = replace(recipe, basis=_changed(recipe.basis, sets), **bound)
+    return recipe
+
+
+def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
+    basis = sets.get("reweigh", basis)
+    own = {k: sets[k] for k in ("kernels", "sigma", "centres") if k in sets}
+    if own and basis.kind != "gaussian":
+        raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(own)}: take 'gaussian'")
+    return replace(basis, **own)
+
+
+def needs_groups(method: Method) -> bool:
+    """Whether the method looks at sensitive groups at all."""
+    local = method.local
+    return method.fairness is not None or (local is not None and local.penalty is not None)

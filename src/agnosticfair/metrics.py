@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from agnosticfair.errors import SettingsError
+
 Array = np.ndarray[Any, Any]
 
 
@@ -104,6 +106,52 @@ def risk_difference(y_hat: ArrayLike, s: ArrayLike, weights: ArrayLike | None = 
     0.5
     """
     return _spread(positive_rates(y_hat, s, weights))
+
+
+def error_rates(
+    y: ArrayLike,
+    y_hat: ArrayLike,
+    s: ArrayLike,
+    weights: ArrayLike | None = None,
+    n_groups: int | None = None,
+) -> Array:
+    """Share of wrong decisions in each group: (G,), nan for a group of no weight.
+
+    >>> error_rates([1, 0, 1, 1], [1, 1, 1, 1], [0, 0, 1, 1])
+    array([0.5, 0. ])
+    """
+    wrong = np.asarray(y, bool) != np.asarray(y_hat, bool)
+    return positive_rates(wrong, s, weights, n_groups)
+
+
+def gap(
+    notion: str,
+    y: ArrayLike,
+    y_hat: ArrayLike,
+    s: ArrayLike,
+    weights: ArrayLike | None = None,
+) -> float:
+    """What a notion measures on these rows: a difference of rates, or the highest error rate of a group.
+
+    demographic_parity: of positive rates.  equal_opportunity: of true positive rates.
+    equalized_odds: of true or of false positive rates, the larger.  bounded_group_loss: max error rate.
+
+    >>> gap("equal_opportunity", [1, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 1])
+    0.5
+    """
+    if notion == "demographic_parity":
+        return risk_difference(y_hat, s, weights)
+    if notion == "bounded_group_loss":
+        return float(np.nanmax(error_rates(y, y_hat, s, weights)))
+    rates = [true_positive_rates(y, y_hat, s, weights)]
+    if notion == "equalized_odds":
+        rates.append(false_positive_rates(y, y_hat, s, weights))
+    elif notion != "equal_opportunity":
+        raise SettingsError(
+            f"unknown notion {notion!r}; take demographic_parity, equal_opportunity, equalized_odds or "
+            "bounded_group_loss"
+        )
+    return float(np.fmax.reduce([_spread(found) for found in rates]))
 
 
 def true_positive_rates(

@@ -5,17 +5,19 @@ It sees sums only, and never imports the client's side or an engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from types import ModuleType
 
 import numpy as np
 
-from agnosticfair.basis import width
+from agnosticfair.basis import Basis, median_distance, width
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
+from agnosticfair.fairness import Comparisons, comparisons, uses_labels
 from agnosticfair.messages import Broadcast, Candidates, Reply, Task
-from agnosticfair.methods import Method
+from agnosticfair.methods import Method, needs_groups
 from agnosticfair.solvers import exact, printed
 
 
@@ -27,6 +29,7 @@ class Plan:
     task: Task
     n: int
     s_bar: float
+    compared: Comparisons
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -54,8 +57,9 @@ def plan(
     census: Census,
     clients: tuple[str, ...],
     *,
-    attribute: str | None = None,
+    attribute: str | Sequence[str] | None = None,
     positive: str | None = None,
+    scale: bool = True,
 ) -> Plan:
     """Agree on the encoding, the label and the groups, from what the clients' summaries add up to."""
     check_census(census)
@@ -63,34 +67,93 @@ def plan(
     others = [
         label for label, count in sorted(census.labels.items()) if count and label != positive
     ]
-    attribute = sensitive_attribute(census, attribute)
-    counts = {g: c for g, c in census.groups[attribute].items() if c > 0}
-    groups = tuple(sorted(counts))
+    names = sensitive_attributes(method, census, attribute)
+    attributes = [
+        (name, tuple(sorted(g for g, c in census.groups[name].items() if c > 0))) for name in names
+    ]
+    fairness = exact.fairness_of(method)
+    if fairness.surrogate.kind == "covariance" and len(names) != 1:
+        raise SettingsError(f"surrogate 'covariance' looks at one attribute, not {len(names)}")
+    compared = comparisons(attributes, fairness.notion, fairness.intersections)
+    counts = census.groups[names[0]] if len(names) == 1 else {}
+    groups = tuple(" & ".join(group) for group in product(*(values for _, values in attributes)))
     settings = {
-        "encoding": encoding_of(census).to_json(),
+        "encoding": encoding_of(census, scale).to_json(),
         "positive": positive,
         "negative": others[0] if len(others) == 1 else f"not {positive}",
-        "attribute": attribute,
-        "groups": groups,
-        "n": census.n,
+        "attribute": " & ".join(names),
+        "groups": groups if names else (),
+        "attributes": attributes,
+        "by_label": uses_labels(fairness.notion),
+        "cells": compared.parts.shape[1],
+        "n": max(1, round(census.mass)),
         "clients": clients,
         "basis": asdict(method.basis),
         "fair_basis": asdict(exact.fairness_of(method).basis),
     }
-    s_bar = sum(j * counts[g] for j, g in enumerate(groups)) / census.n
-    return Plan(method, Task.of(settings, {}), census.n, s_bar)
+    s_bar = sum(j * counts.get(g, 0) for j, g in enumerate(groups)) / census.n
+    return Plan(method, Task.of(settings, {}), census.n, s_bar, compared)
 
 
-def sensitive_attribute(census: Census, attribute: str | None) -> str:
-    """The attribute the groups come from; with one there is no choice to make."""
+def sensitive_attributes(
+    method: Method, census: Census, attribute: str | Sequence[str] | None
+) -> tuple[str, ...]:
+    """The attributes the groups come from; with one there is no choice to make, and a method without
+    fairness needs none."""
     names = sorted(census.groups)
-    if attribute is None and len(names) == 1:
-        attribute = names[0]
-    if attribute is None or attribute not in census.groups:
+    if attribute is None and (len(names) == 1 or not (names or needs_groups(method))):
+        return tuple(names)
+    wanted = (attribute,) if attribute is None or isinstance(attribute, str) else tuple(attribute)
+    for name in wanted or (None,):
+        if name not in census.groups:
+            raise SettingsError(
+                f"no sensitive attribute {name!r}; there are: {', '.join(names) or 'none'}"
+            )
+    if len(wanted) > 1 and method.fairness is None and needs_groups(method):
         raise SettingsError(
-            f"no sensitive attribute {attribute!r}; there are: {', '.join(names) or 'none'}"
+            f"method {method.name!r} protects one attribute, not {len(wanted)}: name one"
         )
-    return attribute
+    return tuple(str(name) for name in wanted)
+
+
+KMEANS_ROUNDS, LEAST_ROWS = 6, 10
+"""Steps of k-means, and the rows under which a cluster's mean would say too much of each: it stays put."""
+
+
+def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
+    """Centres (M, d) that fill the space of the encoding evenly, and come from nobody's rows."""
+    from scipy.stats import qmc
+
+    settings = plan.task.settings["encoding"]
+    numeric, categorical = settings["numeric"], settings["categorical"]
+    wanted, columns = kernels_wanted(plan.method), len(numeric) + len(categorical)
+    u = qmc.Halton(columns, rng=np.random.default_rng(seed)).random(wanted)
+    low, high = np.array([entry[1:] for entry in numeric], float).reshape(-1, 2).T
+    own = u[:, : len(numeric)]
+    blocks = [own if settings["scale"] else low + own * (high - low)]
+    for j, (_, values) in enumerate(categorical, len(numeric)):
+        blocks.append(np.eye(len(values))[(u[:, j] * len(values)).astype(int)])
+    return np.hstack(blocks)
+
+
+def clusters_question(plan: Plan, centres: np.ndarray, step: int) -> Broadcast:
+    """Ask which rows are near which centre, as sums."""
+    return Broadcast(step, plan.task, {}, {"centres": centres})
+
+
+def moved(centres: np.ndarray, total: Reply) -> np.ndarray:
+    """The means of the clusters; a small one's centre stays where it is."""
+    count = total.sums["count"][:, None]
+    return np.where(count >= LEAST_ROWS, total.sums["total"] / np.maximum(count, 1), centres)
+
+
+def centres_kind(method: Method) -> str | None:
+    """Where the method's centres come from; None where it has none."""
+    bases = (method.basis, exact.fairness_of(method).basis)
+    kinds = {b.centres for b in bases if b.kind == "gaussian"}
+    if len(kinds) > 1:
+        raise SettingsError(f"both bases share centres, of one kind: not {' and '.join(kinds)}")
+    return next(iter(kinds), None)
 
 
 def centres_question(plan: Plan, seed: int, share: float = 0.0) -> Broadcast | None:
@@ -120,36 +183,49 @@ def kernels_wanted(method: Method) -> int:
 
 
 def with_centres(plan: Plan, offered: Candidates) -> Plan:
-    """The plan with its centres drawn; fewer distinct rows than kernels means fewer kernels."""
-    method, settings = plan.method, dict(plan.task.settings)
-    centres = offered.lowest(kernels_wanted(method))
-    fairness = method.fairness
-    for name in ("basis", "fair_basis"):
-        if settings[name]["kind"] == "gaussian":
-            settings[name] = {
-                **settings[name],
-                "kernels": min(settings[name]["kernels"], len(centres)),
-            }
-    if method.basis.kind == "gaussian":
-        method = replace(method, basis=replace(method.basis, kernels=settings["basis"]["kernels"]))
-    if fairness is not None and fairness.basis.kind == "gaussian":
-        basis = replace(fairness.basis, kernels=settings["fair_basis"]["kernels"])
-        method = replace(method, fairness=replace(fairness, basis=basis))
+    """The plan with its centres drawn from the rows that clients offered."""
+    return centred(plan, offered.lowest(kernels_wanted(plan.method)))
+
+
+def centred(plan: Plan, centres: np.ndarray) -> Plan:
+    """The plan with its centres, (M, d); fewer distinct rows than kernels means fewer kernels."""
+    method, fairness = plan.method, plan.method.fairness
+    sigma = median_distance(centres)
+
+    def settled(basis: Basis) -> Basis:
+        if basis.kind != "gaussian":
+            return basis
+        width = sigma if basis.sigma == "median" else basis.sigma
+        return replace(basis, kernels=min(basis.kernels, len(centres)), sigma=width)
+
+    method = replace(method, basis=settled(method.basis))
+    if fairness is not None:
+        method = replace(method, fairness=replace(fairness, basis=settled(fairness.basis)))
+    settings = {
+        **plan.task.settings,
+        "basis": asdict(method.basis),
+        "fair_basis": asdict(exact.fairness_of(method).basis),
+    }
     return replace(plan, method=method, task=Task.of(settings, {"centres": centres}))
 
 
-def init(plan: Plan) -> State:
-    """The state before the first round."""
-    method, settings = plan.method, plan.task.settings
-    d = len(settings["encoding"]["numeric"]) + sum(
-        len(c) for _, c in settings["encoding"]["categorical"]
-    )
+def features(plan: Plan) -> int:
+    """d, without the intercept."""
+    encoding = plan.task.settings["encoding"]
+    return len(encoding["numeric"]) + sum(len(c) for _, c in encoding["categorical"])
+
+
+def init(plan: Plan, start: exact.Start | None = None) -> State:
+    """The state before the first round; ``start``: where a similar fit ended."""
+    method, d = plan.method, features(plan)
     M = width(method.basis, plan.clients)
     F = width(exact.fairness_of(method).basis, plan.clients)
     if method.local is not None:
+        if start is not None:
+            raise SettingsError(f"method {method.name!r} begins at zero: leave out start")
         return State(plan, printed.init(method, plan.n, plan.s_bar, d + 1, M))
-    G = len(settings["groups"])
-    return State(plan, exact.init(method, plan.n, plan.s_bar, plan.clients, d + 1, G, M, F))
+    inner = exact.init(method, plan.n, plan.s_bar, plan.clients, plan.compared, d + 1, M, F)
+    return State(plan, inner if start is None else exact.warm(inner, start))
 
 
 def question(state: State) -> tuple[str, Broadcast]:

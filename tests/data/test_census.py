@@ -180,3 +180,12 @@ def test_positive_label_must_be_named_and_exist():
     with pytest.raises(DataError, match="no row has the label 'z'; name one of 'a', 'b'"):
         positive_label(labelled("a", "b"), "z")
     assert positive_label(Census(2, {"a": 1, "b": 1, "c": 0}, {}, {}, {})) == "b"
+
+
+def test_weights_add_up_and_travel_only_where_there_are_any():
+    plain = Census(2, {"a": 1, "b": 1}, {}, {}, {})
+    weighted = Census(1, {"a": 1}, {}, {}, {}, 2.5)
+    assert "weight" not in plain.to_json()
+    assert (plain + plain).weight is None
+    assert (plain + weighted).mass == 4.5
+    assert Census.from_json(weighted.to_json()) == weighted

@@ -34,7 +34,8 @@ def audit(
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
     notion: Annotated[
-        str, Option(help="demographic_parity, equal_opportunity or equalized_odds.")
+        str,
+        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
     ] = "demographic_parity",
     bound: Annotated[float, Option(help="Bound B on the adversary's alpha.")] = 5.0,
     kernels: Annotated[int, Option(help="Gaussian kernels around rows drawn at random.")] = 200,

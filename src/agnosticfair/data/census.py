@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ class Census:
 
     labels: target value -> rows.  groups: sensitive attribute -> group -> rows.  numeric:
     column -> (low, high).  categorical: column -> sorted vocabulary, of which not all need occur.
+    weight: of all rows, where they have weights; None for one each.
 
     >>> one = Census(2, {"no": 2}, {}, {"age": (20.0, 30.0)}, {"job": ("a",)})
     >>> one + Census(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
@@ -31,6 +32,11 @@ class Census:
     groups: Mapping[str, Mapping[str, int]]
     numeric: Mapping[str, tuple[float, float]]
     categorical: Mapping[str, tuple[str, ...]]
+    weight: float | None = field(default=None, repr=False)
+
+    @property
+    def mass(self) -> float:
+        return self.n if self.weight is None else self.weight
 
     def __add__(self, other: Census) -> Census:
         _check_same_columns(self, other)
@@ -43,11 +49,15 @@ class Census:
                 k: tuple(sorted({*self.categorical[k], *other.categorical[k]}))
                 for k in sorted(self.categorical)
             },
+            None if self.weight is other.weight is None else self.mass + other.mass,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the wire."""
-        return asdict(self)
+        data = asdict(self)
+        if self.weight is None:
+            del data["weight"]
+        return data
 
     @classmethod
     def from_json(cls, data: object, who: str = "a client") -> Census:
@@ -86,6 +96,7 @@ def take_census(table: Table, who: str) -> Census:
         {k: _counts(table.sensitive[k], f"attribute {k!r}", who) for k in sorted(table.sensitive)},
         {k: (float(v.min()), float(v.max())) for k, v in sorted(table.numeric.items())},
         {k: tuple(sorted(c.categories)) for k, c in sorted(table.categorical.items())},
+        None if table.weights is None else float(table.weights.sum()),
     )
 
 
@@ -165,7 +176,8 @@ def positive_label(census: Census, positive: str | None = None) -> str:
 
 
 def _parse(data: object) -> Census:
-    fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"})
+    weighted = {"weight"} if isinstance(data, dict) and "weight" in data else set()
+    fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"} | weighted)
     n = wire.count(fields["n"], "'n'")
 
     def counts(value: object, what: str) -> dict[str, int]:
@@ -188,6 +200,7 @@ def _parse(data: object) -> Census:
             k: tuple(sorted(wire.texts(v, f"the vocabulary of {k!r}")))
             for k, v in sorted(categorical.items())
         },
+        wire.limits([0, fields["weight"]], "'weight'")[1] if weighted else None,
     )
 
 

@@ -51,7 +51,8 @@ class Table:
 
     numeric and categorical are the features; ``target`` the label; ``sensitive`` the protected
     attributes, never features; ``other`` columns are only used to split rows or to name
-    sub-populations. Every array has one entry per row.
+    sub-populations. ``weights``: what each row counts for, None for one each. ``kernels``: K, (n, M),
+    where its holder made it with a function of its own. Every array has one entry per row.
     """
 
     numeric: Mapping[str, np.ndarray]
@@ -59,6 +60,8 @@ class Table:
     target: Column | None
     sensitive: Mapping[str, Column]
     other: Mapping[str, Column] = field(default_factory=dict)
+    weights: np.ndarray | None = None
+    kernels: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         sizes = {name: len(values) for name, values in self.numeric.items()}
@@ -92,6 +95,8 @@ class Table:
             None if self.target is None else replace(self.target, codes=self.target.codes[rows]),
             pick(self.sensitive),
             pick(self.other),
+            None if self.weights is None else self.weights[rows],
+            None if self.kernels is None else self.kernels[rows],
         )
 
     def column(self, name: str) -> Column:

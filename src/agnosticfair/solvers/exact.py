@@ -14,15 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import permutations
 from math import isfinite
 
 import numpy as np
 
-from agnosticfair.ambiguity import Ambiguity, Outcome, check, worst_difference, worst_linear
-from agnosticfair.errors import DataError, SolverError
+from agnosticfair.ambiguity import (
+    Ambiguity,
+    Outcome,
+    check,
+    worst_difference,
+    worst_linear,
+    worst_ratio,
+)
+from agnosticfair.errors import DataError, SettingsError, SolverError
 from agnosticfair.fairness import (
+    Comparisons,
+    Extremes,
     kernel_cuts,
+    shrunk,
+    under_floor,
     uniform_cuts,
     worst_covariance_cuts,
     worst_rate_cuts,
@@ -39,6 +49,10 @@ FEASIBLE, STILL = 1e-5, 1e-6
 """Converged: the worst difference is within tau + FEASIBLE, the model promises less than
 ``tolerance`` of merit, and its step is under STILL of the weights, or what it promises no longer
 halves from round to round (a flat, curved valley)."""
+
+
+WARM = 1e-4
+"""Damping of a fit that begins where another ended."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,7 @@ class State:
     n: float
     s_bar: float
     clients: tuple[str, ...]
+    compared: Comparisons
     w: np.ndarray
     alpha: np.ndarray
     C: np.ndarray
@@ -88,11 +103,52 @@ class State:
     precision: float = 1e-3
     nu: float = 2.0
     outcome: str = "running"
+    under_floor: tuple[str, ...] = ()
+    nominal: tuple[tuple[int, int | None], ...] = ()
     history: tuple[dict, ...] = field(default_factory=tuple)
 
     @property
     def done(self) -> bool:
         return self.outcome != "running"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them."""
+
+    w: np.ndarray
+    alpha: np.ndarray
+    C: np.ndarray
+    alphas: np.ndarray
+    cuts: np.ndarray
+    nu: float
+
+
+def start_of(state: State) -> Start | None:
+    """The start that an ended fit is good for. Cuts of the uniform weights are left out: every round has
+    them anyway, in the scale of its own tau."""
+    if state.step is None:
+        return None
+    cuts = state.step.cuts
+    cuts = cuts[~(cuts[:, :, -1] != 0).any(axis=1)]
+    return Start(state.w, state.alpha, state.C, state.step.alphas, cuts, state.nu)
+
+
+def warm(state: State, start: Start) -> State:
+    """The state before the first round, begun where another fit ended."""
+    if (start.w.shape, start.alpha.shape, start.C.shape) != (
+        state.w.shape,
+        state.alpha.shape,
+        state.C.shape,
+    ):
+        raise SettingsError(
+            "the fit to begin from had other features, kernels or groups: begin anew"
+        )
+    step = Step(
+        np.zeros_like(start.w), 0.0, 0.0, 0.0, start.alpha, start.C, start.alphas, start.cuts
+    )
+    w, alpha, C = start.w, start.alpha, start.C
+    return replace(state, w=w, alpha=alpha, C=C, step=step, nu=start.nu, damping=WARM)
 
 
 def fairness_of(method: Method) -> Fairness:
@@ -102,10 +158,14 @@ def fairness_of(method: Method) -> Fairness:
 def question(state: State) -> tuple[str, dict, dict]:
     """The step, settings and arrays of the next broadcast."""
     settings = {
-        "surrogate": vars(fairness_of(state.method).surrogate),
+        "surrogate": vars(fairness_of(state.method).measured),
         "share": state.method.share,
     }
-    return "sums", settings, {"w": state.w, "alpha": state.alpha, "C": state.C}
+    C, trust = state.C, fairness_of(state.method).trust
+    if trust > 0 and state.here is not None:  # the clients' kernels are not drawn together
+        p = state.here.sums["psi_theta"][:, :-1].sum(axis=0) / state.n
+        C = np.hstack([(1 - trust) * C[:, :-1], C[:, -1:] + trust * (C[:, :-1] @ p)[:, None]])
+    return "sums", settings, {"w": state.w, "alpha": state.alpha, "C": C}
 
 
 def shapes(state: State) -> dict[str, tuple[int, ...]]:
@@ -147,9 +207,10 @@ def loss_of(
 
 def cuts_at(state: State, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """The worst cuts (k, G, M) of the fairness adversary for given psi_g."""
-    fairness, psi_theta = state.method.fairness, sums["psi_theta"]
+    fairness, parts = state.method.fairness, state.compared.parts
     if fairness is None:
         return np.zeros((0, *psi_g.shape))
+    psi_theta = parts @ sums["psi_theta"]
     if fairness.each:
         empty = np.argwhere(psi_theta <= 0)
         if len(empty):
@@ -158,36 +219,69 @@ def cuts_at(state: State, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> 
                 f"{state.method.name!r} compares the groups at every client: leave that client out or "
                 "take another method"
             )
-    cuts = np.zeros((0, *psi_g.shape))
+    cuts = np.zeros((0, *psi_theta.shape))
     if isfinite(fairness.nominal):
-        cuts = uniform_cuts(psi_theta) * (fairness.tau / fairness.nominal)
-    return np.concatenate([_worst_cuts(state, fairness, psi_g, psi_theta), cuts])
+        cuts = uniform_cuts(psi_theta, state.nominal) * (fairness.tau / fairness.nominal)
+    total = sums["psi_theta"].sum(axis=0)
+    cuts = np.concatenate([_worst_cuts(state, fairness, parts @ psi_g, psi_theta, total), cuts])
+    return np.einsum("pg,kpm->kgm", parts, cuts)
 
 
 def _worst_cuts(
-    state: State, fairness: Fairness, psi_g: np.ndarray, psi_theta: np.ndarray
+    state: State,
+    fairness: Fairness,
+    psi_g: np.ndarray,
+    psi_theta: np.ndarray,
+    total: np.ndarray,
 ) -> np.ndarray:
-    """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them."""
+    """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them.
+
+    psi_g, psi_theta: (P, M + 1), of the parts.  total: (M + 1,), of all rows.
+    """
     kernels_g, kernels_theta = psi_g[:, :-1], psi_theta[:, :-1]
-    A = Ambiguity(kernels_theta.sum(axis=0), state.n, fairness.bound)
+    A, pairs = Ambiguity(total[:-1], state.n, fairness.bound), state.compared.pairs
     if fairness.surrogate.kind == "covariance":
         cuts = worst_covariance_cuts(A, kernels_g, kernels_theta, state.s_bar)
     elif fairness.each or kernels_theta.shape[1] == 1:
-        cuts = kernel_cuts(kernels_theta)
+        cuts = kernel_cuts(kernels_theta, pairs)
     else:
         cuts = worst_rate_cuts(
-            A, kernels_g, kernels_theta, fairness.floor, state.precision, fairness.tau
+            A, kernels_g, kernels_theta, pairs, fairness.floor, state.precision, fairness.tau
         )
     return np.concatenate([cuts, np.zeros((*cuts.shape[:2], 1))], axis=2)
 
 
-def check_sets(state: State, sums: Mapping[str, np.ndarray]) -> None:
-    """Raise, with what to change, where one of the two adversaries' sets is empty."""
+def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
+    """What the first reply settles: the rows' weight in all, and which parts are under the floor.
+
+    Raises, with what to change, where one of the two adversaries' sets is empty or nothing is left to
+    be compared. Parts under the floor are named in the result; where uniform weights have a limit of
+    their own, that one holds for them, too.
+    """
+    masses, fairness = sums["psi_theta"], state.method.fairness
+    state = replace(state, n=float(masses[:, -1].sum()), nominal=state.compared.pairs)
     check(Ambiguity(sums["psi_theta_L"], state.n, state.method.bound))
-    fairness = state.method.fairness
-    if fairness is not None and not fairness.each:
-        masses = sums["psi_theta"][:, :-1]
-        check(Ambiguity(masses.sum(axis=0), state.n, fairness.bound), masses, fairness.floor)
+    if fairness is None or fairness.each:
+        return state
+    A = Ambiguity(masses[:, :-1].sum(axis=0), state.n, fairness.bound)
+    parts, names = state.compared.parts @ masses[:, :-1], state.compared.names
+    check(A)
+    small = under_floor(A, parts, fairness.floor)
+    compared = state.compared.without(small)
+    if not compared.pairs:
+        check(A, parts, fairness.floor, names)
+        raise SettingsError(f"floor {fairness.floor:g} leaves no two groups to compare: lower it")
+    return replace(state, compared=compared, under_floor=tuple(names[j] for j in small))
+
+
+def drawn_together(state: State, sums: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """The sums of the fairness adversary's kernels, drawn towards uniform weights by ``trust``."""
+    trust = fairness_of(state.method).trust
+    if trust == 0:
+        return sums
+    p = sums["psi_theta"][:, :-1].sum(axis=0) / state.n
+    names = ("psi_g", "psi_theta", "psi_hat", "J_g")
+    return {**sums, **{name: shrunk(sums[name], p, trust) for name in names}}
 
 
 def ridge_of(state: State) -> np.ndarray:
@@ -306,21 +400,37 @@ def _step(
 
 
 def worst_decisions(state: State) -> float:
-    """The largest difference of the groups' true rates over the fairness adversary's set: a certificate
-    on the training rows and this basis; under uniform weights where there is no adversary."""
-    if state.here is None:
+    """The notion's largest difference of true rates (of true decisions, not of the surrogate) over the
+    fairness adversary's set: a certificate on the training rows and this basis; under uniform weights
+    where there is no adversary.  Where nothing is compared, a part's highest share of wrong decisions."""
+    if state.here is None or not len(state.compared.parts):
         return float("nan")
-    psi, theta = state.here.sums["psi_hat"], state.here.sums["psi_theta"]
-    fairness = state.method.fairness
-    pairs = list(permutations(range(len(psi)), 2))
-    if fairness is None or fairness.basis.kind != "gaussian":
-        rates = psi[:, -1] / theta[:, -1]
-        return float(np.ptp(rates))
-    A = Ambiguity(theta[:, :-1].sum(axis=0), state.n, fairness.bound)
-    return max(
-        worst_difference(A, psi[[k, j], :-1], theta[[k, j], :-1], fairness.floor).value
-        for j, k in pairs
-    )
+    parts, sums, fairness = state.compared.parts, state.here.sums, state.method.fairness
+    psi, theta = parts @ sums["psi_hat"], parts @ sums["psi_theta"]
+    if fairness is None or fairness.each or fairness.basis.kind == "constant":
+        there = theta[:, -1] > 0
+        rates = psi[:, -1] / np.where(there, theta[:, -1], 1.0)
+        return max(
+            (
+                float(rates[j] - (0.0 if k is None else rates[k]))
+                for j, k in state.compared.pairs
+                if there[j] and (k is None or there[k])
+            ),
+            default=0.0,
+        )
+    A = Ambiguity(sums["psi_theta"].sum(axis=0)[:-1], state.n, fairness.bound)
+    psi, theta, worst = psi[:, :-1], theta[:, :-1], 0.0
+    extremes = Extremes(A, psi, theta, fairness.floor)
+    for j, k in state.compared.pairs:
+        if k is None:
+            found = worst_ratio(A, psi[j], theta[j], fairness.floor)
+        elif len(state.compared.pairs) > 2 and extremes.gap(j, k) <= worst:
+            continue
+        else:
+            found = worst_difference(A, psi[[k, j]], theta[[k, j]], fairness.floor)
+        if found.outcome is not Outcome.INFEASIBLE:
+            worst = float(np.maximum(worst, found.value))  # a nan is no certificate, and stays
+    return worst
 
 
 def init(
@@ -328,22 +438,23 @@ def init(
     n: float,
     s_bar: float,
     clients: tuple[str, ...],
+    compared: Comparisons,
     width: int,
-    G: int,
     M: int,
     F: int,
 ) -> State:
     """Before the first round: w = 0, uniform weights (over all kernels), no fairness cut."""
-    return State(
-        method, n, s_bar, clients, np.zeros(width), np.full(M, 1.0 / M), np.zeros((G, F + 1))
-    )
+    w, alpha = np.zeros(width), np.full(M, 1.0 / M)
+    C = np.zeros((compared.parts.shape[1], F + 1))
+    return State(method, n, s_bar, clients, compared, w, alpha, C)
 
 
 def step(state: State, reply: Reply) -> State:
     """One round: judge the trial w the clients answered for, then propose the next."""
     if state.here is None:
-        check_sets(state, reply.sums)
-    there, tau = evaluate(state, state.w, reply.sums), fairness_of(state.method).tau
+        state = begun(state, reply.sums)
+    sums = drawn_together(state, reply.sums)
+    there, tau = evaluate(state, state.w, sums), fairness_of(state.method).tau
     if not np.isfinite(there.loss):
         raise SolverError(
             f"the fit diverged in round {reply.round}: the loss is {there.loss}; scale the features or raise ridge"
@@ -372,12 +483,14 @@ def step(state: State, reply: Reply) -> State:
         "multiplier": model.multiplier,
         "damping": damping,
         "nu": state.nu,
-        "accuracy": float(reply.sums["correct"]) / state.n,
+        "accuracy": float(sums["correct"]) / state.n,
     }
     last = state.history[-1] if state.history else {"decrement": np.inf, "damping": np.inf}
     slow = decrement > 0.5 * last["decrement"] and damping >= last["damping"]
     still = entry["step"] < STILL * (1 + np.abs(here.w).max())
-    settled = here.worst < tau + FEASIBLE and decrement < state.method.tolerance and (still or slow)
+    slack = FEASIBLE if state.method.polish else 10 * FEASIBLE
+    settled = here.worst < tau + slack and decrement < state.method.tolerance
+    settled = settled and (still or slow or not state.method.polish)
     outcome = (
         "converged" if settled else "rounds" if reply.round >= state.method.rounds else "running"
     )
@@ -389,7 +502,7 @@ def step(state: State, reply: Reply) -> State:
         C=model.C,
         step=model,
         nu=nu,
-        precision=float(np.clip(0.3 * decrement, 1e-6, 1e-3)),
+        precision=float(np.clip(0.3 * decrement, 1e-6 if state.method.polish else 3e-5, 1e-3)),
         outcome=outcome,
         history=(*state.history, entry),
     )

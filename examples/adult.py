@@ -1,0 +1,16 @@
+"""UCI Adult as a data frame, for the examples that follow."""
+
+import pandas as pd
+
+from agnosticfair.data.adult import load_adult
+
+
+def adult(rows: int = 8000) -> tuple[pd.DataFrame, pd.Series, pd.Series]:
+    """X (numbers and texts), y and the groups, of some rows drawn at random."""
+    table = load_adult()
+    texts = {name: column.values() for name, column in table.categorical.items()}
+    X = pd.DataFrame({**table.numeric, **texts})
+    y = pd.Series(table.target.values(), name="income")
+    sex = pd.Series(table.sensitive["sex"].values(), name="sex")
+    chosen = X.sample(rows, random_state=0).index
+    return X.loc[chosen], y.loc[chosen], sex.loc[chosen]

@@ -1,0 +1,17 @@
+"""Audit somebody else's model: all that is needed are its predictions."""
+
+from adult import adult
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from agnosticfair import audit
+from agnosticfair.basis import bands
+
+X, y, sex = adult()
+numbers = X.select_dtypes("number")
+model = HistGradientBoostingClassifier(max_iter=50, random_state=0).fit(numbers, y)
+
+print(audit(model.predict(numbers), numbers, y, sensitive_features=sex, bootstrap=20))
+# what if the deployment is younger or older? any function from rows to weights is a basis
+ages = bands("age", (25, 35, 45, 55))
+made = audit(model.predict(numbers), numbers, y, sensitive_features=sex, basis=ages, bootstrap=0)
+print(made)

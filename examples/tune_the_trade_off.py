@@ -1,0 +1,27 @@
+"""Choose tau: accuracy against the certified worst case, and the estimator of the point you pick."""
+
+import tempfile
+from pathlib import Path
+
+from adult import adult
+
+from agnosticfair import AgnosticFairClassifier, frontier
+from agnosticfair.report.figures import png
+from agnosticfair.report.frontier import figure
+
+X, y, sex = adult(4000)
+numbers = X.select_dtypes("number")
+found = frontier(
+    numbers,
+    y,
+    sensitive_features=sex,
+    estimator=AgnosticFairClassifier(kernels=50, sigma=0.3, bound=20, nominal=0.2),
+    taus=(0.02, 0.05, 0.1, 0.2),
+    folds=2,
+)
+for k, point in enumerate(found.points):
+    mark = " <- knee" if k == found.knee else ""
+    print(f"tau {point.tau}: accuracy {point.accuracy:.3f}, worst {point.worst:.3f}{mark}")
+picture = Path(tempfile.mkdtemp()) / "frontier.png"
+picture.write_bytes(png(figure(found)))
+print(found.pick(), "drawn in", picture.name)

@@ -1,0 +1,101 @@
+"""``agnosticfair tune``: accuracy against the certified worst case, and the model of the point picked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from agnosticfair.errors import SettingsError
+
+EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive sex --out tune"
+Columns = list[str] | None
+
+
+def tune(
+    files: Annotated[
+        list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")
+    ],
+    target: Annotated[str, Option(help="Column with the label.")],
+    sensitive: Annotated[list[str], Option(help="Column with the groups; may be repeated.")],
+    client_column: Annotated[
+        str | None, Option(help="Column that names the client, in one file for all.")
+    ] = None,
+    numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
+    categorical: Annotated[Columns, Option(help="Take this column as categories.")] = None,
+    drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
+    positive: Annotated[
+        str | None, Option(help="The label that counts as 1; by default the last of two.")
+    ] = None,
+    method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    notion: Annotated[
+        str,
+        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
+    ] = "demographic_parity",
+    intersections: Annotated[
+        bool, Option("--intersections", help="Compare the attributes' intersections.")
+    ] = False,
+    bound: Annotated[float | None, Option(help="Bound B on the adversary's alpha.")] = None,
+    taus: Annotated[
+        str, Option(help="The path, with commas between.")
+    ] = "0.02,0.03,0.04,0.05,0.065,0.08,0.1,0.125,0.16,0.2",
+    tau: Annotated[float | None, Option(help="The point to take; by default the knee.")] = None,
+    folds: Annotated[int, Option(help="Folds of the cross-validation.")] = 3,
+    seed: Annotated[int, Option(help="Draws the folds and the kernels' centres.")] = 0,
+    out: Annotated[Path, Option(help="Folder for the results.")] = Path("tune"),
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Draw accuracy against the certified worst difference along tau, and save the model of one point.
+
+    Writes frontier.json, frontier.png and model.safetensors: the knee's model, or that of --tau.
+    """
+    from agnosticfair.cli import _check_folder, _print, _progress, write_files
+    from agnosticfair.data.files import Roles, read_clients
+    from agnosticfair.methods import method as recipe
+    from agnosticfair.report import frontier as report
+    from agnosticfair.report.figures import png
+    from agnosticfair.tuning import trace
+
+    _check_folder(out)
+    path = _numbers(taus)
+    if tau is not None and tau not in path:
+        raise SettingsError(f"tau {tau:g} is not on the path {taus}: add it by --taus")
+    changes = {"notion": notion, "intersections": intersections, "tau": path[0]}
+    chosen = recipe(method, **changes, **({} if bound is None else {"bound": bound}))
+    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
+    clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
+    with _progress((folds + 1) * len(path), "fits") as advance:
+        found = trace(
+            clients,
+            chosen,
+            attribute=tuple(sensitive),
+            positive=positive,
+            taus=path,
+            folds=folds,
+            seed=seed,
+            on_progress=lambda done, total: advance(""),
+        )
+    model = found.pick(tau).model
+    points = [{k: v for k, v in vars(p).items() if k != "fit"} for p in found.points]
+    told = {"format": "agnosticfair-frontier-1", "knee": found.knee, "notion": notion}
+    text = json.dumps({**told, "points": points}, indent=1)
+    files_out = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(found))}
+    write_files(out, files_out)
+    model.save(out / "model.safetensors")
+    if as_json:
+        return print(text)
+    _print(report.grid(found))
+    taken = found.points[found.knee].tau if tau is None else tau
+    print(f"\nThe model is that of tau {taken:g}.")
+    return print(
+        "Written:", *(str(out / name) for name in (*files_out, "model.safetensors")), sep="\n  "
+    )
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise SettingsError(f"taus {text!r} are not numbers: write them as 0.02,0.05,0.1") from None

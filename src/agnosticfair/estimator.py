@@ -1,0 +1,518 @@
+"""The scikit-learn front: one classifier with ``fit``, ``predict`` and friends, over arrays and frames.
+
+It is the same fit as over tables: X becomes a table per client, and the numbers are those of
+``federation.fit`` for the same rows and seed. scikit-learn is needed here and nowhere else
+(``pip install agnosticfair[sklearn]``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.auditing import audit
+from agnosticfair.basis import Basis, by_client, checked, constant, design, gaussian
+from agnosticfair.certificate import Certificate
+from agnosticfair.data.encoding import FEATURE_BITS, shown
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.fairness import Surrogate
+from agnosticfair.federation import Fit, checked_centres, fit
+from agnosticfair.given import codes
+from agnosticfair.linear import on_grid, sigmoid
+from agnosticfair.methods import METHODS, Fairness, Method, method, needs_groups
+from agnosticfair.tuning import TAUS, Frontier, Progress, trace
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets, type_of_target
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+except ImportError as error:  # pragma: no cover
+    raise ImportError(
+        "AgnosticFairClassifier needs scikit-learn 1.6 or later: pip install 'agnosticfair[sklearn]'"
+    ) from error
+
+ALL = "all"
+"""The client that holds all rows where nobody names clients."""
+
+MOST_REPEATS = 16
+"""Whole sample weights of a larger mean are scaled, as others are."""
+
+BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
+
+
+class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
+    """A linear classifier that is accurate, and fair, for every reweighing of its rows in a set A.
+
+    ``None`` leaves a value as the method has it (``agnosticfair methods`` lists them).
+
+    method: a name of ``METHODS``, or a ``Method``.  notion: 'demographic_parity',
+    'equal_opportunity', 'equalized_odds' or 'bounded_group_loss'.  tau: the largest difference of two
+    groups over A (of a group's mean log loss, for the last notion), in the surrogate; nominal: the
+    same under uniform weights.  bound: no kernel weighs more, so the larger, the larger A.  floor:
+    the share of the mass that groups keep in a reweighing.  intersections: with several attributes,
+    compare their intersections instead of each attribute's groups.  trust: how far A is drawn towards
+    the weights of the rows themselves (``target_weights``), from 0 to 1, which leaves one point.
+    basis: what can be weighed up: 'gaussian' (``kernels`` of width ``sigma``, a number or 'median'),
+    'by_client', 'constant', a ``Basis``, or a function from X, as it is given to ``fit``, to K, (n, M),
+    not negative.  centres: of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or an
+    array (M, d) in the units of X; docs/estimator.md says what each discloses.
+    surrogate: 'sigmoid' (of ``temperature``) or 'covariance'.
+    share: the part of the weight that the loss adversary moves.  ridge: weight of |w|^2 / 2.
+    scale: columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line
+    does; ``coef_`` is in the units of X all the same.  max_rounds, tolerance: when to stop.
+    strict: no convergence is an error.  random_state: draws the kernels' centres.  verbose: 1 prints
+    every round.
+
+    After ``fit``: coef_ (1, d), intercept_ (1,), classes_, n_features_in_, feature_names_in_, n_iter_,
+    alpha_ (the loss adversary's weights of its kernels), history_ (a record per round), converged_,
+    under_floor_ (groups too small for the floor, compared with none over A), fit_ (all of the fit),
+    and certificate_.
+
+    >>> rng = np.random.default_rng(0)
+    >>> s, noise = rng.integers(0, 2, 400), rng.normal(size=(400, 2))
+    >>> X = noise + s[:, None] * [1.0, 0.0]
+    >>> y = X.sum(axis=1) > rng.normal(size=400)
+    >>> fair = AgnosticFairClassifier("fairfl").fit(X, y, sensitive_features=s)
+    >>> rates = [fair.predict(X)[s == g].mean() for g in (0, 1)]
+    >>> bool(abs(rates[0] - rates[1]) < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "agnosticfair",
+        *,
+        notion: str | None = None,
+        tau: float | None = None,
+        nominal: float | None = None,
+        bound: float | None = None,
+        floor: float | None = None,
+        intersections: bool = False,
+        trust: float | None = None,
+        basis: Any = None,
+        kernels: int | None = None,
+        sigma: float | str | None = None,
+        centres: Any = None,
+        surrogate: str | None = None,
+        temperature: float | None = None,
+        share: float | None = None,
+        ridge: float | None = None,
+        scale: bool = True,
+        max_rounds: int | None = None,
+        tolerance: float | None = None,
+        strict: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.notion = notion
+        self.tau = tau
+        self.nominal = nominal
+        self.bound = bound
+        self.floor = floor
+        self.intersections = intersections
+        self.trust = trust
+        self.basis = basis
+        self.kernels = kernels
+        self.sigma = sigma
+        self.centres = centres
+        self.surrogate = surrogate
+        self.temperature = temperature
+        self.share = share
+        self.ridge = ridge
+        self.scale = scale
+        self.max_rounds = max_rounds
+        self.tolerance = tolerance
+        self.strict = strict
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        clients: Any = None,
+        sample_weight: Any = None,
+    ) -> AgnosticFairClassifier:
+        """Train on rows of numbers X, (n, d), with two labels y, (n,).
+
+        sensitive_features: (n,) the group of every row; or a frame, a dict or (n, a) of several
+        attributes.  Never a feature.  A method without fairness needs none.
+        clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
+        """
+        tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
+        self._take(fit(tables, recipe, **how), *units)
+        self._training = (X, y, sensitive_features, sample_weight)
+        return self
+
+    def _problem(
+        self, X: Any, y: Any, sensitive_features: Any, clients: Any, sample_weight: Any
+    ) -> tuple[dict[str, Table], Method, dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+        """What the arrays make: tables by client, the method, how to run it, and the columns' units."""
+        given = X
+        X, y = self._numbers(X, y=y)
+        K = checked(self.basis, given, len(X)) if is_function(self.basis) else None
+        recipe = self._recipe(K)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        if weights is not None and recipe.local is not None:
+            raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
+        self.classes_, codes_y = self._labels(y, weights)
+        sensitive = attributes(sensitive_features, len(X))
+        if needs_groups(recipe) and not sensitive:
+            raise DataError(
+                f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
+                "value per row, or take method 'fl'"
+            )
+        owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
+        low, span = _ranges(X, weights, self.scale)
+        X = (X - low) / span
+        X = on_grid(X, FEATURE_BITS) if self.scale else X
+        table = _table(X, codes_y, sensitive, weights, K)
+        how = self._how(sensitive, low, span)
+        return _dealt(table, owners, keys), recipe, how, (low, span)
+
+    def _how(
+        self, sensitive: Mapping[str, Column], low: np.ndarray, span: np.ndarray
+    ) -> dict[str, Any]:
+        """How to run the fit."""
+        named = self.centres is None or isinstance(self.centres, str)
+        centres = None if named else checked_centres(self.centres, len(low))
+        return {
+            "centres": None if centres is None else (centres - low) / span,
+            "attribute": tuple(sensitive) or None,
+            "positive": "1",
+            "seed": seed_of(self.random_state),
+            "strict": self.strict,
+            "on_round": print_round if self.verbose else None,
+            "scale": False,
+        }
+
+    def _take(self, fitted: Fit, low: np.ndarray, span: np.ndarray) -> None:
+        """Keep what a fit found, its weights in the units of X."""
+        self.fit_, self._units = fitted, (low, span)
+        coef = fitted.model.w[:-1] / span
+        self.coef_, self.intercept_ = coef[None], np.array([fitted.model.w[-1] - coef @ low])
+        self.alpha_, self.history_ = fitted.alpha, fitted.history
+        self.converged_, self.n_iter_ = fitted.converged, fitted.rounds
+        self.under_floor_ = fitted.under_floor
+        self._certificate: Certificate | dict[str, Certificate] | None = None
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Signed distances, (n,): positive where the answer is ``classes_[1]``."""
+        check_is_fitted(self)
+        X = self._numbers(X)
+        return X @ self.coef_[0] + self.intercept_[0]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of every row, (n,)."""
+        positive = self.decision_function(X) > 0
+        return self.classes_[positive.astype(np.int64)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities of ``classes_``, (n, 2)."""
+        p = sigmoid(self.decision_function(X))
+        return np.column_stack([1.0 - p, p])
+
+    def audit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any,
+        sample_weight: Any = None,
+        **options: Any,
+    ) -> Certificate | dict[str, Certificate]:
+        """A certificate on these rows over the set of the fit; one per attribute where there are several.
+
+        sample_weight: the centre of the set, None for equal weights; "measured" is without it.
+        options: those of ``agnosticfair.audit``; kernels, bound, floor and notion are the fit's unless
+        given.
+        """
+        check_is_fitted(self)
+        rows = self._numbers(X)
+        given = attributes(sensitive_features, len(rows))
+        fairness = self.fit_.method.fairness
+        if fairness is not None and fairness.basis.kind != "by_client":
+            own = {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
+            options = {**own, **self._set(X, rows, fairness, sample_weight), **options}
+        if fairness is not None and fairness.intersections and len(given) > 1:
+            given = {" & ".join(given): intersected(given)}
+        low, span = self._units
+        made = {
+            name: audit(
+                self.predict(X),
+                (rows - low) / span,
+                y,
+                sensitive_features=column.values(),
+                scale=False,
+                **{"positive": self.classes_[1], **options},
+            )
+            for name, column in given.items()
+        }
+        return made if len(made) > 1 else next(iter(made.values()))
+
+    def _set(
+        self, X: Any, rows: np.ndarray, fairness: Fairness, sample_weight: Any
+    ) -> dict[str, Any]:
+        """The basis of an audit over the set of the fit; its kernels made here where it is drawn together
+        or has another centre than equal weights."""
+        basis, centres = fairness.basis, self.fit_.centres
+        centres = None if centres is None else centres[: basis.kernels]
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
+        if basis.kind != "given" and weights is None and fairness.trust == 0:
+            return {"basis": basis} | ({"centres": centres} if basis.kind == "gaussian" else {})
+        if basis.kind == "given":
+            K = checked(self.basis, X, len(rows))
+        else:
+            low, span = self._units
+            K = design(basis, (rows - low) / span, centres, ALL, (ALL,))
+        r = np.ones(len(rows)) if weights is None else weights / weights.mean()
+        K = r[:, None] * ((1 - fairness.trust) * K + fairness.trust * (r @ K / len(r)))
+        return {"basis": lambda _: K}
+
+    @property
+    def certificate_(self) -> Certificate | dict[str, Certificate]:
+        """What holds over the set on the training rows; computed when first asked for, without intervals."""
+        check_is_fitted(self)
+        if self._certificate is None:
+            if self._training is None or self._training[2] is None:
+                raise AttributeError(
+                    "certificate_ needs the training rows and their groups, which this estimator does "
+                    "not have: call audit(X, y, sensitive_features=...)"
+                )
+            X, y, groups, weights = self._training
+            self._certificate = self.audit(
+                X, y, sensitive_features=groups, sample_weight=weights, bootstrap=0
+            )
+        return self._certificate
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Training rows do not travel with a saved model."""
+        state = dict(super().__getstate__())
+        if "_training" in state:
+            state["_training"] = None
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _numbers(self, X: Any, **fitting: Any) -> Any:
+        """X as numbers; in a fit also y, and the features are noted."""
+        try:
+            return validate_data(self, X, reset=bool(fitting), dtype=np.float64, **fitting)
+        except ValueError as problem:
+            if "could not convert string" not in str(problem):
+                raise
+            raise DataError(
+                f"X has columns that are not numbers ({problem}): encode them first, with a "
+                "ColumnTransformer and a OneHotEncoder in a Pipeline"
+            ) from None
+
+    def _labels(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, Column]:
+        """The two classes, and y as a column of '0' and '1'."""
+        check_classification_targets(y)
+        classes, place = np.unique(y, return_inverse=True)
+        seen = np.unique(place if weights is None else place[weights > 0])
+        if len(classes) > 2:
+            raise DataError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y, input_name='y')}, with {len(classes)} classes: make y one class "
+                "against the rest, for example y == y[0]"
+            )
+        if len(seen) < 2:
+            raise DataError(
+                f"y has one class ({classes[seen].tolist()}); a classifier needs two: check the labels"
+            )
+        return classes, Column(place.astype(np.int32), ("0", "1"))
+
+    def _recipe(self, K: np.ndarray | None = None) -> Method:
+        """The method with this estimator's values; K where a function made the kernels."""
+        if isinstance(self.method, Method):
+            recipe = self.method
+        elif self.method in METHODS:
+            recipe = METHODS[self.method]
+        else:
+            return method(str(self.method))
+        names = {"max_rounds": "rounds"}
+        changes = {
+            names.get(k, k): getattr(self, k)
+            for k in (
+                *("tau", "nominal", "bound", "floor", "notion", "trust", "kernels", "sigma"),
+                *("share", "ridge", "max_rounds", "tolerance"),
+            )
+            if getattr(self, k) is not None
+        }
+        if self.intersections:
+            changes["intersections"] = True
+        if self.basis is not None:
+            changes["reweigh"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
+        if self.centres is not None:
+            changes["centres"] = self.centres if isinstance(self.centres, str) else "given"
+            if changes["centres"] == "given":
+                changes["kernels"] = len(self.centres)
+        if self.surrogate is not None or self.temperature is not None:
+            own = recipe.fairness.surrogate if recipe.fairness is not None else Surrogate()
+            kind = own.kind if self.surrogate is None else self.surrogate
+            heat = own.temperature if self.temperature is None else self.temperature
+            changes["surrogate"] = Surrogate(kind, heat)
+        return method(recipe, **changes)
+
+
+def frontier(
+    X: Any,
+    y: Any,
+    *,
+    sensitive_features: Any,
+    clients: Any = None,
+    estimator: AgnosticFairClassifier | None = None,
+    taus: Sequence[float] = TAUS,
+    folds: int = 3,
+    on_progress: Progress | None = None,
+) -> Frontier:
+    """Accuracy against the certified worst difference for every tau, on held-out folds.
+
+    ``frontier(...).pick(tau)`` is the fitted estimator of a point, ``pick()`` that of the knee;
+    ``points`` has the numbers.  estimator: with all its settings but tau.
+    """
+    base = clone(AgnosticFairClassifier() if estimator is None else estimator)
+    tables, recipe, how, units = base._problem(X, y, sensitive_features, clients, None)
+
+    def picked(made: Fit) -> AgnosticFairClassifier:
+        fairness = made.method.fairness
+        one = clone(base).set_params(tau=None if fairness is None else fairness.tau)
+        one._problem(X, y, sensitive_features, clients, None)  # notes features and classes
+        one._take(made, *units)
+        one._training = (X, y, sensitive_features, None)
+        return one
+
+    names = how.pop("attribute") or ()
+    return trace(
+        tables,
+        recipe,
+        attribute=names,
+        taus=taus,
+        folds=folds,
+        on_progress=on_progress,
+        picked=picked,
+        **how,
+    )
+
+
+def attributes(values: Any, n: int) -> dict[str, Column]:
+    """Sensitive features of any form as columns by name; {} for None.
+
+    >>> attributes({"sex": ["F", "M"], "race": ["b", "a"]}, 2)["race"].categories
+    ('a', 'b')
+    """
+    if values is None:
+        return {}
+    if isinstance(values, Mapping):
+        columns = dict(values)
+    elif hasattr(values, "columns"):
+        columns = {str(name): values[name] for name in values.columns}
+    else:
+        array = np.asarray(values)
+        several = array.ndim == 2 and array.shape[1] > 1
+        columns = (
+            {f"attribute {j}": array[:, j] for j in range(array.shape[1])}
+            if several
+            else {str(getattr(values, "name", None) or "sensitive_features"): array}
+        )
+    return {str(name): _groups(column, str(name), n) for name, column in columns.items()}
+
+
+def _groups(values: Any, name: str, n: int) -> Column:
+    what = name if name == "sensitive_features" else f"sensitive_features {name!r}"
+    place, names = codes(values, what, n)
+    if len(names) < 2:
+        raise DataError(
+            f"{what} has one group ({shown(names)}); fairness needs at least two: check the column"
+        )
+    return Column(place.astype(np.int32), names)
+
+
+def intersected(columns: Mapping[str, Column]) -> Column:
+    """One column whose groups are those that occur together."""
+    return Column.of(map(" & ".join, zip(*(c.values() for c in columns.values()), strict=True)))
+
+
+def _ranges(
+    X: np.ndarray, weights: np.ndarray | None, scale: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """low and span of the columns over the rows that count; a constant column has span 1."""
+    if not scale:
+        return np.zeros(X.shape[1]), np.ones(X.shape[1])
+    rows = X if weights is None or (weights > 0).all() else X[weights > 0]
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    return low, np.where(high > low, high - low, 1.0)
+
+
+def _are_few(weights: np.ndarray) -> bool:
+    """Whether weights are plainly repeated rows: whole numbers, and not large (or all zero)."""
+    return bool((weights == np.round(weights)).all() and weights.mean() <= MOST_REPEATS)
+
+
+def _table(
+    X: np.ndarray,
+    y: Column,
+    sensitive: Mapping[str, Column],
+    weights: np.ndarray | None,
+    K: np.ndarray | None,
+) -> Table:
+    """A table whose columns are named so that their order is that of X."""
+    digits = len(str(X.shape[1]))
+    numeric = {f"x{j:0{digits}d}": X[:, j] for j in range(X.shape[1])}
+    if weights is not None and (weights < 0).any():
+        raise DataError(f"sample_weight has negative values, {weights.min():g} for one: drop them")
+    if weights is not None and not _are_few(weights):
+        # only their ratios count; around one they suit the grid that sums are made on
+        weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
+    return Table(numeric, {}, y, sensitive, weights=weights, kernels=K)
+
+
+def _dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:
+    """A table per client, without the rows of weight zero."""
+    weights = table.weights
+    if weights is not None and not (weights > 0).all():
+        table = table.take(weights > 0)
+        owners = None if owners is None else owners[weights > 0]
+    if owners is None:
+        return {ALL: table}
+    parts = {key: np.flatnonzero(owners == k) for k, key in enumerate(keys)}
+    return {key: table.take(rows) for key, rows in parts.items() if len(rows)}
+
+
+def is_function(basis: Any) -> bool:
+    """Whether a basis is a user's own function."""
+    return callable(basis) and not isinstance(basis, Basis)
+
+
+def _basis(basis: Any) -> Basis:
+    if isinstance(basis, Basis):
+        return basis
+    if basis not in BASES:
+        raise SettingsError(
+            f"unknown basis {basis!r}; take {', '.join(BASES)}, a Basis, or a function from X to K"
+        )
+    return BASES[basis]()
+
+
+def seed_of(random_state: Any) -> int:
+    """An integer as it is; a generator's next one; for None an arbitrary one."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def print_round(entry: dict[str, Any]) -> None:
+    """One line about a round."""
+    shown = (f"{k} {entry[k]:.4g}" for k in ("loss", "worst", "accuracy") if k in entry)
+    print(f"round {entry['round']}:", ", ".join(shown))

@@ -1,0 +1,69 @@
+"""The frontier of tau as a table and a figure."""
+
+from __future__ import annotations
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from agnosticfair.certificate import DIFFERENCES
+from agnosticfair.report.figures import BLUE, GREY, RED
+from agnosticfair.report.tables import Grid
+from agnosticfair.tuning import Frontier
+
+
+def grid(found: Frontier) -> Grid:
+    """One line per tau, the knee marked."""
+    lines = tuple(
+        (
+            f"{p.tau:g}",
+            f"{p.accuracy:.4f} ± {p.spread[0]:.4f}",
+            f"{p.worst:.4f} ± {p.spread[1]:.4f}",
+            f"{p.measured:.4f}",
+            "knee" if k == found.knee else "",
+        )
+        for k, p in enumerate(found.points)
+    )
+    what = DIFFERENCES[found.notion]
+    header = ("tau", "accuracy", f"certified worst {what}", "measured", "")
+    note = f"Means over {found.folds} held-out folds, ± one standard error."
+    return Grid("Accuracy against fairness", note, header, lines, tuple(range(len(header))))
+
+
+def figure(found: Frontier) -> Figure:
+    """Accuracy over the certified worst difference, with tau at every point."""
+    drawn = Figure(figsize=(6.4, 4.4), layout="constrained")
+    FigureCanvasAgg(drawn)
+    axes = drawn.subplots()
+    x, y = [p.worst for p in found.points], [p.accuracy for p in found.points]
+    spreads = [p.spread for p in found.points]
+    axes.errorbar(
+        x,
+        y,
+        xerr=[s[1] for s in spreads],
+        yerr=[s[0] for s in spreads],
+        color=BLUE,
+        ecolor="#BBBBBB",
+        marker="o",
+        ms=5,
+        lw=1.5,
+    )
+    best = found.points[found.knee]
+    axes.plot(best.worst, best.accuracy, "D", color=RED, ms=9, zorder=5)
+    for k, p in enumerate(found.points):
+        own = k == found.knee
+        text = f"knee, tau {p.tau:g}" if own else f"{p.tau:g}"
+        axes.annotate(
+            text,
+            (p.worst, p.accuracy),
+            xytext=(7, -12),
+            textcoords="offset points",
+            fontsize=10 if own else 8,
+            color=RED if own else GREY,
+        )
+    axes.set_xlabel(f"certified worst {DIFFERENCES[found.notion]} on held-out rows", fontsize=10)
+    axes.set_ylabel("accuracy on held-out rows", fontsize=10)
+    axes.set_title("Every point is a tau: pick yours", fontsize=11, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="#EEEEEE")
+    axes.set_axisbelow(True)
+    return drawn

@@ -1,0 +1,96 @@
+"""A deployment of which unlabelled rows are known: weights that make the training rows look like it.
+
+The weights go to ``sample_weight``. Used alone they are the classical answer to a known shift; in a
+robust method they move the centre of the set A, and ``trust`` shrinks A towards that centre.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.basis import gaussian_kernel, median_distance, row_priorities
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.given import features
+from agnosticfair.methods import method
+
+HOW = ("density_ratio", "kernel_mean_matching")
+STEPS = 300
+"""Gradient steps of kernel mean matching."""
+
+
+def target_weights(
+    X: Any,
+    target: Any,
+    how: str = "density_ratio",
+    *,
+    most: float = 10.0,
+    kernels: int = 100,
+    sigma: float | str = "median",
+    ridge: float = 1e-3,
+    seed: int = 0,
+) -> np.ndarray:
+    """Weights (n,) of the rows X, mean one, under which they look like the rows ``target``, (m, d).
+
+    how: 'density_ratio' asks a logistic classifier which of the two a row comes from, and weighs by
+    its odds.  'kernel_mean_matching' takes those whose mean of a Gaussian kernel of width ``sigma``, seen
+    from ``kernels`` rows, is nearest to the target's.  No row weighs more than ``most`` times the mean.
+
+    >>> X = np.array([[0.0], [0.0], [1.0], [1.0]])
+    >>> target_weights(X, np.array([[0.0], [0.0], [0.0], [1.0]]), ridge=1e-9).round(3)
+    array([1.5, 1.5, 0.5, 0.5])
+    """
+    if how not in HOW:
+        raise SettingsError(f"unknown way {how!r} to weigh rows; take {' or '.join(HOW)}")
+    one, two = features(X), features(target)
+    if len(one.names) != len(two.names):
+        raise DataError(
+            f"the target has {len(two.names)} columns and X {len(one.names)}: give the same features"
+        )
+    x = one.at(slice(0, one.n))
+    b = (two.low + two.span * two.at(slice(0, two.n)) - one.low) / one.span
+    if how == "density_ratio":
+        return _odds(x, b, most, ridge)
+    centres = np.vstack([x, b])
+    order = np.argsort(row_priorities(centres, seed), kind="stable")
+    centres = np.unique(centres[order[: 2 * kernels]], axis=0)[:kernels]
+    width = median_distance(centres) if isinstance(sigma, str) else sigma
+    values, vectors = np.linalg.eigh(gaussian_kernel(centres, centres, width))
+    kept = values > 1e-6 * values[-1]
+    white = vectors[:, kept] / np.sqrt(values[kept])  # so that |.| is the kernel's own distance
+    Phi = gaussian_kernel(x, centres, width) @ white
+    return _matched(Phi, (gaussian_kernel(b, centres, width) @ white).mean(axis=0), most)
+
+
+def _odds(x: np.ndarray, b: np.ndarray, most: float, ridge: float) -> np.ndarray:
+    """Odds of coming from b rather than x, by the linear classifier of this package."""
+    both = np.vstack([x, b])
+    names = [f"x{j:05d}" for j in range(both.shape[1])]
+    y = np.repeat([0, 1], [len(x), len(b)]).astype(np.int32)
+    table = Table(dict(zip(names, both.T, strict=True)), {}, Column(y, ("0", "1")), {})
+    recipe = method("fl", ridge=ridge)
+    model = fit({"both": table}, recipe, positive="1", scale=False).model
+    d = x @ model.w[:-1]
+    weights = np.exp(d - d.max())
+    for _ in range(20):  # a cut lowers the mean, which the others make up for
+        weights = np.minimum(weights / weights.mean(), most)
+    return weights / weights.mean()
+
+
+def _matched(Phi: np.ndarray, wanted: np.ndarray, most: float) -> np.ndarray:
+    """theta in [0, most], mean one, that minimises |Phi.T theta / n - wanted|^2: accelerated gradient
+    steps, each brought back to the box and then to the mean.  Phi: (n, M), wanted: (M,).
+    """
+    n = len(Phi)
+    theta = ahead = np.ones(n)
+    rate, momentum = n / np.linalg.norm(Phi.T @ Phi / n, 2), 1.0
+    for _ in range(STEPS):
+        step = ahead - rate * (Phi @ (Phi.T @ ahead / n - wanted)) / n
+        step = np.clip(step + (1.0 - step.mean()), 0.0, most)
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = step + (momentum - 1) / following * (step - theta)
+        theta, momentum = step, following
+    return theta / theta.mean()

@@ -1,0 +1,209 @@
+"""Choosing tau: accuracy against the certified worst case along a path of fits, cross-validated.
+
+The path goes from the tightest tau to the loosest; every fit begins where the last ones point to, so
+that ten points cost less than four fits.  The module is not called ``frontier``: it would hide the
+package's function of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.auditing import audit
+from agnosticfair.data.table import Column, Table
+from agnosticfair.engines import Engine
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import Fit, fit, in_process
+from agnosticfair.methods import Method, method
+
+TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
+COARSE = 1e-4
+"""Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One tau: means over the held-out folds. worst: the certified worst difference there.  spread: the
+    standard error of accuracy and worst.  fit: on all rows."""
+
+    tau: float
+    accuracy: float
+    worst: float
+    measured: float
+    spread: tuple[float, float]
+    fit: Fit = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The points, by tau; ``knee`` is the place of the one where less fairness stops paying most."""
+
+    points: tuple[Point, ...]
+    knee: int
+    notion: str
+    folds: int
+    picked: Callable[[Fit], Any] = field(repr=False)
+
+    def pick(self, tau: float | None = None) -> Any:
+        """The estimator (or the fit) of the point of that tau, by default of the knee."""
+        if tau is None:
+            return self.picked(self.points[self.knee].fit)
+        near = min(self.points, key=lambda point: abs(point.tau - tau))
+        if abs(near.tau - tau) > 1e-9:
+            raise SettingsError(
+                f"no point has tau {tau:g}; there are: {', '.join(f'{p.tau:g}' for p in self.points)}"
+            )
+        return self.picked(near.fit)
+
+
+def fit_path(
+    clients: Mapping[str, Table] | Engine, recipe: Method, taus: Sequence[float], **how: Any
+) -> Iterator[Fit]:
+    """A fit for every tau, tightest first, each begun on the line through the two before it."""
+    engine = in_process(clients) if isinstance(clients, Mapping) else clients
+    coarse = replace(recipe, tolerance=max(recipe.tolerance, COARSE), polish=False)
+    before, last = None, None
+    for tau in sorted(taus):
+        if last is not None:
+            how["centres"] = last.centres
+            how["start"] = last.start
+            if before is not None and before.start is not None and last.start is not None:
+                how["start"] = replace(last.start, w=2 * last.start.w - before.start.w)
+        before, last = last, fit(engine, method(coarse, tau=tau), **how)
+        yield last
+
+
+def trace(
+    clients: Mapping[str, Table],
+    recipe: Method,
+    *,
+    attribute: str | Sequence[str],
+    taus: Sequence[float] = TAUS,
+    folds: int = 3,
+    seed: int = 0,
+    on_progress: Progress | None = None,
+    picked: Callable[[Fit], Any] | None = None,
+    **how: Any,
+) -> Frontier:
+    """The frontier of a method over clients: a path on all rows, and one without each fold.
+
+    Every client deals its own rows to the folds at random. On the held-out rows, pooled, accuracy is
+    measured and the worst difference certified over the set of the fit.  on_progress: called with
+    (done, total).
+    """
+    check(recipe, taus, folds)
+    names = (attribute,) if isinstance(attribute, str) else tuple(attribute)
+    how = {"attribute": attribute, "seed": seed, **how}
+    total, done, found = (folds + 1) * len(taus), 0, np.zeros((folds, len(taus), 3))
+
+    def tell() -> None:
+        nonlocal done
+        done += 1
+        if on_progress is not None:
+            on_progress(done, total)
+
+    rng = np.random.default_rng(seed)
+    parts = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
+    for k in range(folds):
+        train = {key: table.take(parts[key] != k) for key, table in clients.items()}
+        out = [table.take(parts[key] == k) for key, table in clients.items()]
+        for j, made in enumerate(fit_path(train, recipe, taus, **how)):
+            found[k, j] = held_out(made, out, names)
+            tell()
+    fits = []
+    for made in fit_path(clients, recipe, taus, **how):
+        fits.append(made)
+        tell()
+    means, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(folds)
+    points = tuple(
+        Point(tau, mean[0], mean[1], mean[2], (e[0], e[1]), made)
+        for tau, mean, e, made in zip(
+            sorted(taus), means.tolist(), error.tolist(), fits, strict=True
+        )
+    )
+    place = knee(means[:, 1], means[:, 0])
+    notion = recipe.fairness.notion if recipe.fairness is not None else ""
+
+    def polished(made: Fit) -> Fit:
+        exact = replace(made.method, tolerance=recipe.tolerance, polish=recipe.polish)
+        return fit(clients, exact, **{**how, "start": made.start, "centres": made.centres})
+
+    finish = picked or (lambda made: made)
+    return Frontier(points, place, notion, folds, lambda made: finish(polished(made)))
+
+
+def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
+    if recipe.fairness is None:
+        raise SettingsError(f"method {recipe.name!r} has no tau to choose: take 'agnosticfair'")
+    if len(taus) < 2 or len({*taus}) < len(taus) or min(taus) <= 0:
+        raise SettingsError(f"taus {list(taus)} make no path: give two or more positive ones")
+    if folds < 2:
+        raise SettingsError(f"folds is {folds}; it must be at least 2")
+
+
+def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[float, float, float]:
+    """Accuracy, certified worst difference and measured difference on these rows, of the worst attribute."""
+    fairness = made.method.fairness
+    assert fairness is not None
+    certificates = []
+    table = joined(parts)
+    ask: dict[str, Any] = {"bound": fairness.bound, "floor": fairness.floor, "bootstrap": 0}
+    if fairness.basis.kind == "given":
+        K = table.kernels
+        ask["basis"] = lambda _: K
+    elif fairness.basis.kind != "by_client":
+        ask["basis"] = fairness.basis
+    if fairness.basis.kind == "gaussian" and made.centres is not None:
+        ask["centres"] = made.centres[: fairness.basis.kernels]
+    for name in names:
+        certificates.append(
+            audit(
+                made.model,
+                table,
+                sensitive_features=table.column(name).values(),
+                notion=fairness.notion,
+                **ask,
+            )
+        )
+    worst = max(certificates, key=lambda one: one.worst_risk_difference)
+    measured = max(one.risk_difference for one in certificates)
+    return worst.accuracy, worst.worst_risk_difference, measured
+
+
+def joined(parts: Sequence[Table]) -> Table:
+    """The rows of several tables with the same columns, one after the other."""
+    first = parts[0]
+    kernels = [part.kernels for part in parts if part.kernels is not None]
+    return Table(
+        {k: np.concatenate([p.numeric[k] for p in parts]) for k in first.numeric},
+        {k: _joined([p.categorical[k] for p in parts]) for k in first.categorical},
+        _joined([p.target for p in parts if p.target is not None]),
+        {k: _joined([p.sensitive[k] for p in parts]) for k in first.sensitive},
+        kernels=np.concatenate(kernels) if kernels else None,
+    )
+
+
+def _joined(columns: Sequence[Column]) -> Column:
+    names = tuple(sorted({name for column in columns for name in column.categories}))
+    codes = np.concatenate([column.aligned(names) for column in columns])
+    return Column(codes.astype(np.int32), names)
+
+
+def knee(worst: np.ndarray, accuracy: np.ndarray) -> int:
+    """The point farthest above the line from the fairest to the most accurate end, both axes from 0 to 1.
+
+    >>> knee(np.array([0.0, 0.1, 1.0]), np.array([0.5, 0.7, 0.75]))
+    1
+    """
+    ends = (int(np.argmin(worst)), int(np.argmax(accuracy)))
+    x, y = worst - worst[ends[0]], accuracy - accuracy[ends[0]]
+    width, height = x[ends[1]], y[ends[1]]
+    if width <= 0 or height <= 0:
+        return ends[1]
+    return int(np.argmax(y / height - x / width))

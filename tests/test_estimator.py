@@ -1,0 +1,274 @@
+"""The scikit-learn front: its manners, and that it is the same fit as over tables."""
+
+import pickle
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from agnosticfair import AgnosticFairClassifier, Certificate, metrics
+from agnosticfair.basis import gaussian
+from agnosticfair.data.datasets import dataset
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.splits import shift
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.methods import method
+
+FEW = gaussian(12, 0.8)
+SMALL = {"kernels": 12, "bound": 8.0}
+
+
+class Grouped(AgnosticFairClassifier):
+    """Takes the groups from the rows, so that scikit-learn's checks, which know of none, can run."""
+
+    def fit(self, X, y, *, sensitive_features=None, clients=None, sample_weight=None):
+        x = self._numbers(X, y=y)[0]  # refuses the checks' bad input as the classifier would
+        s = np.floor(7 * x[:, 0]) % 2
+        s = s if len(np.unique(s)) > 1 else np.arange(len(x)) % 2
+        return super().fit(X, y, sensitive_features=s, sample_weight=sample_weight)
+
+
+LEFT_OUT = {
+    "check_array_api_input": "runs only where SCIPY_ARRAY_API is set: we hand out numpy arrays",
+}
+COARSE = {
+    "check_sample_weight_equivalence_on_dense_data": "asks for 1e-7 of the decisions; the worst case of "
+    "a loss has kinks, and the solver stops within 1e-6 of its optimum",
+}
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        AgnosticFairClassifier("fl"),
+        AgnosticFairClassifier("afl"),
+        AgnosticFairClassifier("agnosticfair-a", kernels=12, bound=50.0),
+        Grouped("fairfl"),
+        pytest.param(Grouped("agnosticfair", kernels=12, bound=50.0), marks=pytest.mark.slow),
+    ],
+    ids=lambda e: e.method,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+def test_scikit_learns_own_checks(estimator):
+    done = check_estimator(estimator, on_skip=None, on_fail=None)
+    left = {c["check_name"]: (c["status"], c["exception"]) for c in done if c["status"] != "passed"}
+    coarse = COARSE if estimator.method == "agnosticfair-a" else {}
+    assert {*left} <= {*LEFT_OUT, *coarse}, left
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """X, y, s of a small problem, with what a table makes of it."""
+    table = small_table(400, 1)
+    model = fit({"a": table}, "fl").model
+    s = table.sensitive["sex"]
+    proxy = s.codes + np.random.default_rng(0).normal(size=len(table))
+    y = np.where(table.labels("yes") + proxy > 0.8, "yes", "no")
+    return np.column_stack([encode(model.encoding, table), proxy]), y, s.values()
+
+
+def test_it_is_the_same_fit_as_over_tables():
+    table = small_table(400, 1)
+    tables = dealt(table, 3)
+    bare = fit(tables, method("agnosticfair", **SMALL), seed=3)
+    X = np.vstack([encode(bare.model.encoding, t) for t in tables.values()])
+    y = np.concatenate([t.target.values() for t in tables.values()])
+    s = np.concatenate([t.sensitive["sex"].values() for t in tables.values()])
+    owners = np.repeat([*tables], [len(t) for t in tables.values()])
+    ours = AgnosticFairClassifier(**SMALL, random_state=3)
+    ours.fit(X, y, sensitive_features=s, clients=owners)
+    np.testing.assert_allclose(ours.coef_[0], bare.model.w[:-1], atol=1e-6)
+    np.testing.assert_allclose(ours.intercept_[0], bare.model.w[-1], atol=1e-6)
+    assert ours.n_iter_ == bare.rounds
+
+
+@pytest.mark.slow
+def test_adult_through_the_estimator_is_adult_through_tables(adult):
+    split = shift(adult, dataset("adult"))
+    bare = fit(split.train, "agnosticfair", attribute="sex")
+    tables = split.train.values()
+    X = np.vstack([encode(bare.model.encoding, t) for t in tables])
+    y, s = (np.concatenate([c(t).values() for t in tables]) for c in (_target, _sex))
+    owners = np.repeat([*split.train], [len(t) for t in tables])
+    ours = AgnosticFairClassifier().fit(X, y, sensitive_features=s, clients=owners)
+    here, there = ours.decision_function(encode(bare.model.encoding, split.test)), split.test
+    np.testing.assert_allclose(here, bare.model.decision(there), atol=1e-6)
+
+
+def _target(table):
+    return table.target
+
+
+def _sex(table):
+    return table.sensitive["sex"]
+
+
+def test_units_of_the_columns_do_not_matter(rows):
+    X, y, s = rows
+    one = AgnosticFairClassifier(**SMALL).fit(X, y, sensitive_features=s)
+    # powers of two, so that scaling back gives the same bits and so the same centres
+    two = AgnosticFairClassifier(**SMALL).fit(X * 1024.0, y, sensitive_features=s)
+    np.testing.assert_allclose(one.coef_, two.coef_ * 1024.0, rtol=1e-6)
+    plain = AgnosticFairClassifier("fl", scale=False, ridge=0.0).fit(X * 4.0, y)
+    np.testing.assert_array_equal(
+        plain.predict(X * 4.0), AgnosticFairClassifier("fl", ridge=0.0).fit(X, y).predict(X)
+    )
+
+
+def test_weights_are_repeated_rows(rows):
+    X, y, s = rows
+    times = np.arange(len(X)) % 3
+    weighted = AgnosticFairClassifier(**SMALL, tau=0.1)
+    weighted.fit(X, y, sensitive_features=s, sample_weight=times)
+    again = np.repeat(np.arange(len(X)), times)
+    repeated = AgnosticFairClassifier(**SMALL, tau=0.1)
+    repeated.fit(X[again], y[again], sensitive_features=s[again])
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-5)
+    with pytest.raises(SettingsError, match="'fedavg' knows no sample_weight"):
+        AgnosticFairClassifier("fedavg").fit(X, y, sensitive_features=s, sample_weight=times)
+
+
+def test_the_constraint_holds_and_is_certified(rows):
+    X, y, s = rows
+    fair = AgnosticFairClassifier(**SMALL, tau=0.05).fit(X, y, sensitive_features=s)
+    free = AgnosticFairClassifier("fl").fit(X, y, sensitive_features=s)
+    assert fair.converged_
+    assert fair.history_[-1]["worst"] <= 0.05 + 1e-5
+    assert isinstance(fair.certificate_, Certificate)
+    same = free.audit(
+        X, y, sensitive_features=s, bootstrap=0, basis=FEW, bound=8.0, centres=fair.fit_.centres
+    )
+    assert fair.certificate_.worst_risk_difference < same.worst_risk_difference / 2
+    measured = metrics.risk_difference(fair.predict(X) == "yes", (s == "g1").astype(int))
+    assert fair.certificate_.risk_difference == pytest.approx(measured)
+
+
+def test_a_saved_model_carries_no_rows(rows):
+    X, y, s = rows
+    fair = AgnosticFairClassifier("fairfl").fit(X, y, sensitive_features=s)
+    again = pickle.loads(pickle.dumps(fair))
+    np.testing.assert_array_equal(again.predict(X), fair.predict(X))
+    with pytest.raises(AttributeError, match="call audit"):
+        _ = again.certificate_
+    assert again.audit(X, y, sensitive_features=s, bootstrap=0).n == len(X)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "pandas", "polars"])
+def test_arrays_and_frames_give_the_same_model(rows, kind):
+    X, y, s = rows
+    plain = AgnosticFairClassifier("fairfl").fit(X, y, sensitive_features=s)
+    names = [f"c{j}" for j in range(X.shape[1])]
+    if kind == "pandas":
+        frames = pytest.importorskip("pandas")
+        X, y, s = frames.DataFrame(X, columns=names), frames.Series(y), frames.Series(s, name="sex")
+    elif kind == "polars":
+        frames = pytest.importorskip("polars")
+        X, y, s = frames.DataFrame(X, schema=names), frames.Series(y), frames.Series("sex", s)
+    fair = AgnosticFairClassifier("fairfl").fit(X, y, sensitive_features=s)
+    np.testing.assert_array_equal(fair.coef_, plain.coef_)
+    assert {*fair.predict(X)} == {"no", "yes"}
+    if kind != "numpy":
+        assert list(fair.feature_names_in_) == names
+
+
+def test_pipeline_grid_search_and_cross_validation_route_groups_and_clients(rows):
+    X, y, s = rows
+    owners = np.arange(len(X)) % 2
+    with config_context(enable_metadata_routing=True):
+        fair = AgnosticFairClassifier("fairfl").set_fit_request(
+            sensitive_features=True, clients=True
+        )
+        pipe = make_pipeline(StandardScaler(), fair)
+        groups = {"sensitive_features": s, "clients": owners}
+        scaled = StandardScaler().fit_transform(X)
+        plain = clone(fair).fit(scaled, y, sensitive_features=s)
+        np.testing.assert_array_equal(pipe.fit(X, y, **groups).predict(X), plain.predict(scaled))
+        grid = {"agnosticfairclassifier__tau": [0.02, 0.2]}
+        search = GridSearchCV(pipe, grid, cv=2).fit(X, y, **groups)
+        assert search.best_params_["agnosticfairclassifier__tau"] in (0.02, 0.2)
+        assert cross_val_score(pipe, X, y, cv=3, params=groups).shape == (3,)
+    assert GridSearchCV(fair, {"tau": [0.02, 0.2]}, cv=2).fit(X, y, sensitive_features=s)
+
+
+def test_text_columns_go_through_a_column_transformer(rows):
+    pd = pytest.importorskip("pandas")
+    X, y, s = rows
+    frame = pd.DataFrame({"age": X[:, 0], "job": np.where(X[:, 1] > 0.5, "a", "b")})
+    with pytest.raises(DataError, match="ColumnTransformer and a OneHotEncoder"):
+        AgnosticFairClassifier("fairfl").fit(frame, y, sensitive_features=s)
+    columns = make_column_transformer((OneHotEncoder(), ["job"]), remainder="passthrough")
+    pipe = make_pipeline(columns, AgnosticFairClassifier("fairfl"))
+    pipe.fit(frame, y, agnosticfairclassifier__sensitive_features=s)
+    assert accuracy_score(y, pipe.predict(frame)) == pipe.score(frame, y)
+
+
+def test_a_clone_has_the_same_settings_and_nothing_else(rows):
+    X, y, s = rows
+    fair = AgnosticFairClassifier("fairfl", tau=0.1, basis=None).fit(X, y, sensitive_features=s)
+    copy = clone(fair)
+    assert copy.get_params() == fair.get_params()
+    with pytest.raises(NotFittedError):
+        copy.predict(X)
+
+
+def test_a_client_may_lack_a_class_or_a_group(rows):
+    X, y, s = rows
+    owners = np.where(s == "g0", "left", np.where(y == "yes", "middle", "right"))
+    fair = AgnosticFairClassifier(**SMALL).fit(X, y, sensitive_features=s, clients=owners)
+    one = AgnosticFairClassifier(**SMALL).fit(X, y, sensitive_features=s)
+    np.testing.assert_allclose(fair.coef_, one.coef_, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sensitive_features": None}, "sensitive_features is missing: give one value per row"),
+        ({"sensitive_features": ["a", "b"]}, "has 2 values and X 400 rows"),
+        ({"sensitive_features": ["a"] * 400}, r"one group \('a'\); fairness needs at least two"),
+        ({"sensitive_features": [None, "a"] * 200}, "sensitive_features has missing values"),
+        ({"sensitive_features": [np.nan, 1.0] * 200}, "sensitive_features has missing values"),
+        ({"clients": ["a"]}, "clients has 1 values"),
+        ({"sample_weight": [-1.0] * 200 + [1.0] * 200}, "sample_weight has negative values"),
+        ({"y": [0, 1, 2, 3] * 100}, "Only binary classification .* one class against the rest"),
+        ({"y": [0] * 400}, "y has one class"),
+    ],
+)
+def test_bad_input_is_named_with_its_remedy(rows, changed, said):
+    X, y, s = rows
+    with pytest.raises(DataError, match=said):
+        AgnosticFairClassifier("fairfl").fit(
+            X, changed.pop("y", y), **{"sensitive_features": s, **changed}
+        )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"method": "magic"}, "unknown method 'magic'"),
+        ({"notion": "luck"}, "unknown notion 'luck'"),
+        ({"notion": "bounded_group_loss"}, "needs tau, the largest mean log loss"),
+        ({"basis": "spline"}, "unknown basis 'spline'"),
+        ({"method": "fl", "tau": 0.1}, "no fairness constraint"),
+        ({"basis": "constant", "sigma": 1.0}, "has no sigma"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(rows, settings, said):
+    X, y, s = rows
+    with pytest.raises(SettingsError, match=said):
+        AgnosticFairClassifier(**settings).fit(X, y, sensitive_features=s)
+
+
+def test_verbose_prints_every_round(rows, capsys):
+    X, y, s = rows
+    fair = AgnosticFairClassifier("fairfl", verbose=1).fit(X, y, sensitive_features=s)
+    assert len(capsys.readouterr().out.splitlines()) == fair.n_iter_

@@ -1,0 +1,125 @@
+"""The frontier: warm starts change nothing but the time, the knee, and the command."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair import AgnosticFairClassifier, frontier
+from agnosticfair.commands import tune as command
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.methods import method
+from agnosticfair.model import load_model
+from agnosticfair.report import frontier as report
+from agnosticfair.report.figures import png
+from agnosticfair.tuning import fit_path, knee, trace
+
+SMALL = {"kernels": 12, "bound": 20.0}
+TAUS = (0.03, 0.06, 0.1)
+
+
+def shifted(n=500):
+    table = small_table(n, 1)
+    table.numeric["age"][:] += 0.8 * table.sensitive["sex"].codes
+    return table
+
+
+@pytest.fixture(scope="module")
+def rows():
+    table = shifted()
+    X = np.column_stack([*table.numeric.values()])
+    return X, table.target.values(), table.sensitive["sex"].values()
+
+
+def test_a_warm_start_ends_where_a_cold_one_does():
+    tables, recipe = dealt(shifted(), 3), method("agnosticfair", tau=0.05, **SMALL)
+    cold = fit(tables, recipe)
+    other = fit(tables, method(recipe, tau=0.07))
+    warm = fit(tables, recipe, start=other.start, centres=other.centres)
+    assert warm.converged
+    np.testing.assert_allclose(cold.model.w, warm.model.w, atol=2e-3)
+    assert warm.history[-1]["loss"] == pytest.approx(cold.history[-1]["loss"], abs=1e-6)
+    again = fit(tables, recipe, start=cold.start, centres=cold.centres)
+    assert again.rounds < cold.rounds
+    with pytest.raises(SettingsError, match="other features, kernels or groups"):
+        fit(tables, method("fairfl"), start=cold.start)
+    with pytest.raises(SettingsError, match="'fedavg' begins at zero"):
+        fit(tables, "fedavg", start=cold.start)
+
+
+def test_a_path_is_near_the_fits_of_its_points():
+    tables, recipe = dealt(shifted(), 2), method("agnosticfair", **SMALL)
+    for tau, made in zip(TAUS, fit_path(tables, recipe, TAUS), strict=True):
+        cold = fit(tables, method(recipe, tau=tau))
+        assert made.history[-1]["worst"] <= tau + 1e-4
+        assert made.history[-1]["loss"] == pytest.approx(cold.history[-1]["loss"], abs=2e-4)
+
+
+def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
+    X, y, s = rows
+    seen = []
+    found = frontier(
+        X,
+        y,
+        sensitive_features=s,
+        estimator=AgnosticFairClassifier(**SMALL, nominal=1.0),
+        taus=TAUS,
+        folds=2,
+        on_progress=lambda done, total: seen.append((done, total)),
+    )
+    assert [p.tau for p in found.points] == [*TAUS]
+    assert seen[-1] == (9, 9)
+    assert found.points[0].worst < found.points[-1].worst
+    one = found.pick(0.06)
+    assert one.tau == 0.06
+    direct = AgnosticFairClassifier(**SMALL, tau=0.06, nominal=1.0).fit(X, y, sensitive_features=s)
+    np.testing.assert_allclose(one.coef_, direct.coef_, atol=5e-3)
+    assert found.pick().tau == found.points[found.knee].tau
+    assert one.certificate_.n == len(X)
+    assert "knee" in report.grid(found).lines[found.knee]
+    assert png(report.figure(found)).startswith(b"\x89PNG")
+    with pytest.raises(SettingsError, match=r"no point has tau 0\.5; there are: 0\.03, 0\.06"):
+        found.pick(0.5)
+
+
+def test_the_knee_is_the_bend():
+    assert knee(np.array([0.1, 0.2, 0.9]), np.array([0.6, 0.8, 0.81])) == 1
+    assert knee(np.array([0.1, 0.1]), np.array([0.6, 0.6])) == 0  # nothing to trade
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"taus": (0.1,)}, "make no path"),
+        ({"taus": (0.1, -1.0)}, "make no path"),
+        ({"folds": 1}, "folds is 1"),
+    ],
+)
+def test_a_path_that_makes_no_sense_is_refused(changed, said):
+    with pytest.raises(SettingsError, match=said):
+        trace({"a": shifted()}, method("agnosticfair"), attribute="sex", **changed)
+    with pytest.raises(SettingsError, match="'fl' has no tau to choose"):
+        trace({"a": shifted()}, method("fl"), attribute="sex")
+
+
+def test_the_command_writes_the_frontier_and_the_model(tmp_path, capsys):
+    table, lines = shifted(300), ["age,hours,job,sex,label"]
+    columns = [
+        *table.numeric.values(),
+        *(c.values() for c in (table.categorical["job"], table.sensitive["sex"])),
+    ]
+    lines += [",".join(map(str, row)) for row in zip(*columns, table.target.values(), strict=True)]
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join(lines) + "\n")
+    ask = {"target": "label", "sensitive": ["sex"], "folds": 2, "out": tmp_path / "out"}
+    command.tune([file], **ask, taus="0.05,0.2", tau=0.2, bound=20.0)
+    assert "The model is that of tau 0.2" in capsys.readouterr().out
+    told = json.loads((tmp_path / "out" / "frontier.json").read_text())
+    assert [p["tau"] for p in told["points"]] == [0.05, 0.2]
+    assert load_model(tmp_path / "out" / "model.safetensors").method["fairness"]["tau"] == 0.2
+    with pytest.raises(SettingsError, match="are not numbers"):
+        command.tune([file], **ask, taus="a,b")
+    with pytest.raises(SettingsError, match=r"tau 0\.3 is not on the path"):
+        command.tune([file], **ask, taus="0.05,0.2", tau=0.3)
