@@ -137,7 +137,7 @@ def test_two_nodes_with_one_name_are_refused(files):
 def test_a_node_cannot_take_the_name_of_another_key(files):
     names = {"east": "east", "north": "south", "south": "north"}
     engine, grid = engine_over(files, names=names)
-    with pytest.raises(FederationError, match="client 'north' .*it says that it is site 'south'"):
+    with pytest.raises(FederationError, match=r"client 'north' .*it says that it is site 'south'"):
         fit(engine, "fl")
     assert "hello" not in {step for step, _ in grid.log}  # a registered name need not be asked for
 
