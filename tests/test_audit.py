@@ -609,16 +609,19 @@ def test_the_command_writes_what_the_library_finds(call, rows):
     told = json.loads((rows.parent / "one" / "certificate.json").read_text())
     table, model = fitted()
     made = audit(model, table, sensitive_features="sex", basis=gaussian(20), bound=20, bootstrap=5)
-    assert told == json.loads(json.dumps(made.to_json()))
+    assert told | json.loads(json.dumps(made.to_json())) == told
+    assert told["data"]["rows"]["rows"] == len(table)
+    assert told["command"].startswith("agnosticfair audit ")
     assert str(made) in " ".join(out.split())
     assert f"{made.risk_difference:.4f}" in out
     assert (rows.parent / "one" / "certificate.png").read_bytes()[:4] == b"\x89PNG"
     assert sorted(p.name for p in (rows.parent / "one").iterdir()) == [
         "certificate.json",
         "certificate.png",
+        "rows.parquet",
     ]
     code, out, _ = call("audit", rows, *BRIEF, "--model", "model.safetensors", "--json")
-    assert json.loads(out) == told
+    assert json.loads(out) | {"command": told["command"]} == told
 
 
 def test_the_command_takes_predictions_in_a_column(call, rows):
@@ -628,7 +631,9 @@ def test_the_command_takes_predictions_in_a_column(call, rows):
         code, out, err = call("audit", rows, *BRIEF, "--predictions", column, *drop, "--json")
         assert (code, err) == (0, "")
         found.append(json.loads(out))
-    assert found[0] == found[1]
+        assert found[-1].pop("method") == column
+    assert found[0]["worst_risk_difference"] == found[1]["worst_risk_difference"]
+    assert found[0]["groups"] == found[1]["groups"]
     assert found[0]["accuracy"] == pytest.approx(metrics.accuracy(*_answers()))
 
 

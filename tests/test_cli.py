@@ -15,8 +15,10 @@ from agnosticfair.cli import main, write_files
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import reproduce
 from agnosticfair.methods import METHODS
+from agnosticfair.model import load_model
 
 COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data", "audit", "shifts", "tune")
+COMMANDS += ("export", "report", "watch")
 
 
 @pytest.fixture
@@ -61,6 +63,7 @@ def files(tmp_path, monkeypatch):
     return [write(Path(f"{name}.csv"), client_rows(k)) for k, name in enumerate(("north", "south"))]
 
 
+MODEL = Path("model.safetensors")
 ROLES = ("--target", "income", "--sensitive", "sex")
 
 
@@ -122,6 +125,7 @@ def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
     code, printed, err = call("reproduce", *asked, "--out", out)
     assert (code, err) == (0, "")
     names = {"results.json", "tables.md", "compare-adult-shift.png", "figure-2-adult.png"}
+    names |= {"rows-adult-shift.parquet"}
     assert {p.name for p in out.iterdir()} == names
     assert all(str(out / name) in printed for name in names)
     results = json.loads((out / "results.json").read_text())
@@ -187,6 +191,21 @@ def test_columns_can_be_told_apart(call, files):
     code, _, err = call("predict", "model.safetensors", files[1])
     assert code == 2
     assert "'age'" in err
+
+
+def test_every_sensitive_column_is_protected_and_shown(call, files):
+    asked = ("--method", "fairfl", "--notion", "equal_opportunity", "--tau", "0.02")
+    code, out, _ = call("fit", *files, *ROLES, "--sensitive", "job", *asked)
+    assert code == 0
+    assert "Training rows, by sex" in out
+    assert "Training rows, by job" in out
+    told = json.loads(call("evaluate", MODEL, *files, "--target", "income", "--json")[1])
+    assert [e["attribute"] for e in told] == ["sex"] * 3 + ["job"] * 3
+    asked = ("--sensitive", "job", "--json")
+    told = json.loads(call("evaluate", MODEL, files[0], "--target", "income", *asked)[1])
+    assert [(e["attribute"], {*e["positive_rates"]}) for e in told] == [("job", {"a", "b", "c"})]
+    header = load_model(MODEL).method
+    assert header["fairness"]["notion"] == "equal_opportunity"
 
 
 # --- what it refuses ---

@@ -1,7 +1,7 @@
 """A real SuperLink and real SuperNodes on loopback, with TLS and authentication, killed for real.
 
-Every process is started here and stopped by its own id. All tests run in one worker: they share a
-deployment, and a federation at a time is enough for two cores.
+Every process is started here and stopped by its own id. All tests run in one worker (see conftest): they
+share a deployment, and one federation at a time is enough for two cores.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes")]
+pytestmark = pytest.mark.slow
 
 SITES = ("north", "south")
 BIN = str(Path(sys.executable).parent)
@@ -43,8 +43,18 @@ MARK = "AGNOSTICFAIR_TEST"
 """In the environment of every process that is started here, and so of those that these start."""
 
 
-def environment(folder):
-    return {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", MARK: str(folder)}
+MORTAL = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+"""Runs a command that is told to end (SIGTERM) when this very process dies, as under an interrupt."""
+
+
+def start(command, folder, log, **more):
+    """A process of ours, known by its id and by a mark that all its children have."""
+    marked = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", MARK: str(folder)}
+    with log.open("ab") as out:
+        line = [sys.executable, "-c", MORTAL, *map(str, command)]
+        return subprocess.Popen(line, stdout=out, stderr=out, env=marked, **more)
 
 
 def started_for(folder):
@@ -146,11 +156,8 @@ class Deployed:
 
     def start(self, *names):
         for name in names:
-            script = ["sh", str(self.folder / f"start-{name}.sh")]
-            with (self.folder / f"{name}.log").open("ab") as log:
-                self.processes[name] = subprocess.Popen(
-                    script, stdout=log, stderr=log, env=environment(self.folder)
-                )
+            script, log = self.folder / f"start-{name}.sh", self.folder / f"{name}.log"
+            self.processes[name] = start(["sh", script], self.folder, log)
             if name == "superlink":
                 wait(self.listens, "the SuperLink to listen")
 
@@ -202,11 +209,9 @@ class Deployed:
 
     def run(self):
         """'deploy run' in a process of its own."""
-        line = [sys.executable, "-m", "agnosticfair", "deploy", "run", str(self.folder)]
-        with (self.folder / "run.log").open("wb") as log:
-            self.runs.append(
-                subprocess.Popen(line, stdout=log, stderr=log, env=environment(self.folder))
-            )
+        log = self.folder / "run.log"
+        log.unlink(missing_ok=True)
+        self.runs.append(start(["agnosticfair", "deploy", "run", self.folder], self.folder, log))
         return self.runs[-1]
 
     def ends(self, run, code=0):
@@ -279,19 +284,15 @@ def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, t
     if not free(8000, 3):  # somebody else's: the one thing that may differ
         block = block.replace("deploy init", f"deploy init --port {free_ports(3)}", 1)
     files = write_files(rows, tmp_path)
-    script = f"set -e\n{block}\nkill $(jobs -p)\nwait\n"
-    with (tmp_path / "log").open("wb") as log:
-        shell = subprocess.Popen(
-            ["bash", "-c", script], cwd=tmp_path, stdout=log, stderr=log, env=environment(tmp_path)
-        )
+    script, log = f"trap 'kill $(jobs -p)' EXIT\nset -e\n{block}", tmp_path / "log"
+    shell = start(["bash", "-c", script], tmp_path, log, cwd=tmp_path)
     try:
-        assert shell.wait(timeout=LONG) == 0, (tmp_path / "log").read_text()
+        assert shell.wait(timeout=LONG) == 0, log.read_text()
     finally:
-        for pid in started_for(tmp_path):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        shell.terminate()
         shell.wait(timeout=30)
-    said, results = (tmp_path / "log").read_text(), tmp_path / "bank" / "results"
+        wait(lambda: not started_for(tmp_path), "the servers to end")
+    said, results = log.read_text(), tmp_path / "bank" / "results"
     expected = here(files.values(), "agnosticfair")
     assert load_model(results / "model.safetensors").w.tobytes() == expected.model.w.tobytes()
     history = json.loads((results / "history.json").read_text())

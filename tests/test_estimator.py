@@ -93,24 +93,20 @@ def test_it_is_the_same_fit_as_over_tables():
 
 
 @pytest.mark.slow
-def test_adult_through_the_estimator_is_adult_through_tables(adult):
-    split = shift(adult, dataset("adult"))
-    bare = fit(split.train, "agnosticfair", attribute="sex")
+@pytest.mark.parametrize("name", ["adult", "dutch"])
+def test_a_data_set_through_the_estimator_is_the_same_through_tables(name, request):
+    data = dataset(name)
+    split = shift(request.getfixturevalue(name), data)
+    recipe = method("agnosticfair", tau=data.tau)
+    bare = fit(split.train, recipe, attribute=data.sensitive, positive=data.positive)
     tables = split.train.values()
     X = np.vstack([encode(bare.model.encoding, t) for t in tables])
-    y, s = (np.concatenate([c(t).values() for t in tables]) for c in (_target, _sex))
+    y = np.concatenate([t.labels(data.positive) for t in tables])
+    s = np.concatenate([t.column(data.sensitive).values() for t in tables])
     owners = np.repeat([*split.train], [len(t) for t in tables])
-    ours = AgnosticFairClassifier().fit(X, y, sensitive_features=s, clients=owners)
+    ours = AgnosticFairClassifier(tau=data.tau).fit(X, y, sensitive_features=s, clients=owners)
     here, there = ours.decision_function(encode(bare.model.encoding, split.test)), split.test
     np.testing.assert_allclose(here, bare.model.decision(there), atol=1e-6)
-
-
-def _target(table):
-    return table.target
-
-
-def _sex(table):
-    return table.sensitive["sex"]
 
 
 def test_units_of_the_columns_do_not_matter(rows):

@@ -89,5 +89,7 @@ def test_import_is_light():
         "torch",
         "clarabel",
         "flwr",
+        "onnx",
+        "mlflow",
     }
     assert not heavy & set(modules)

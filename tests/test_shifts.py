@@ -144,6 +144,13 @@ def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
     assert found["certified"] == "optimal"
     assert found["certified_risk_difference"] > 0.2  # no fairness constraint
     assert 60 <= len(spread) <= 66
+    worst = found["detail"]["worst"]
+    female, male = (worst["groups"][name] for name in ("Female", "Male"))
+    gap = male["worst_rate"] - female["worst_rate"]
+    assert gap == pytest.approx(found["certified_risk_difference"], abs=2e-4)
+    assert female["worst_share"] + male["worst_share"] == pytest.approx(1)
+    shifted = {tilt["feature"]: tilt for tilt in worst["profile"]}
+    assert shifted["relationship=Husband"]["shift"] > 0.3
 
 
 def test_iid_and_dirichlet_are_other_splits():
@@ -450,7 +457,8 @@ def test_the_command_writes_rows_tables_and_figures(invoke, tmp_path):
     assert ended.exit_code == 0, ended.output
     assert "education = Prof-school" in ended.stdout
     names = sorted(path.name for path in (tmp_path / "new").iterdir())
-    assert names == ["deployments-adult-shift.png", "shifts.json", "shifts.md"]
+    kept = ["rows-adult-shift.parquet", "shifts.json", "shifts.md"]
+    assert names == ["deployments-adult-shift.png", *kept]
     results = json.loads((tmp_path / "new" / "shifts.json").read_text())
     assert results["format"] == "agnosticfair-shifts-1"
     assert len(results["rows"][0]["deployments"]) > 60

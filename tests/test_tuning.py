@@ -84,6 +84,20 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
         found.pick(0.5)
 
 
+def test_weights_count_in_the_frontier_as_rows_do(rows):
+    X, y, s = rows
+    kept = np.arange(len(X)) % 5 > 0
+    how = {"estimator": AgnosticFairClassifier(**SMALL), "taus": TAUS[:2], "folds": 2}
+    few = frontier(X[kept], y[kept], sensitive_features=s[kept], **how)
+    some = frontier(X, y, sensitive_features=s, sample_weight=kept.astype(float), **how)
+    for one, two in zip(few.points, some.points, strict=True):
+        assert one.accuracy == pytest.approx(two.accuracy, abs=1e-12)
+        assert one.worst == pytest.approx(two.worst, abs=1e-3)
+    heavy = frontier(X, y, sensitive_features=s, sample_weight=1.0 + 9.0 * (s == s[0]), **how)
+    assert heavy.points[0].accuracy != few.points[0].accuracy
+    assert heavy.pick(0.03).certificate_.n == len(X)
+
+
 def test_the_knee_is_the_bend():
     assert knee(np.array([0.1, 0.2, 0.9]), np.array([0.6, 0.8, 0.81])) == 1
     assert knee(np.array([0.1, 0.1]), np.array([0.6, 0.6])) == 0  # nothing to trade

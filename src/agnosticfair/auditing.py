@@ -228,6 +228,8 @@ def audit_clients(
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     census = merge(gather(engine, "census", None, deadline))
     check_labels(model, census.labels)
+    if attribute is None and len(model.attributes) != 1:
+        raise SettingsError(f"the model protects {model.attribute or 'nobody'}: name one attribute")
     attribute = attribute or model.attribute
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
@@ -324,7 +326,7 @@ def _certificate(
         under_floor=tuple(name for g, name in enumerate(groups) if g not in gap.reachable),
         alpha_risk_difference=alpha,
         alpha_accuracy=errors.alpha if labelled else np.full_like(alpha, nan),
-        profile=_profile(sums, alpha, A.n, given),
+        profile=profile(sums, alpha, A.n, given),
     )
 
 
@@ -455,7 +457,7 @@ def _group(
     return Group(rows, rows / n, rate, worst_share, worst_rate)
 
 
-def _profile(
+def profile(
     sums: Mapping[str, np.ndarray], alpha: np.ndarray, n: float, given: Features
 ) -> tuple[Tilt, ...]:
     """Every feature's mean over the rows and under alpha, the most shifted first."""

@@ -182,6 +182,17 @@ def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
     return slice(own, own + 1)
 
 
+def around(K: np.ndarray, weights: np.ndarray | None, trust: float) -> np.ndarray:
+    """K whose mixtures are the reweighings r (trust + (1 - trust) K alpha) around weights r, mean one.
+
+    >>> around(np.array([[0.0], [2.0]]), np.array([1.0, 3.0]), 0.5)
+    array([[0.375],
+           [2.625]])
+    """
+    r = np.ones(len(K)) if weights is None else weights / weights.mean()
+    return r[:, None] * ((1 - trust) * K + trust * (r @ K / len(r)))
+
+
 def design(
     basis: Basis, X: np.ndarray, centres: np.ndarray | None, client: str, clients: Sequence[str]
 ) -> np.ndarray:

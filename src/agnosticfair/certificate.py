@@ -87,7 +87,7 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and finite numbers, None for others; without the centres, which are rows."""
-        return {"format": FORMAT, **_plain(asdict(replace(self, centres=None)))}
+        return {"format": FORMAT, **plain(asdict(replace(self, centres=None)))}
 
     @property
     def difference(self) -> str:
@@ -97,28 +97,12 @@ class Certificate:
     @property
     def about(self) -> str:
         """The set that the certificate holds over, in words."""
-        kernels = {
-            "constant": "uniform weights",
-            "by_client": "mixtures of the clients",
-            "given": f"{self.basis.kernels} kernels of a function",
-        }
-        many = f"{self.basis.kernels} gaussian kernels of width {self.basis.sigma:.3g}"
-        bound = f"bound {self.bound:g}" if isfinite(self.bound) else "no bound"
-        return f"{kernels.get(self.basis.kind, many)}, {bound}"
+        return about(self.basis, self.bound)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Where the certificate says less than it seems to, a sentence each."""
-        told = []
-        if self.under_floor:
-            share = f"{100 * self.floor:g}%"
-            told.append(
-                f"Left out, as it never has {share} of the mass: {shown(self.under_floor)}."
-            )
-        if self.outcome is not Outcome.OPTIMAL:
-            gap = f"by up to {self.tolerance:.4f}"
-            told.append(f"The search stopped early: the worst {self.difference} may be less {gap}.")
-        return tuple(told)
+        return warnings({**vars(self), "outcome": str(self.outcome)})
 
     def __str__(self) -> str:
         worst, (high, low) = upper(self.worst_risk_difference), self.pair
@@ -132,6 +116,31 @@ class Certificate:
             least = lower(self.worst_accuracy)
             text += f"; accuracy at least {least} (measured {self.accuracy:.4f})"
         return " ".join((f"{text}.", *self.warnings))
+
+
+def about(basis: Basis, bound: float) -> str:
+    """Kernels and bound of a set A in words."""
+    kernels = {
+        "constant": "uniform weights",
+        "by_client": "mixtures of the clients",
+        "given": f"{basis.kernels} kernels of a function",
+    }
+    many = f"{basis.kernels} gaussian kernels of width {basis.sigma:.3g}"
+    limit = f"bound {bound:g}" if isfinite(bound) else "no bound"
+    return f"{kernels.get(basis.kind, many)}, {limit}"
+
+
+def warnings(made: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same of a certificate as JSON."""
+    told = []
+    if made["under_floor"]:
+        share = f"{100 * made['floor']:g}%"
+        told.append(f"Left out, as it never has {share} of the mass: {shown(made['under_floor'])}.")
+    if made["outcome"] != Outcome.OPTIMAL:
+        gap = f"by up to {made['tolerance']:.4f}"
+        what = DIFFERENCES[made["notion"]]
+        told.append(f"The search stopped early: the worst {what} may be less {gap}.")
+    return tuple(told)
 
 
 def upper(value: float, digits: int = 4) -> str:
@@ -152,11 +161,12 @@ def lower(value: float, digits: int = 4) -> str:
     return f"{floor(value * 10**digits + 1e-6) / 10**digits:.{digits}f}"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON has it: lists for arrays, None for what is not finite."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return None if isinstance(value, float) and not isfinite(value) else value

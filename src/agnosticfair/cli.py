@@ -20,13 +20,18 @@ from typer import Argument, Option
 import agnosticfair
 from agnosticfair.commands import audit as audit_command
 from agnosticfair.commands import deploy, messages
+from agnosticfair.commands import export as export_command
+from agnosticfair.commands import report as report_command
 from agnosticfair.commands import shifts as shifts_command
 from agnosticfair.commands import tune as tune_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
+from agnosticfair.record import COMMAND
 
 if TYPE_CHECKING:
     from agnosticfair.data.table import Table
+    from agnosticfair.federation import Fit
     from agnosticfair.model import Model
+    from agnosticfair.tracking import Track
 
 app = typer.Typer(
     help="Federated classifiers that stay accurate and fair on a deployment nobody has seen.",
@@ -50,6 +55,7 @@ Columns = list[str] | None
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; what is wrong with the input ends in one sentence and exit code 2."""
+    COMMAND.set(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
         app(arguments, prog_name="agnosticfair")
     except AgnosticFairError as error:
@@ -92,31 +98,37 @@ def reproduce(
     Writes results.json (a row per data set, setting, method and seed), tables.md and PNG figures.
     The numbers do not depend on the number of processes.
     """
-    from agnosticfair.data.datasets import DATASETS
+    from agnosticfair.data.datasets import DATASETS, load
+    from agnosticfair.experiments.detail import decided_files
     from agnosticfair.experiments.reproduce import SETTINGS, cells, run
     from agnosticfair.methods import METHODS
+    from agnosticfair.record import provenance
 
     _check_folder(out)
+    folder = None if data_folder is None else str(data_folder)
     tasks = cells(
         _listed(dataset, DATASETS),
         _listed(setting, SETTINGS),
         _listed(methods, METHODS),
         seeds,
-        None if data_folder is None else str(data_folder),
+        folder,
     )
     begin = perf_counter()
     with _progress(len(tasks), "fits") as advance:
         rows = run(tasks, _cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+    kept = decided_files(rows, 2, folder)
     results = {
         "format": "agnosticfair-results-1",
-        "versions": _versions(),
+        **provenance({name: load(name, folder) for name in _listed(dataset, DATASETS)}),
         "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }
-    _present(results, out, perf_counter() - begin, as_json)
+    _present(results, out, kept, perf_counter() - begin, as_json)
 
 
-def _present(results: Mapping[str, Any], out: Path, seconds: float, as_json: bool) -> None:
+def _present(
+    results: Mapping[str, Any], out: Path, kept: Mapping[str, bytes], seconds: float, as_json: bool
+) -> None:
     """Write the results, tables and figures; then show the tables and say where the rest is."""
     from agnosticfair.report import figures, tables
 
@@ -127,7 +139,7 @@ def _present(results: Mapping[str, Any], out: Path, seconds: float, as_json: boo
     captions = {name: text for name, (_, text) in drawn.items()}
     document = tables.document(tables.grids(summaries), captions, made_by)
     text = json.dumps(results, indent=1, allow_nan=False)
-    files = {"results.json": f"{text}\n".encode(), "tables.md": document.encode()}
+    files = {"results.json": f"{text}\n".encode(), "tables.md": document.encode(), **kept}
     write_files(out, files | {name: figures.png(figure) for name, (figure, _) in drawn.items()})
     if as_json:
         return print(text)
@@ -143,7 +155,7 @@ def fit(
     files: Files,
     target: Annotated[str, Option(help="Column with the label.")],
     sensitive: Annotated[
-        list[str], Option(help="Column with the groups; further ones are only kept out of X.")
+        list[str], Option(help="Column with the groups; may be repeated, each is protected.")
     ],
     client_column: Client = None,
     numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
@@ -153,6 +165,13 @@ def fit(
         str | None, Option(help="The label that counts as 1; by default the last of two.")
     ] = None,
     method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    notion: Annotated[
+        str | None,
+        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
+    ] = None,
+    intersections: Annotated[
+        bool | None, Option("--intersections", help="Compare the attributes' intersections.")
+    ] = None,
     tau: Annotated[float | None, Option(help="Largest difference between groups.")] = None,
     bound: Annotated[float | None, Option(help="Bound B on the adversary's alpha.")] = None,
     rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
@@ -162,47 +181,93 @@ def fit(
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
     ] = None,
     workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
+    track: Annotated[
+        str | None, Option(help="mlflow:URI to log the fit there: mlflow:sqlite:///runs.db.")
+    ] = None,
+    run: Annotated[
+        Path | None, Option(help="Folder for what 'report' and 'watch' show; adds a certificate.")
+    ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
     """Train one model over clients whose rows stay with them: only sums are added up.
 
-    The options numeric, categorical, drop and sensitive may be repeated.
+    Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
+    certified, and its limits. The options numeric, categorical, drop and sensitive may be repeated.
     """
-    from agnosticfair import federation
+    from agnosticfair import federation, record
+    from agnosticfair.checkpoints import FILE as CHECKPOINT
     from agnosticfair.data.files import Roles, read_clients
     from agnosticfair.methods import method as recipe
+    from agnosticfair.tracking import parameters, tracker
 
     _check_folder(out.parent, needed=True)
-    changes = {"tau": tau, "bound": bound, "rounds": rounds}
+    if run is not None:
+        _check_folder(run)
+    changes = {"tau": tau, "bound": bound, "rounds": rounds, "notion": notion}
+    changes["intersections"] = intersections
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
-    with _progress(chosen.rounds, "rounds") as advance:
-        fitted = federation.fit(
-            federation.in_process(clients, workers),
-            chosen,
-            attribute=sensitive[0],
-            positive=positive,
-            seed=seed,
-            strict=strict,
-            checkpoint=checkpoint,
-            on_round=lambda entry: advance(f"loss {entry['loss']:.4f}"),
-        )
-    fitted.model.save(out)
+    resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
+    with tracker(track) as tell:
+        held = {key: len(table) for key, table in clients.items()}
+        tell("parameters", parameters(chosen, seed=seed, rows=held))
+        add = None if run is None else record.rounds(run, chosen, len(clients), resume)
+        with _progress(chosen.rounds, "rounds") as advance:
+
+            def on_round(entry: dict) -> None:
+                advance(f"loss {entry['loss']:.4f}")
+                tell("round", entry)
+                if add is not None:
+                    add(entry)
+
+            fitted = federation.fit(
+                federation.in_process(clients, workers),
+                chosen,
+                attribute=tuple(sensitive),
+                positive=positive,
+                seed=seed,
+                strict=strict,
+                checkpoint=checkpoint,
+                on_round=on_round,
+            )
+        fitted.model.save(out)
+        cards = _describe_fit(fitted, clients, target, out, tell)
     found = scores(fitted.model, clients)
+    if run is not None:
+        told = {"target": target, "training_rows": found}
+        fitted.model.save(run / "model.safetensors")
+        write_files(run, record.run_files(fitted, clients, told))
     if as_json:
-        told = {
-            k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")
-        }
+        names = ("outcome", "rounds", "outcomes", "seconds", "events")
+        ended = {k: getattr(fitted, k) for k in names}
         about = {"model": str(out), "method": chosen.name, "positive": fitted.model.positive}
-        return print(json.dumps({**about, **told, "training_rows": found}, indent=1))
-    _print(_score_grid("Training rows", found))
-    ended = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
-    print(f"\n{chosen.name} {ended} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
+        return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
+    _print_scores("Training rows", found)
+    how = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
+    print(f"\n{chosen.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
-    return print(f"Written: {out}; it predicts {fitted.model.positive!r}.")
+    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {', '.join(cards)}.")
+
+
+def _describe_fit(
+    fitted: Fit, clients: Mapping[str, Table], target: str, out: Path, tell: Track
+) -> list[str]:
+    """Certify the model on its rows, write its card beside it, and tell the tracker; the card's files."""
+    from agnosticfair.report import card
+    from agnosticfair.tracking import results
+
+    made, reasons = card.certificates(fitted, clients)
+    sections = card.card(fitted, clients, {**made, **reasons}, target)
+    texts = {"md": card.markdown(sections), "html": card.html(sections)}
+    files = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+    write_files(out.parent, files)
+    certified = json.dumps({name: one.to_json() for name, one in made.items()}, indent=1)
+    tell("results", results(fitted, made))
+    tell("files", {out.name: out.read_bytes(), **files, "certificates.json": certified.encode()})
+    return [str(out.parent / name) for name in files]
 
 
 @app.command(epilog="Example: agnosticfair predict model.safetensors new.csv --out predictions.csv")
@@ -233,7 +298,9 @@ def evaluate(
     model: ModelFile,
     files: Files,
     target: Annotated[str, Option(help="Column with the label.")],
-    sensitive: Annotated[str | None, Option(help="Column with groups; else the model's.")] = None,
+    sensitive: Annotated[
+        list[str] | None, Option(help="Column with groups; else the model's. May be repeated.")
+    ] = None,
     client_column: Client = None,
     as_json: Json = False,
 ) -> None:
@@ -241,12 +308,12 @@ def evaluate(
     from agnosticfair.model import load_model
 
     loaded = load_model(model)
-    sensitive = sensitive or loaded.attribute
-    clients = labelled(loaded, files, target, sensitive, client_column)
-    found = scores(loaded, clients, sensitive)
+    attributes = tuple(sensitive or loaded.attributes)
+    clients = labelled(loaded, files, target, attributes, client_column)
+    found = scores(loaded, clients, attributes)
     if as_json:
         return print(json.dumps(found, indent=1))
-    return _print(_score_grid(f"{model}, a model by {loaded.method['name']}", found))
+    return _print_scores(f"{model}, a model by {loaded.method['name']}", found)
 
 
 @app.command("methods", epilog="Example: agnosticfair methods --json")
@@ -285,6 +352,9 @@ def list_data(data_folder: Folder = None, as_json: Json = False) -> None:
 
 app.command("audit", epilog=audit_command.EPILOG)(audit_command.audit)
 app.command("shifts", epilog=shifts_command.EPILOG)(shifts_command.shifts)
+app.command("export", epilog=export_command.EPILOG)(export_command.export)
+app.command("report", epilog=report_command.EPILOG)(report_command.report)
+app.command("watch", epilog=report_command.WATCH_EPILOG)(report_command.watch)
 app.command("tune", epilog=tune_command.EPILOG)(tune_command.tune)
 
 
@@ -316,7 +386,7 @@ def describe(name: str, folder: Path | None) -> dict[str, Any]:
 
 
 def labelled(
-    model: Model, files: Sequence[Path], target: str, attribute: str, client: str | None
+    model: Model, files: Sequence[Path], target: str, attributes: Sequence[str], client: str | None
 ) -> dict[str, Table]:
     """The clients' rows to measure on, all with a group and a label that the model knows."""
     from agnosticfair.data.encoding import shown
@@ -328,12 +398,13 @@ def labelled(
     for file in files:
         who = f"file {file.name!r}"
         table = read_rows(
-            file, model.encoding, target=target, sensitive=(attribute,), client=client
+            file, model.encoding, target=target, sensitive=tuple(attributes), client=client
         )
         there = {target: table.target, **table.sensitive, **table.other}
-        named = ((target, "target"), (attribute, "sensitive"), (client, "client-column"))
+        named = [(target, "target"), *((name, "sensitive") for name in attributes)]
+        named += [] if client is None else [(client, "client-column")]
         for name, option in named:
-            if name is not None and there.get(name) is None:
+            if there.get(name) is None:
                 raise DataError(f"{who} has no column {name!r}: name another by --{option}")
         known = (model.negative, model.positive)
         strange = sorted({*(table.target.values() if table.target else ())} - {*known})
@@ -353,17 +424,23 @@ def labelled(
 
 
 def scores(
-    model: Model, clients: Mapping[str, Table], attribute: str | None = None
+    model: Model, clients: Mapping[str, Table], attributes: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """What the model does on all rows together, then at every client where there are several.
+    """What the model does on all rows together, then at every client where there are several; for each
+    attribute, by default the model's.
 
     A number that a lack of rows leaves without meaning is None.
     """
+    named = model.attributes if attributes is None else attributes
+    return [entry for name in named for entry in _scores(model, clients, name)]
+
+
+def _scores(model: Model, clients: Mapping[str, Table], attribute: str) -> list[dict[str, Any]]:
     import numpy as np
 
     from agnosticfair import metrics
 
-    columns = {k: table.sensitive[attribute or model.attribute] for k, table in clients.items()}
+    columns = {k: table.sensitive[attribute] for k, table in clients.items()}
     groups = tuple(sorted({name for column in columns.values() for name in column.values()}))
     parts = {
         k: np.stack((t.labels(model.positive), model.predict(t), columns[k].aligned(groups)))
@@ -381,8 +458,15 @@ def scores(
             "label_risk_difference": metrics.risk_difference(y, s),
             "positive_rates": dict(zip(groups, rates.tolist(), strict=True)),
         }
-        found.append({"client": key, "rows": len(y), **_finite(values)})
+        found.append({"attribute": attribute, "client": key, "rows": len(y), **_finite(values)})
     return found if len(parts) > 1 else found[:1]
+
+
+def _print_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:
+    names = list(dict.fromkeys(entry["attribute"] for entry in found))
+    for name in names:
+        own = f"{title}, by {name}" if len(names) > 1 else title
+        _print(_score_grid(own, [entry for entry in found if entry["attribute"] == name]))
 
 
 def _score_grid(title: str, found: Sequence[Mapping[str, Any]]) -> Any:
@@ -391,7 +475,7 @@ def _score_grid(title: str, found: Sequence[Mapping[str, Any]]) -> Any:
     lines = []
     for entry in found:
         rates = [entry["positive_rates"][group] for group in groups]
-        values = [value for key, value in entry.items() if key != "positive_rates"]
+        values = [v for k, v in entry.items() if k not in ("attribute", "positive_rates")]
         lines.append([_text(value) for value in (*values, *rates)])
     return _grid(title, (*header, *(f"rate {group}" for group in groups)), lines)
 
@@ -503,9 +587,3 @@ def _listed(text: str, known: Sequence[str] | Mapping[str, Any]) -> list[str]:
 
 def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("agnosticfair", "numpy", "scipy")}

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing import audit
-from agnosticfair.basis import Basis, by_client, checked, constant, design, gaussian
+from agnosticfair.basis import Basis, around, by_client, checked, constant, design, gaussian
 from agnosticfair.certificate import Certificate
 from agnosticfair.data.encoding import FEATURE_BITS, shown
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.fairness import Surrogate
 from agnosticfair.federation import Fit, checked_centres, fit
@@ -272,8 +272,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         else:
             low, span = self._units
             K = design(basis, (rows - low) / span, centres, ALL, (ALL,))
-        r = np.ones(len(rows)) if weights is None else weights / weights.mean()
-        K = r[:, None] * ((1 - fairness.trust) * K + fairness.trust * (r @ K / len(r)))
+        K = around(K, weights, fairness.trust)
         return {"basis": lambda _: K}
 
     @property
@@ -372,6 +371,7 @@ def frontier(
     *,
     sensitive_features: Any,
     clients: Any = None,
+    sample_weight: Any = None,
     estimator: AgnosticFairClassifier | None = None,
     taus: Sequence[float] = TAUS,
     folds: int = 3,
@@ -383,14 +383,14 @@ def frontier(
     ``points`` has the numbers.  estimator: with all its settings but tau.
     """
     base = clone(AgnosticFairClassifier() if estimator is None else estimator)
-    tables, recipe, how, units = base._problem(X, y, sensitive_features, clients, None)
+    tables, recipe, how, units = base._problem(X, y, sensitive_features, clients, sample_weight)
 
     def picked(made: Fit) -> AgnosticFairClassifier:
         fairness = made.method.fairness
         one = clone(base).set_params(tau=None if fairness is None else fairness.tau)
-        one._problem(X, y, sensitive_features, clients, None)  # notes features and classes
+        one._problem(X, y, sensitive_features, clients, sample_weight)  # notes features and classes
         one._take(made, *units)
-        one._training = (X, y, sensitive_features, None)
+        one._training = (X, y, sensitive_features, sample_weight)
         return one
 
     names = how.pop("attribute") or ()
@@ -437,11 +437,6 @@ def _groups(values: Any, name: str, n: int) -> Column:
             f"{what} has one group ({shown(names)}); fairness needs at least two: check the column"
         )
     return Column(place.astype(np.int32), names)
-
-
-def intersected(columns: Mapping[str, Column]) -> Column:
-    """One column whose groups are those that occur together."""
-    return Column.of(map(" & ".join, zip(*(c.values() for c in columns.values()), strict=True)))
 
 
 def _ranges(

@@ -297,7 +297,7 @@ def model_of(state: server.State, seed: int) -> Model:
         encoding=Encoding.from_json(settings["encoding"]),
         positive=settings["positive"],
         negative=settings["negative"],
-        attribute=settings["attribute"],
+        attributes=tuple(name for name, _ in settings["attributes"]),
         groups=tuple(settings["groups"]),
         method=asdict(state.plan.method),
         seed=seed,

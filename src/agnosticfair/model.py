@@ -18,23 +18,24 @@ import numpy as np
 import agnosticfair
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Table
+from agnosticfair.data.wire import texts
 from agnosticfair.errors import ModelError
 from agnosticfair.linear import sigmoid
 
-FORMAT = "agnosticfair-model-1"
-_TEXTS = ("positive", "negative", "attribute", "outcome", "version")
+FORMAT = "agnosticfair-model-2"
+_TEXTS = ("positive", "negative", "outcome", "version")
 
 
 @dataclass(frozen=True)
 class Model:
-    """w: (d + 1,), the intercept last.  positive, negative: the labels.  attribute, groups: what the
+    """w: (d + 1,), the intercept last.  positive, negative: the labels.  attributes, groups: what the
     fit protected.  method: the recipe's values.  rows, clients, seed, outcome: the fit's."""
 
     w: np.ndarray
     encoding: Encoding
     positive: str
     negative: str
-    attribute: str
+    attributes: tuple[str, ...]
     groups: tuple[str, ...]
     method: Mapping[str, Any]
     seed: int = 0
@@ -42,6 +43,11 @@ class Model:
     clients: int = 0
     outcome: str = ""
     version: str = field(default=agnosticfair.__version__)
+
+    @property
+    def attribute(self) -> str:
+        """The attributes in one name."""
+        return " & ".join(self.attributes)
 
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
         """Signed distances d_w(x), (n,): positive where the model says ``positive``."""
@@ -119,7 +125,8 @@ def _parse(header: Any, w: np.ndarray) -> Model:
         w=w,
         encoding=encoding,
         method=header["method"],
-        groups=tuple(str(g) for g in header["groups"]),
+        attributes=texts(header["attributes"], "attributes"),
+        groups=texts(header["groups"], "groups"),
         seed=int(header["seed"]),
         rows=int(header["rows"]),
         clients=int(header["clients"]),

@@ -55,6 +55,10 @@ def audit(
     from agnosticfair.auditing import audit as certify
     from agnosticfair.basis import gaussian
     from agnosticfair.cli import _check_folder, _print, _progress, write_files
+    from agnosticfair.data.decided import Decided
+    from agnosticfair.given import labels_and_decisions
+    from agnosticfair.model import load_model
+    from agnosticfair.record import provenance
     from agnosticfair.report import certificate as report
     from agnosticfair.report.figures import png
 
@@ -88,9 +92,16 @@ def audit(
         )
     if strict and made.warnings and made.outcome != "optimal":
         raise SolverError(f"{made.warnings[-1]} Allow a larger tolerance or fewer kernels.")
-    text = json.dumps(made.to_json(), indent=1, allow_nan=False)
+    name = load_model(model).method["name"] if model is not None else str(predictions)
+    told = made.to_json() | {"method": name} | provenance({file.stem: table})
+    text = json.dumps(told, indent=1, allow_nan=False)
     files = {"certificate.json": f"{text}\n".encode(), "certificate.png": png(report.figure(made))}
-    write_files(out, files)
+    y, decided = labels_and_decisions(
+        given, table, None, len(table), positive=positive, threshold=threshold
+    )
+    label = next(iter(table.target.values()[y]), "positive")
+    rows = Decided.of(table, sensitive, label, {name: decided.astype(float)})
+    write_files(out, files | {"rows.parquet": rows.to_bytes()})
     if as_json:
         return print(text)
     for grid in report.grids(made):
@@ -113,7 +124,7 @@ def _of_model(
             f"the model knows its columns and labels: leave out --{(*named, 'positive')[0]}"
         )
     loaded = load_model(path)
-    return loaded, labelled(loaded, [file], target, sensitive, None)[file.stem]
+    return loaded, labelled(loaded, [file], target, (sensitive,), None)[file.stem]
 
 
 def _of_column(

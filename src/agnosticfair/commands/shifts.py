@@ -46,12 +46,15 @@ def shifts(
     shifts.md and PNG figures. The numbers do not depend on the number of processes; only times do.
     """
     from agnosticfair.cli import _check_folder, _cpus, _listed, _progress
-    from agnosticfair.data.datasets import DATASETS
-    from agnosticfair.experiments.shifts import COMPARED, DIRICHLET, cells, run
+    from agnosticfair.data.datasets import DATASETS, load
+    from agnosticfair.experiments.detail import decided_files
+    from agnosticfair.experiments.shifts import COMPARED, DIRICHLET, cells, clients_of, run
     from agnosticfair.methods import METHODS
+    from agnosticfair.record import provenance
 
     _check_folder(out)
     usual = DIRICHLET if setting == "dirichlet" else COMPARED
+    folder = None if data_folder is None else str(data_folder)
     tasks = cells(
         _listed(dataset, DATASETS),
         setting,
@@ -60,7 +63,7 @@ def shifts(
         peers=_peers() if peers else (),
         frontier=frontier,
         strict=strict,
-        folder=None if data_folder is None else str(data_folder),
+        folder=folder,
     )
     begin = perf_counter()
     with _progress(len(tasks), "fits") as advance:
@@ -71,7 +74,16 @@ def shifts(
         "methods": methods or ",".join(usual),
         "seeds": seeds,
     }
-    _present(rows, asked, peers, out, perf_counter() - begin, as_json)
+    kept = decided_files(rows, clients_of(setting), folder)
+    about = provenance({name: load(name, folder) for name in _listed(dataset, DATASETS)})
+    results: dict[str, Any] = {
+        "format": "agnosticfair-shifts-1",
+        **about,
+        "versions": about["versions"] | _versions(peers),
+        "asked": {**asked, "peers": peers},
+        "rows": rows,
+    }
+    _present(results, out, kept, perf_counter() - begin, as_json)
 
 
 def _peers() -> list[str]:
@@ -85,32 +97,23 @@ def _peers() -> list[str]:
 
 
 def _present(
-    rows: list[dict[str, Any]],
-    asked: Mapping[str, Any],
-    peers: bool,
-    out: Path,
-    seconds: float,
-    as_json: bool,
+    results: Mapping[str, Any], out: Path, kept: Mapping[str, bytes], seconds: float, as_json: bool
 ) -> None:
     """Write rows, tables and figures; then show the tables and say where the rest is."""
     from agnosticfair.cli import _print, write_files
     from agnosticfair.report import shifts as report
     from agnosticfair.report.figures import png
 
+    rows = results["rows"]
     summaries, drawn = report.summarise(rows), report.figures(rows)
+    asked = {k: v for k, v in results["asked"].items() if k != "peers"}
     words = " ".join(f"--{key} {value}" for key, value in asked.items())
-    words += " --peers" if peers else ""
+    words += " --peers" if results["asked"]["peers"] else ""
     made_by = f"Made by `agnosticfair shifts {words}`, version {agnosticfair.__version__}."
     captions = {name: text for name, (_, text) in drawn.items()}
-    results: dict[str, Any] = {
-        "format": "agnosticfair-shifts-1",
-        "versions": _versions(peers),
-        "asked": {**asked, "peers": peers},
-        "rows": rows,
-    }
     text = json.dumps(results, indent=1, allow_nan=False)
     document = report.document(report.grids(summaries), captions, made_by)
-    files = {"shifts.json": f"{text}\n".encode(), "shifts.md": document.encode()}
+    files = {"shifts.json": f"{text}\n".encode(), "shifts.md": document.encode(), **kept}
     write_files(out, files | {name: png(figure) for name, (figure, _) in drawn.items()})
     if as_json:
         return print(text)
@@ -125,12 +128,12 @@ def _present(
 
 
 def _versions(peers: bool) -> dict[str, str | None]:
-    """Versions of what the numbers depend on; None for a peer that is not installed."""
+    """Versions of the peers; None for one that is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     found: dict[str, str | None] = {}
     others = ("fairlearn", "scikit-learn", "declearn") if peers else ()
-    for name in ("agnosticfair", "numpy", "scipy", *others):
+    for name in others:
         try:
             found[name] = version(name)
         except PackageNotFoundError:

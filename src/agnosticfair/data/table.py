@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -112,3 +112,33 @@ class Table:
         if self.target is None:
             raise DataError("these rows have no target column; name one that holds the label")
         return (self.target.aligned((positive,)) == 0).astype(np.float64)
+
+
+def concatenate(tables: Sequence[Table]) -> Table:
+    """All rows of tables with the same columns, in their order.
+
+    >>> one = Table({}, {"job": Column.of("ab")}, None, {})
+    >>> len(concatenate([one, one]))
+    4
+    """
+    first = tables[0]
+
+    def joined(columns: Sequence[Column]) -> Column:
+        names = tuple(sorted({name for column in columns for name in column.categories}))
+        return Column(np.concatenate([column.aligned(names) for column in columns]), names)
+
+    def by_name(kind: str) -> dict[str, Column]:
+        return {k: joined([getattr(t, kind)[k] for t in tables]) for k in getattr(first, kind)}
+
+    return Table(
+        {k: np.concatenate([t.numeric[k] for t in tables]) for k in first.numeric},
+        by_name("categorical"),
+        None if first.target is None else joined([t.target for t in tables if t.target]),
+        by_name("sensitive"),
+        by_name("other"),
+    )
+
+
+def intersected(columns: Mapping[str, Column]) -> Column:
+    """One column whose groups are those that occur together."""
+    return Column.of(map(" & ".join, zip(*(c.values() for c in columns.values()), strict=True)))

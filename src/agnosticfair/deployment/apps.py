@@ -16,20 +16,16 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from agnosticfair import checkpoints
-from agnosticfair.auditing import audit_clients
+from agnosticfair import checkpoints, record
 from agnosticfair.deployment.site import reason, respond, site_of
 from agnosticfair.engines.flower import HELLO, FlowerEngine
 from agnosticfair.errors import AgnosticFairError
 from agnosticfair.explanation import AUDITED
 from agnosticfair.faults import Policy, policy
 from agnosticfair.federation import Fit, fit
-from agnosticfair.methods import method
+from agnosticfair.methods import Method, method
 
 client_app, server_app = ClientApp(), ServerApp()
-
-RESAMPLES = 50
-"""For the certificate's intervals: few enough that its message stays under a megabyte on Adult."""
 
 
 @client_app.query()
@@ -56,11 +52,15 @@ def main(grid: Grid, context: Context) -> None:
     out.mkdir(parents=True, exist_ok=True)
     run = {"run": str(context.run_id)}
     try:
-        engine = FlowerEngine(grid, tuple(part.strip() for part in str(config["sites"]).split(",")))
+        sites = tuple(part.strip() for part in str(config["sites"]).split(","))
+        engine = FlowerEngine(grid, sites)
+        kept = Path(str(config.get("checkpoint") or out)) / checkpoints.FILE
+        add = record.rounds(out, method_of(config), len(sites), kept.exists())
 
         def tell(entry: dict) -> None:
             last = engine.traffic[-1] if engine.traffic else {}
             write(out / "progress.json", run | {"round": entry, "traffic": last})
+            add(entry)
 
         fitted = run_fit(engine, config, tell)
         certificate = certify(fitted, engine, config)
@@ -69,22 +69,25 @@ def main(grid: Grid, context: Context) -> None:
         raise
     fitted.model.save(out / "model.safetensors")
     write(out / "certificate.json", run | certificate)
-    write(
-        out / "history.json", run | history(fitted, engine) | {"certificate": certificate["says"]}
-    )
+    told = run | record.history(fitted) | record.provenance({}) | {"traffic": engine.traffic}
+    write(out / "history.json", told | {"certificate": certificate["says"]})
     if config.get("checkpoint"):  # the fit is done: the next run is a new one
         (Path(str(config["checkpoint"])) / checkpoints.FILE).unlink(missing_ok=True)
 
 
-def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
-    """The fit of a run's configuration; an empty text or a zero is 'not said'."""
+def method_of(config: Mapping[str, Any]) -> Method:
+    """The method of a run's configuration; an empty text or a zero is 'not said'."""
     changes = {name: config.get(name) or None for name in ("tau", "bound", "rounds")}
-    chosen = method(str(config["method"]), **{k: v for k, v in changes.items() if v is not None})
+    return method(str(config["method"]), **{k: v for k, v in changes.items() if v is not None})
+
+
+def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
+    """The fit of a run's configuration."""
     named = policy(str(config.get("on-failure", "stop")))
     least = int(config.get("least-clients") or 1)
     return fit(
         engine,
-        chosen,
+        method_of(config),
         attribute=config.get("attribute") or None,
         positive=config.get("positive") or None,
         seed=int(config.get("seed", 0)),
@@ -96,27 +99,13 @@ def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> F
 
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The certificate of the model over the sites that made it; or why there is none, for a site may
-    refuse it and the model is no worse for that."""
+    """The certificate of the model over the sites that made it, unless it is not wanted."""
     if not config.get("certify", True):
         return {"says": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
-    asked: dict[str, Any] = {
-        "seed": int(config.get("seed", 0)),
-        "deadline": float(config["deadline"]),
-    }
-    try:
-        made = audit_clients(fitted.model, engine, basis=AUDITED, bootstrap=RESAMPLES, **asked)
-    except AgnosticFairError as error:
-        return {"says": f"There is no certificate: {error}"}
-    return {"says": str(made), **made.to_json()}
-
-
-def history(fitted: Fit, engine: FlowerEngine) -> dict[str, Any]:
-    """How a fit came about, as JSON."""
-    told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
-    return {**told, "history": fitted.history, "traffic": engine.traffic}
+    asked = {"seed": int(config.get("seed", 0)), "deadline": float(config["deadline"])}
+    return record.certified(fitted, engine, basis=AUDITED, **asked)
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

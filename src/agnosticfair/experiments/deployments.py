@@ -16,6 +16,7 @@ from agnosticfair import metrics
 from agnosticfair.basis import gaussian_kernel
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Table
+from agnosticfair.federation import Fit
 
 KINDS = ("test set", "sub-population", "age quartile", "kernel tilt")
 LEAST_ROWS = 400  # of a sub-population
@@ -38,7 +39,8 @@ class Decider:
     """A fitted classifier, ours or another's, as the suite sees it.
 
     decide: from rows to (n,), the probability that each is decided positively; 0 or 1 where nothing
-    is drawn by lot.  outcome, outcomes, rounds, seconds: how the fit went.
+    is drawn by lot.  outcome, outcomes, rounds, seconds: how the fit went.  fitted: the fit itself,
+    if it is one of ours.
     """
 
     decide: Callable[[Table], np.ndarray]
@@ -46,6 +48,7 @@ class Decider:
     rounds: int
     seconds: float
     outcomes: Mapping[str, int] = field(default_factory=dict)
+    fitted: Fit | None = None
 
 
 def deployments(

@@ -15,10 +15,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from agnosticfair import metrics
-from agnosticfair.data.datasets import dataset, load
-from agnosticfair.data.splits import Split, iid, shift
+from agnosticfair.data.datasets import dataset
+from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.experiments.detail import SEED, detail, split_of
 from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.federation import fit
 from agnosticfair.methods import METHODS, Method
@@ -125,16 +126,14 @@ def run_cell(task: Task) -> Row:
                 "outcome": fitted.outcome,
                 "outcomes": dict(fitted.outcomes),
             }
+            if task.seed == SEED and task.setting != "clients":
+                decisions = fitted.model.predict(split.test).astype(float)
+                ended["detail"] = detail(fitted, decisions)
     asked = {k: getattr(task, k) for k in ("dataset", "setting", "method", "seed", "clients")}
     return asked | measured | ended
 
 
-@lru_cache(maxsize=1)
-def _split(name: str, setting: str, clients: int, seed: int, folder: str | None) -> Split:
-    table = load(name, folder)
-    if setting == "iid":
-        return iid(table, clients, seed)
-    return shift(table, dataset(name), clients, seed)
+_split = lru_cache(maxsize=1)(split_of)
 
 
 MEASURES = (

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.ambiguity import Ambiguity, worst_difference
+from agnosticfair.ambiguity import Ambiguity, Worst, worst_difference
+from agnosticfair.auditing import profile
 from agnosticfair.basis import gaussian_kernel, row_priorities
 from agnosticfair.data.census import encoding_of, merge, take_census
-from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.datasets import dataset
 from agnosticfair.data.encoding import Encoding, encode
-from agnosticfair.data.splits import Split, dirichlet, iid, shift
+from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments.deployments import (
@@ -32,10 +33,12 @@ from agnosticfair.experiments.deployments import (
     measure,
     summarise,
 )
+from agnosticfair.experiments.detail import SEED, detail, split_of
 from agnosticfair.experiments.peers import PEERS, fit_peer
 from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.fairness import Surrogate
 from agnosticfair.federation import Fit, fit
+from agnosticfair.given import features_of
 from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
 
@@ -184,13 +187,13 @@ class Held:
     attribute: str
 
 
+def clients_of(setting: str) -> int:
+    return 5 if setting == "dirichlet" else 2
+
+
 @lru_cache(maxsize=1)
 def _held(name: str, setting: str, seed: int, folder: str | None) -> Held:
-    source, table = dataset(name), load(name, folder)
-    if setting == "dirichlet":
-        split = dirichlet(table, 5, 0.5, seed, source.sensitive)
-    else:
-        split = iid(table, 2, seed) if setting == "iid" else shift(table, source, 2, seed)
+    source, split = dataset(name), split_of(name, setting, clients_of(setting), seed, folder)
     train = split.train
     encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
     return Held(
@@ -229,7 +232,7 @@ def _decider(task: Task, held: Held) -> Decider:
         return (fitted.model.decision(table) > threshold).astype(float)
 
     told = fitted.outcome, fitted.rounds, fitted.seconds, dict(fitted.outcomes)
-    return Decider(decide, *told)
+    return Decider(decide, *told, fitted)
 
 
 @lru_cache(maxsize=8)
@@ -294,7 +297,10 @@ def _measured(decider: Decider, held: Held, task: Task) -> Row:
         for place in held.deployments
     ]
     parts = [split.test_part == k for k in range(len(split.parts))]
-    certificate, status = certify(held.X, train, held.s, task.seed + OTHER_SEED)
+    K, worst = worst_reweighing(held.X, train, held.s, task.seed + OTHER_SEED)
+    shown = task.seed == SEED and not task.frontier
+    about = detail(decider.fitted, p) | {"worst": _reached(held, train, K, worst)} if shown else {}
+    certificate, status = _told(worst)
     return {
         **{f"train_{k}": v for k, v in measure(held.y, train, held.s).items()},
         **{f"test_{k}": v for k, v in measure(y, p, s).items()},
@@ -305,15 +311,27 @@ def _measured(decider: Decider, held: Held, task: Task) -> Row:
         "certified_risk_difference": certificate,
         "certified": status,
         "deployments": [] if task.frontier else found,
+        **({"detail": about} if shown else {}),
     }
 
 
 def certify(X: np.ndarray, p: np.ndarray, s: np.ndarray, seed: int) -> tuple[float | None, str]:
-    """The largest risk difference over all reweighings of the rows X in A, and how sure that is.
+    """The largest risk difference over all reweighings of the rows X in A, and how sure that is;
+    None where no reweighing keeps enough of two groups. See ``worst_reweighing``."""
+    return _told(worst_reweighing(X, p, s, seed)[1])
+
+
+def _told(worst: Worst | None) -> tuple[float | None, str]:
+    return (None, "infeasible") if worst is None else (float(worst.value), str(worst.outcome))
+
+
+def worst_reweighing(
+    X: np.ndarray, p: np.ndarray, s: np.ndarray, seed: int
+) -> tuple[np.ndarray, Worst | None]:
+    """K, and the reweighing in A of the rows X with the largest risk difference, if there is one.
 
     A has BOUND and KERNELS Gaussians of WIDTH around rows drawn with ``seed``; each group keeps the
     share FLOOR of the mass.  p: (n,) probability of a positive decision.  s: (n,) group codes.
-    None where no reweighing keeps that much of two groups.
     """
     _, first = np.unique(row_priorities(X, seed), return_index=True)
     K = gaussian_kernel(X, X[first[:KERNELS]], WIDTH)
@@ -326,10 +344,32 @@ def certify(X: np.ndarray, p: np.ndarray, s: np.ndarray, seed: int) -> tuple[flo
         for i, j in permutations(range(len(groups)), 2)
     ]
     there = [worst for worst in found if np.isfinite(worst.value)]
-    if not there:
-        return None, "infeasible"
-    worst = max(there, key=lambda w: w.value)
-    return float(worst.value), str(worst.outcome)
+    return K, max(there, key=lambda w: w.value, default=None)
+
+
+def _reached(held: Held, p: np.ndarray, K: np.ndarray, worst: Worst | None) -> Row | None:
+    """Where the certificate's bound is reached: alpha, its groups, and the features' profile."""
+    if worst is None:
+        return None
+    X, n = held.X, len(held.X)
+    sums = {"psi_x": np.vstack([K.T @ X, X.sum(axis=0)]), "x_squares": (X**2).sum(axis=0)}
+    tilts = profile(sums, worst.alpha, n, features_of(held.encoding))
+    theta, groups = K @ worst.alpha, held.split.test.column(held.attribute).categories
+    parts = {name: held.s == g for g, name in enumerate(groups) if (held.s == g).any()}
+    return {
+        "alpha": worst.alpha.tolist(),
+        "profile": [asdict(tilt) for tilt in tilts],
+        "groups": {
+            name: {
+                "rows": int(part.sum()),
+                "share": float(part.mean()),
+                "rate": float(p[part].mean()),
+                "worst_share": float(theta[part].sum() / n),
+                "worst_rate": float(theta[part] @ p[part] / theta[part].sum()),
+            }
+            for name, part in parts.items()
+        },
+    }
 
 
 def _number(value: float) -> float | None:

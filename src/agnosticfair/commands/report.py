@@ -1,0 +1,101 @@
+"""``agnosticfair report`` and ``watch``: runs to look at, as one HTML file or as they go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from agnosticfair.errors import SettingsError
+
+if TYPE_CHECKING:
+    from agnosticfair.data.decided import Decided
+    from agnosticfair.model import Model
+    from agnosticfair.report.runs import Run
+
+EPILOG = "Example: agnosticfair report shifts --mix workclass --mix age --out report.html"
+WATCH_EPILOG = "Example: agnosticfair watch run"
+Columns = list[str] | None
+
+
+def report(
+    runs: Annotated[
+        list[Path], Argument(help="Folders written by fit --run, shifts, reproduce, audit, deploy.")
+    ],
+    test: Annotated[
+        list[Path] | None, Option(help="Rows to compare fits on: a file, or one per site.")
+    ] = None,
+    target: Annotated[
+        str | None, Option(help="Their column with the label; else as in the fit.")
+    ] = None,
+    client_column: Annotated[str | None, Option(help="Their column that names the site.")] = None,
+    mix: Annotated[Columns, Option(help="A column for the explorer's sliders; repeat it.")] = None,
+    out: Annotated[Path, Option(help="The HTML file.")] = Path("report.html"),
+) -> None:
+    """Write one HTML file that shows runs: it works offline and asks nothing of the network.
+
+    Runs of fit are measured on --test rows side by side; other runs keep their own test rows.
+    """
+    from agnosticfair.cli import _check_folder, write_files
+    from agnosticfair.report.page import data, html
+    from agnosticfair.report.runs import read_run
+
+    _check_folder(out.parent, needed=True)
+    found = [read_run(path) for path in runs]
+    tested = None if not test else _tested(found, test, target, client_column)
+    text = html(data(found, tested, mix or ()))
+    write_files(out.parent, {out.name: text.encode()})
+    print(f"Written: {out}, {len(text.encode()) / 1e6:.1f} MB; open it in a browser.")
+
+
+def watch(
+    run: Annotated[Path, Argument(help="A run folder: of fit --run, or a deployment's.")],
+    host: Annotated[str, Option(help="Address to answer at; others than yours can then read.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, Option(help="Port; 0 takes a free one.")] = 8765,
+) -> None:
+    """Serve the same page for a run that goes on, read-only, until Ctrl-C."""
+    from agnosticfair.report.live import serve
+
+    with serve(run, host, port) as server:
+        print(f"Watching {run} at http://{host}:{server.server_port}/ (Ctrl-C ends it)", flush=True)
+        server.serve_forever()
+
+
+def _tested(runs: list[Run], files: list[Path], target: str | None, client: str | None) -> Decided:
+    """The test rows with what the model of every fit decides on them."""
+    import numpy as np
+
+    from agnosticfair.cli import labelled
+    from agnosticfair.data.decided import Decided
+    from agnosticfair.data.table import Column, concatenate
+    from agnosticfair.report.studies import attribute_of, names_of, notion_of
+
+    fits = [run for run in runs if run.kind == "fit"]
+    if not fits:
+        raise SettingsError("--test is for runs of fit; these runs keep their own test rows")
+    if len({(attribute_of(run), notion_of(run), model_of(run).positive) for run in fits}) > 1:
+        raise SettingsError(
+            "these fits differ in the attribute, the notion or the positive label: report them apart"
+        )
+    attribute, decisions = attribute_of(fits[0]), {}
+    for run, name in zip(fits, names_of(fits), strict=True):
+        model, label = model_of(run), target or run.told.get("target")
+        if label is None:
+            raise SettingsError("the run does not say which column has the label: give --target")
+        if not attribute:
+            raise SettingsError(f"the fit in {str(run.path)!r} has no groups to compare")
+        parts = labelled(model, files, label, (attribute,), client)
+        decisions[name] = np.concatenate([model.predict(t) for t in parts.values()]).astype(float)
+        if run is fits[0]:
+            rows, sizes = concatenate(list(parts.values())), [len(t) for t in parts.values()]
+            site = Column(np.repeat(np.arange(len(parts)), sizes), tuple(parts))
+    places = site if len(site.categories) > 1 else None
+    return Decided.of(rows, attribute, model_of(fits[0]).positive, decisions, places)
+
+
+def model_of(run: Run) -> Model:
+    assert run.model is not None, "a fit has one"
+    return run.model

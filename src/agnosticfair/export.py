@@ -1,0 +1,143 @@
+"""A model as an ONNX graph, encoding and all: raw columns in, decisions out, no Python of ours needed.
+
+The graph does in float64 what ``encode`` and ``Model`` do: its features are the same to the last bit,
+and distances differ only by the order in which a sum is made.  What the model would refuse, a
+category unseen in training or a number that is missing or too large, sends a ``Gather`` beyond its
+table, which ONNX defines as an error; the node is named after the column, so the error is, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data import wire
+from agnosticfair.data.encoding import FEATURE_BITS, Encoding
+from agnosticfair.errors import SettingsError
+from agnosticfair.model import Model
+
+OPSETS = {"": 17, "ai.onnx.ml": 3}
+IR_VERSION = 8  # what came with these opsets: older runtimes read it, too
+Layers = Sequence[tuple[np.ndarray, np.ndarray]]
+
+
+def to_onnx(model: Model) -> Any:
+    """The model as an ``onnx.ModelProto``; needs the extra ``onnx``.
+
+    Inputs: (n,) for each column of the encoding, under its own name, numbers as float64 and
+    categories as strings.  Outputs, (n,) each: ``prediction``, the label as a string;
+    ``probability``, of the positive label; ``decision``, the signed distance.  An output takes an
+    underscore behind its name where a column has that name.
+    """
+    about = {"positive": model.positive, "negative": model.negative, "attribute": model.attribute}
+    about |= {"method": str(model.method["name"]), "agnosticfair": model.version}
+    return graph_of(model.encoding, [(model.w[:-1, None], model.w[-1:])], about)
+
+
+def graph_of(encoding: Encoding, layers: Layers, about: Mapping[str, str]) -> Any:
+    """The encoding, then dense layers, then the labels that ``about`` calls positive and negative.
+
+    layers: W (d_in, d_out) and b (d_out,) of each, max(0, .) between two, d_out = 1 at the end.
+    about: what the file says of itself.
+    """
+    graph = _Graph(encoding)
+    d = graph.dense(graph.features(encoding), layers)
+    return graph.finish(d, about)
+
+
+class _Graph:
+    """The nodes so far.  Every name is unlike those of the columns, which a user's file chose."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        try:
+            import onnx
+        except ImportError:
+            raise SettingsError(
+                "ONNX files are made by the package 'onnx': install 'agnosticfair[onnx]'"
+            ) from None
+        self.onnx, self.number, self.text = onnx, onnx.TensorProto.DOUBLE, onnx.TensorProto.STRING
+        columns = {name: self.number for name, _, _ in encoding.numeric}
+        columns |= {name: self.text for name, _ in encoding.categorical}
+        self.inputs = [self.vector(name, kind) for name, kind in columns.items()]
+        self.names, self.nodes, self.constants = {*columns}, list[Any](), list[Any]()
+
+    def vector(self, name: str, kind: int) -> Any:
+        return self.onnx.helper.make_tensor_value_info(name, kind, ["n"])
+
+    def name(self, wish: str) -> str:
+        while wish in self.names:
+            wish += "_"
+        self.names.add(wish)
+        return wish
+
+    def constant(self, value: Any) -> str:
+        name = self.name(f"constant {len(self.constants)}")
+        self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def add(self, op: str, *inputs: str, says: str = "", wish: str = "", **about: Any) -> str:
+        """A node, and the name of what it makes.  says: its own name, which errors show."""
+        made = self.name(wish or f"{op} {len(self.nodes)}")
+        domain = "ai.onnx.ml" if op == "LabelEncoder" else ""
+        node = self.onnx.helper.make_node(op, inputs, [made], says or made, domain=domain, **about)
+        self.nodes.append(node)
+        return made
+
+    def features(self, encoding: Encoding) -> str:
+        """X, (n, d): see ``encode``."""
+        scaled = [self.scaled(*entry, encoding.scale) for entry in encoding.numeric]
+        hot = [self.one_hot(*entry) for entry in encoding.categorical]
+        return self.add("Concat", *scaled, *hot, axis=1)
+
+    def scaled(self, column: str, low: float, high: float, scale: bool) -> str:
+        """(n, 1): (v - low) / (high - low) on the grid; 0 where that was constant in training."""
+        good = self.add("LessOrEqual", self.add("Abs", column), self.constant(wire.LARGEST))
+        place = self.add("Cast", self.add("Not", good), to=self.onnx.TensorProto.INT64)
+        says = f"column {column!r} has a number that is missing, infinite or too large"
+        low, high = (low, high) if scale else (0.0, 1.0)
+        lows = self.add("Gather", self.constant([low]), place, says=says)  # has no second place
+        v = self.add("Sub", column, lows)
+        if not high - low > 1 / wire.LARGEST:
+            v = self.add("Mul", v, self.constant(0.0))
+        elif scale:
+            grid = self.constant(2.0**FEATURE_BITS)
+            v = self.add("Div", v, self.constant(high - low))
+            v = self.add("Div", self.add("Round", self.add("Mul", v, grid)), grid)
+        return self.add("Unsqueeze", v, self.constant([1]))
+
+    def one_hot(self, column: str, categories: tuple[str, ...]) -> str:
+        """(n, k): a row of the identity each; an unknown category has the place behind the last."""
+        k = len(categories)
+        codes: dict[str, Any] = {"keys_strings": categories, "values_int64s": range(k)}
+        place = self.add("LabelEncoder", column, default_int64=k, **codes)
+        says = f"column {column!r} has a category unseen in training"
+        return self.add("Gather", self.constant(np.eye(k)), place, says=says)
+
+    def dense(self, X: str, layers: Layers) -> str:
+        """(n,): what the layers make of X."""
+        for k, (W, b) in enumerate(layers):
+            X = self.add("Relu", X) if k else X
+            X = self.add("MatMul", X, self.constant(np.asarray(W, np.float64)))
+            X = self.add("Add", X, self.constant(np.asarray(b, np.float64)))
+        return self.add("Squeeze", X, self.constant([1]), wish="decision")
+
+    def finish(self, d: str, about: Mapping[str, str]) -> Any:
+        """The checked model, whose outputs are labels, probabilities and the distances d."""
+        labels = [self.constant(np.array(about[k], dtype=object)) for k in ("positive", "negative")]
+        chosen = self.add("Greater", d, self.constant(0.0))
+        outputs = [
+            self.vector(self.add("Where", chosen, *labels, wish="prediction"), self.text),
+            self.vector(self.add("Sigmoid", d, wish="probability"), self.number),
+            self.vector(d, self.number),
+        ]
+        helper = self.onnx.helper
+        graph = helper.make_graph(self.nodes, "agnosticfair", self.inputs, outputs, self.constants)
+        opsets = [helper.make_opsetid(*opset) for opset in OPSETS.items()]
+        made = helper.make_model(
+            graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="agnosticfair"
+        )
+        helper.set_model_props(made, about)
+        self.onnx.checker.check_model(made, full_check=True)
+        return made

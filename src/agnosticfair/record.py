@@ -1,0 +1,162 @@
+"""What a run leaves in its folder for ``report`` and ``watch``, besides its own results.
+
+``history.json`` says how a fit came about; ``rounds.jsonl`` grows by a line per round while it runs;
+``provenance`` is with what, from what and by which command the numbers were made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shlex
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agnosticfair.errors import AgnosticFairError, SettingsError
+
+if TYPE_CHECKING:
+    from agnosticfair.data.table import Table
+    from agnosticfair.engines import Engine
+    from agnosticfair.federation import Fit
+    from agnosticfair.methods import Method
+
+HISTORY = "agnosticfair-history-1"
+ROUNDS_FILE = "rounds.jsonl"
+RESAMPLES = 50
+"""For the intervals of a fit's certificate: few enough that a site's message for it stays under a
+megabyte on Adult."""
+
+COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
+"""The arguments of the command that runs, if any."""
+
+
+def provenance(tables: Mapping[str, Table]) -> dict[str, Any]:
+    """Command, versions, and what fingerprints the rows have."""
+    names = ("agnosticfair", "numpy", "scipy")
+    versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
+    command = shlex.join(("agnosticfair", *COMMAND.get())) if COMMAND.get() else None
+    data = {k: {"rows": len(t), "sha256": fingerprint(t)} for k, t in tables.items()}
+    return {"command": command, "versions": versions, "data": data}
+
+
+def fingerprint(table: Table) -> str:
+    """The same for the same columns and values in the same order, whatever file they came from.
+
+    >>> from agnosticfair.data.table import Column, Table
+    >>> one = Table({}, {"job": Column.of("ab")}, None, {})
+    >>> fingerprint(one) == fingerprint(one.take([0, 1])), fingerprint(one) == fingerprint(one.take([1, 0]))
+    (True, False)
+    """
+    found = hashlib.sha256()
+    for kind in ("numeric", "categorical", "sensitive", "other"):
+        for name, column in sorted(getattr(table, kind).items()):
+            found.update(f"{kind} {name}\n".encode())
+            found.update(column.tobytes() if kind == "numeric" else _values(column))
+    found.update(_values(table.target) if table.target else b"")
+    return found.hexdigest()
+
+
+def _values(column: Any) -> bytes:
+    """A column's values as bytes, independent of the order of its vocabulary."""
+    order = tuple(sorted(column.categories))
+    return json.dumps(order).encode() + column.aligned(order).tobytes()
+
+
+def history(fitted: Fit) -> dict[str, Any]:
+    """How a fit came about, as JSON."""
+    from dataclasses import asdict
+
+    from agnosticfair.certificate import plain
+
+    told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
+    model = fitted.model
+    about: dict[str, Any] = {
+        "attribute": model.attribute,
+        "groups": model.groups,
+        "positive": model.positive,
+    }
+    about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
+    shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
+    return {"format": HISTORY, **about, **told, **shown}
+
+
+def certified(fitted: Fit, clients: Mapping[str, Table] | Engine, **asked: Any) -> dict[str, Any]:
+    """The certificate of a fit over the clients that made it, as JSON with what it ``says``; or why
+    there is none, for a site may refuse it and the model is no worse for that.
+
+    Of several attributes that of the worst one, with what the ``others``' say.
+    """
+    from agnosticfair.auditing import audit_clients
+
+    model, fairness = fitted.model, fitted.method.fairness
+    asked["notion"] = fairness.notion if fairness else "demographic_parity"
+    try:
+        made = {
+            name: audit_clients(model, clients, attribute=name, bootstrap=RESAMPLES, **asked)
+            for name in model.attributes
+        }
+    except AgnosticFairError as error:
+        return {"says": f"There is no certificate: {error}"}
+    if not made:
+        return {"says": "There is no certificate: the model protects nobody."}
+    worst = max(made, key=lambda name: made[name].worst_risk_difference)
+    others = {name: str(other) for name, other in made.items() if name != worst}
+    about = {"says": str(made[worst]), "attribute": worst, "others": others}
+    return {**about, **made[worst].to_json()}
+
+
+def run_files(
+    fitted: Fit, clients: Mapping[str, Table], told: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """History and certificate of a fit, as a deployed run leaves them."""
+    certificate = certified(fitted, clients, seed=fitted.model.seed + 1)
+    made = history(fitted) | provenance(clients) | {"certificate": certificate["says"], **told}
+    files = {"history.json": made, "certificate.json": certificate}
+    return {k: f"{json.dumps(v, indent=1, default=float)}\n".encode() for k, v in files.items()}
+
+
+def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable[[dict], None]:
+    """A function that adds each round to the folder's file, which begins anew unless a fit resumes."""
+    path = folder / ROUNDS_FILE
+    tau = method.fairness.tau if method.fairness else None
+    begins = {"method": method.name, "most": method.rounds, "tau": tau, "clients": clients}
+
+    def add(entry: Mapping[str, Any], mode: str = "a") -> None:
+        try:
+            with path.open(mode) as file:
+                file.write(json.dumps(entry, default=float) + "\n")
+        except OSError as error:
+            why = f"{error.strerror}; name another folder"
+            raise SettingsError(f"cannot write to {str(path)!r}: {why}") from None
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (resume and path.exists()):
+        add(begins, "w")
+    return add
+
+
+def read_rounds(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What the file of rounds says of the fit, and its rounds; a round said twice counts as last said.
+
+    A last line that is still being written is left for the next time.
+    """
+    begins: dict[str, Any] = {}
+    found: list[dict[str, Any]] = []
+    try:
+        lines = (folder / ROUNDS_FILE).read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if "round" in entry:
+            found = [*(e for e in found if e["round"] < entry["round"]), entry]
+        else:
+            begins = entry
+    return begins, found

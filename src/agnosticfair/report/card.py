@@ -1,0 +1,328 @@
+"""A model card: what a model is for, what it was made of, what was measured, and where that ends.
+
+The sections follow Mitchell et al., *Model Cards for Model Reporting*.  A card is plain texts; what
+came out of a user's file (names of columns, groups and labels) is escaped when it is written.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from importlib.metadata import version
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from agnosticfair import metrics
+from agnosticfair.auditing import audit_clients
+from agnosticfair.certificate import Certificate, lower, upper
+from agnosticfair.data.encoding import shown
+from agnosticfair.data.table import Column, Table, intersected
+from agnosticfair.errors import AgnosticFairError
+from agnosticfair.federation import Fit
+from agnosticfair.model import Model
+from agnosticfair.tracking import parameters
+
+FEW = 100
+"""Rows of a group under which its rates are said to be uncertain."""
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.55 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 2rem; font-size: 1.2rem; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #8886; vertical-align: top; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; min-width: 6rem; }
+td { overflow-wrap: break-word; max-width: 24rem; }
+""".strip()
+
+
+@dataclass(frozen=True)
+class Section:
+    """Paragraphs, then points of a list, then a table whose first line is its header."""
+
+    title: str
+    says: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    lines: tuple[tuple[str, ...], ...] = ()
+
+
+Certified = Mapping[str, Certificate | str]
+"""Of everything that is compared, its certificate, or why there is none."""
+
+
+def card(
+    fitted: Fit, clients: Mapping[str, Table], certified: Certified, target: str = "the label"
+) -> tuple[Section, ...]:
+    """The card of a fit.
+
+    clients: the rows it was made of.  certified: see ``certificates``.  target: what the label is called.
+    """
+    model = fitted.model
+    parts = {key: compared(fitted, table) for key, table in clients.items()}
+    groups = {
+        name: np.concatenate([columns[name].values() for columns in parts.values()])
+        for name in next(iter(parts.values()))
+    }
+    return (
+        _about(model, target),
+        _uses(model),
+        _data(model, clients),
+        *(_groups(model, clients, name, values) for name, values in groups.items()),
+        *(_certified(name, made) for name, made in certified.items()),
+        _limits(fitted, groups),
+        _made(fitted),
+    )
+
+
+def certificates(
+    fitted: Fit, clients: Mapping[str, Table]
+) -> tuple[dict[str, Certificate], dict[str, str]]:
+    """The certificates on the rows of the fit, by what they compare; and where there is none, why: the
+    model is no worse for that."""
+    fairness = fitted.method.fairness
+    ask: dict[str, Any] = {"seed": fitted.model.seed, "bootstrap": 0}
+    ask["notion"] = fairness.notion if fairness else "demographic_parity"
+    rows = {key: replace(t, sensitive=compared(fitted, t)) for key, t in clients.items()}
+    made, reasons = {}, {}
+    for name in next(iter(rows.values())).sensitive:
+        try:
+            made[name] = audit_clients(fitted.model, rows, attribute=name, **ask)
+        except AgnosticFairError as error:
+            reasons[name] = str(error)
+    return made, reasons
+
+
+def compared(fitted: Fit, table: Table) -> dict[str, Column]:
+    """The groups that a fit compares: those of each attribute, or the intersections of all."""
+    columns = {name: table.sensitive[name] for name in fitted.model.attributes}
+    fairness = fitted.method.fairness
+    if fairness is None or not fairness.intersections or len(columns) < 2:
+        return columns
+    return {" & ".join(columns): intersected(columns)}
+
+
+def markdown(sections: Sequence[Section]) -> str:
+    """The card as Markdown; texts are escaped, so that none of them can be markup or HTML."""
+    parts = []
+    for level, section in zip(["#", *["##"] * len(sections)], sections, strict=False):
+        parts += [f"{level} {_plain(section.title)}", *map(_plain, section.says)]
+        if section.points:
+            parts.append("\n".join(f"- {_plain(point)}" for point in section.points))
+        if section.lines:
+            rows = [f"| {' | '.join(map(_plain, line))} |" for line in section.lines]
+            rule = f"|---|{'---:|' * (len(section.lines[0]) - 1)}"
+            parts.append("\n".join([rows[0], rule, *rows[1:]]))
+    return "\n\n".join(parts) + "\n"
+
+
+def html(sections: Sequence[Section]) -> str:
+    """The card as one page that asks for nothing from elsewhere."""
+    parts = []
+    for level, section in zip(["h1", *["h2"] * len(sections)], sections, strict=False):
+        parts.append(f"<{level}>{escape(section.title)}</{level}>")
+        parts += [f"<p>{escape(text)}</p>" for text in section.says]
+        if section.points:
+            parts.append(f"<ul>{_tags('li', section.points)}</ul>")
+        if section.lines:
+            rows = "".join(f"<tr>{_tags('td', line)}</tr>\n" for line in section.lines[1:])
+            top = f"<thead><tr>{_tags('th', section.lines[0])}</tr></thead>"
+            parts.append(f"<div class='wide'><table>{top}\n<tbody>{rows}</tbody></table></div>")
+    meta = "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+    head = f"<meta charset='utf-8'>{meta}<title>{escape(sections[0].title)}</title>"
+    body = "\n".join(parts)
+    return (
+        f"<!doctype html>\n<html lang='en'><head>{head}\n<style>{STYLE}</style></head>\n"
+        f"<body>\n{body}\n</body></html>\n"
+    )
+
+
+def _tags(tag: str, texts: Sequence[str]) -> str:
+    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
+
+
+def _plain(text: str) -> str:
+    r"""The text for Markdown: on one line, its marks escaped, with entities for HTML and a table's bars.
+
+    >>> print(_plain("a_b <i> | *c*"))
+    a\_b &lt;i&gt; &#124; \*c\*
+    """
+    marked = re.sub(r"([\\`*_\[\]#~])", r"\\\1", " ".join(text.split()))
+    return escape(marked, quote=False).replace("|", "&#124;")
+
+
+def _about(model: Model, target: str) -> Section:
+    columns = len(model.encoding.numeric) + len(model.encoding.categorical)
+    held = "one holder" if model.clients == 1 else f"{model.clients} holders, who kept their rows"
+    return Section(
+        f"Model card: {target} by {model.method['name']}",
+        (
+            f"The model decides from {columns} columns whether {target} is {model.positive!r} (a "
+            f"positive decision) or {model.negative!r}. It is a linear classifier: every column adds or "
+            "takes away a fixed number of points, and a total above zero is a positive decision.",
+            f"It was trained on {model.rows:,} rows of {held}, and was asked to give the groups of "
+            f"{shown(model.attributes) or 'no column'} similar treatment, as described below.",
+        ),
+    )
+
+
+def _uses(model: Model) -> Section:
+    return Section(
+        "Intended use",
+        (
+            "For decisions, or support of decisions, about cases like those it was trained on: the same "
+            "columns, collected in the same way.",
+        ),
+        (
+            "Not for cases with values it has not seen: a category unknown in training is refused.",
+            f"Not evidence about groups other than those of {shown(model.attributes) or 'no column'}.",
+            "Not a legal assessment. Whether a use is lawful, and whether a person must be able to "
+            "contest a decision, is for people to judge; the numbers below are there to help them.",
+        ),
+    )
+
+
+def _data(model: Model, clients: Mapping[str, Table]) -> Section:
+    numbers, texts = model.encoding.numeric, model.encoding.categorical
+    rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
+    return Section(
+        "Training data",
+        (
+            f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
+            f"categories: {', '.join(name for name, _ in texts) or 'none'}.",
+            f"Not used to decide: {shown(model.attributes) or 'nothing'}. Other columns may carry the "
+            "same information, which is why the groups' decisions are compared.",
+        ),
+        lines=(("holder", "rows", f"labelled {model.positive}"), *rows),
+    )
+
+
+def _groups(
+    model: Model, clients: Mapping[str, Table], attribute: str, named: np.ndarray
+) -> Section:
+    """Measured on the training rows, group by group and together."""
+    y = np.concatenate([t.labels(model.positive) for t in clients.values()])
+    y_hat = np.concatenate([model.predict(t) for t in clients.values()])
+    groups, s = np.unique(named, return_inverse=True)
+    masks = {**{str(g): s == j for j, g in enumerate(groups)}, "all rows": np.ones(len(y), bool)}
+    lines = [
+        (
+            name,
+            f"{mask.sum():,}",
+            _share(y[mask]),
+            _share(y_hat[mask]),
+            _share(y[mask] == y_hat[mask]),
+            _share(y_hat[mask & (y == 1)]),
+            _share(y_hat[mask & (y == 0)]),
+        )
+        for name, mask in masks.items()
+    ]
+    gap, labels = metrics.risk_difference(y_hat, s), metrics.risk_difference(y, s)
+    head = ("group", "rows", "labelled positive", "decided positive", "decided rightly")
+    rates = ("decided positive, of the labelled so", "decided positive, of the others")
+    return Section(
+        f"Measured, by {attribute}",
+        (
+            "On the rows it was trained on; expect somewhat worse on others. The risk difference, the "
+            f"largest gap between two groups' shares of positive decisions, is {_number(gap)}; in the "
+            f"labels themselves it is {_number(labels)}. Always giving the commonest answer would be "
+            f"right for {metrics.majority_rate(y):.1%} of these rows.",
+        ),
+        lines=((*head, *rates), *lines),
+    )
+
+
+def _certified(attribute: str, made: Certificate | str) -> Section:
+    title = f"Certificate, by {attribute}"
+    if isinstance(made, str):
+        return Section(title, (f"There is none: {made}",))
+    high, low = made.pair
+    where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
+    says = (
+        f"However the training rows are reweighed within the set described here, the {made.difference} "
+        f"is at most {upper(made.worst_risk_difference)} (it is {_number(made.risk_difference)} without "
+        f"reweighing). It is largest {where}."
+    )
+    accuracy = (
+        f"The share of right decisions is at least {lower(made.worst_accuracy)} over the same set (it is "
+        f"{_number(made.accuracy)} without reweighing)."
+    )
+    what = (
+        f"The set: {made.about}. A deployment is represented by giving some training rows more weight "
+        "and others less; the set holds every such weighting that these kernels and this bound can make, "
+        f"as long as each compared group keeps {100 * made.floor:g}% of the weight."
+    )
+    end = (
+        "This is a statement about that set, on these rows. It does not cover deployments outside the "
+        "set, cases unlike any training row, or a change in how labels come about."
+    )
+    return Section(
+        title, (says, *([accuracy] if isfinite(made.accuracy) else []), what, end), made.warnings
+    )
+
+
+def _limits(fitted: Fit, groups: Mapping[str, np.ndarray]) -> Section:
+    fairness = fitted.method.fairness
+    counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
+    small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
+    points = []
+    if fairness is None:
+        points.append("This method does not constrain how groups are treated.")
+    else:
+        points.append(
+            f"Training held a smooth stand-in for the decisions within {fairness.tau:g}, not the "
+            "decisions themselves; the certificate is about the decisions."
+        )
+        points.append(
+            f"Fairness here means {fairness.notion.replace('_', ' ')}. Other meanings can contradict it."
+        )
+    if fitted.centres is not None and "rows" in _centres(fitted):
+        points.append(
+            f"About {len(fitted.centres)} training rows, without label and group, were shown to every "
+            "holder: the kernels are centred on them."
+        )
+    if not fitted.converged:
+        points.append(
+            f"Training ended as {fitted.outcome!r}, without reaching its own stopping rule."
+        )
+    if small:
+        points.append(
+            f"Groups of fewer than {FEW} rows, whose rates are uncertain: {shown(small)}."
+        )
+    if fitted.under_floor:
+        points.append(
+            f"Groups too small to be compared in any reweighing: {shown(fitted.under_floor)}."
+        )
+    for event in fitted.events:
+        points.append("During training: " + ", ".join(f"{k} {v}" for k, v in event.items()) + ".")
+    points.append(
+        "Labels are taken as they are; where they are unfair, a model that fits them is, too."
+    )
+    return Section("Limits", (), tuple(points))
+
+
+def _centres(fitted: Fit) -> set[str]:
+    """Where the kernels' centres came from."""
+    fairness = fitted.method.fairness
+    bases = (fitted.method.basis, fairness.basis if fairness else fitted.method.basis)
+    return {basis.centres for basis in bases if basis.kind == "gaussian"}
+
+
+def _made(fitted: Fit) -> Section:
+    told = {"rounds run": f"{fitted.rounds}", "outcome": fitted.outcome}
+    told |= parameters(fitted.method, seed=fitted.model.seed)
+    told |= {"python": platform.python_version()}
+    told |= {name: version(name) for name in ("agnosticfair", "numpy", "scipy")}
+    return Section("How it was made", lines=(("setting", "value"), *told.items()))
+
+
+def _share(values: np.ndarray) -> str:
+    return f"{values.mean():.1%}" if len(values) else "none"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if isfinite(value) else "unknown"

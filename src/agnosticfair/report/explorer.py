@@ -1,0 +1,146 @@
+"""The shift explorer's data: test rows with every method's decisions, and what of them goes into a page.
+
+A page holds no row, but a table of counts: rows, and rows decided positively, of every (cell, group,
+label), where a cell is one value of each mixed column. Under a weight per value, which is a weight per
+cell, accuracy and rates from the counts are those from the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.decided import SITE, Decided
+from agnosticfair.data.table import Column
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.fairness import NOTIONS
+
+USUAL = ("workclass", "age", "marital-status", SITE)
+"""Columns mixed unless others are named, where a data set has them; else the first that suit."""
+
+MOST_COLUMNS, MOST_VALUES, BANDS = 4, 12, 4
+LEAST_ROWS, LEAST_SHARE = 400, 0.05
+"""Of a corner: rows (or a twentieth of all, where that is less), and share of every group."""
+
+
+def chosen(rows: Decided, mix: Sequence[str]) -> list[str]:
+    """The columns to mix by: those named, or the usual ones, or the first of few values."""
+    for name in mix:
+        if name not in rows.columns:
+            there = ", ".join(sorted(rows.columns))
+            raise SettingsError(f"no column {name!r} to mix by; there are: {there}")
+    if len(mix) > MOST_COLUMNS:
+        raise SettingsError(f"{len(mix)} columns to mix by are too many: name {MOST_COLUMNS}")
+    if mix:
+        return list(dict.fromkeys(mix))
+    usual = [name for name in USUAL if name in rows.columns]
+    few = [name for name, column in rows.columns.items() if 1 < _width(column) <= MOST_VALUES]
+    return (usual + [name for name in few if name not in usual])[: max(3, len(usual))]
+
+
+def _width(column: np.ndarray | Column) -> int:
+    return len(np.unique(column)) if isinstance(column, np.ndarray) else len(column.categories)
+
+
+def values(column: np.ndarray | Column) -> Column:
+    """A column in few values: numbers between their quartiles, rare categories together.
+
+    >>> values(np.arange(20.0, 60.0)).categories
+    ('under 29.75', '29.75 to under 39.5', '39.5 to under 49.25', '49.25 and over')
+    """
+    if isinstance(column, np.ndarray):
+        there = np.unique(column)
+        if len(there) <= BANDS:
+            return Column(np.searchsorted(there, column), tuple(f"{v:g}" for v in there))
+        cuts = np.unique(np.quantile(column, np.arange(1, BANDS) / BANDS))
+        cuts = cuts[cuts > there[0]] if cuts[-1] > there[0] else there[1:2]
+        ends = [f"{a:g} to under {b:g}" for a, b in pairwise(cuts)]
+        names = (f"under {cuts[0]:g}", *ends, f"{cuts[-1]:g} and over")
+        return Column(np.searchsorted(cuts, column, side="right"), names)
+    counts = np.bincount(column.codes, minlength=len(column.categories))
+    order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
+    kept = order if len(order) <= MOST_VALUES else order[: MOST_VALUES - 1]
+    codes = np.full(len(counts), len(kept))
+    codes[kept] = np.arange(len(kept))
+    others = () if len(kept) == len(order) else (f"{len(order) - len(kept)} others",)
+    return Column(codes[column.codes], (*(column.categories[k] for k in kept), *others))
+
+
+def counts(
+    rows: Decided, mix: Sequence[str] = (), notion: str = "demographic_parity"
+) -> dict[str, Any]:
+    """The table of counts as JSON: of every (cell, group, label) that occurs its codes, how many rows
+    and, method by method, how many of these are decided positively."""
+    if not len(rows.y):
+        raise DataError("there are no test rows: give a file that has some")
+    columns = {name: values(rows.columns[name]) for name in chosen(rows, mix)}
+    groups = tuple(rows.s.categories[k] for k in np.unique(rows.s.codes))
+    s = rows.s.aligned(groups)
+    keys = np.column_stack([*(c.codes for c in columns.values()), s, rows.y.astype(int)])
+    cells, which = np.unique(keys, axis=0, return_inverse=True)
+    which = which.ravel()
+    found: dict[str, Any] = {
+        "notion": notion,
+        "columns": [{"name": k, "values": c.categories} for k, c in columns.items()],
+        "attribute": rows.attribute,
+        "groups": groups,
+        "positive_label": rows.positive,
+        "codes": [cells[:, k].tolist() for k in range(len(columns))],
+        "group": cells[:, -2].tolist(),
+        "label": cells[:, -1].tolist(),
+        "rows": np.bincount(which).tolist(),
+        "positive": {
+            name: np.bincount(which, weights=p).round(9).tolist()
+            for name, p in rows.decisions.items()
+        },
+    }
+    least = min(LEAST_ROWS, len(rows.y) // 20)
+    corners = {name: corner(found, name, least) for name in rows.decisions}
+    return found | {"least_rows": least, "least_share": LEAST_SHARE, "corners": corners}
+
+
+def gap(notion: str, mass: np.ndarray, took: np.ndarray) -> float:
+    """What a notion measures, from weights: ``metrics.gap`` for sums over groups and labels.
+
+    mass, took: (G, 2), of all rows of a group and label, and of those decided positively; a notion's
+    rates are over the labels that it looks at, and a group without such rows has none.
+    """
+    if notion == "bounded_group_loss":
+        wrong = took[:, 0] + mass[:, 1] - took[:, 1]
+        all_of = mass.sum(axis=1)
+        return float(max(wrong[all_of > 0] / all_of[all_of > 0]))
+    found = [np.nan]
+    for labels in NOTIONS[notion]:
+        a, b = took[:, list(labels)].sum(axis=1), mass[:, list(labels)].sum(axis=1)
+        rates = a[b > 0] / b[b > 0]
+        found += [float(rates.max() - rates.min())] if len(rates) > 1 else []
+    return float(np.fmax.reduce(found))
+
+
+def corner(table: Mapping[str, Any], method: str, least: int) -> dict[str, Any] | None:
+    """The part of the rows that is worst by the notion, among those that have one value, or all
+    values, of each column, ``least`` rows, and the share LEAST_SHARE of every group.
+
+    only: for each column the code of its value, None for all.  None where no part is large enough.
+    """
+    codes, s, y = np.array(table["codes"]), np.array(table["group"]), np.array(table["label"])
+    sizes = [len(c["values"]) for c in table["columns"]]
+    mass, took = np.zeros((2, *sizes, len(table["groups"]), 2))
+    np.add.at(mass, (*codes, s, y), np.array(table["rows"], float))
+    np.add.at(took, (*codes, s, y), np.array(table["positive"][method]))
+    best: dict[str, Any] | None = None
+    tried, axes = 0, tuple(range(len(sizes)))
+    for only in product(*((None, *range(size)) for size in sizes)):
+        place = tuple(slice(None) if k is None else slice(k, k + 1) for k in only)
+        here, positive = mass[place].sum(axis=axes), took[place].sum(axis=axes)
+        groups = here.sum(axis=1)
+        if groups.sum() < least or groups.min() < LEAST_SHARE * groups.sum() or not groups.min():
+            continue
+        found = gap(table["notion"], here, positive)
+        tried += np.isfinite(found)
+        if np.isfinite(found) and (best is None or found > best["difference"] + 1e-12):
+            best = {"only": only, "difference": found, "rows": int(groups.sum())}
+    return None if best is None else best | {"tried": int(tried)}

@@ -1,0 +1,74 @@
+"""One self-contained HTML file: the static page with its data put in as JSON, as text and never as code.
+
+The page's own policy forbids every request and every script but those whose hashes it names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import agnosticfair
+from agnosticfair.data.decided import Decided
+from agnosticfair.report.runs import Run
+from agnosticfair.report.studies import studies
+from agnosticfair.report.words import headline, sentences
+
+SCRIPTS = ("chart.umd.min.js", "page.js")
+
+
+def data(
+    runs: Sequence[Run], tested: Decided | None = None, mix: Sequence[str] = ()
+) -> dict[str, Any]:
+    """All that the page shows."""
+    made = studies(runs, tested, mix)
+    for study in made:
+        study |= {"headline": headline(study), "sentences": sentences(study)}
+    title = made[0]["title"] if len(made) == 1 else f"{len(made)} studies"
+    return {"version": agnosticfair.__version__, "title": title, "studies": made, "live": False}
+
+
+def html(content: dict[str, Any]) -> str:
+    """The page that shows this content; a live one may ask its own server for news."""
+    texts = {name: _static(name) for name in ("page.html", "page.css", *SCRIPTS)}
+    scripts = [texts[name].partition("//# sourceMappingURL")[0] for name in SCRIPTS]
+    policy = (
+        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
+        f"style-src {_hash(texts['page.css'])}; img-src data:; "
+        f"connect-src {chr(39)}{'self' if content['live'] else 'none'}{chr(39)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "POLICY": policy,
+        "STYLE": texts["page.css"],
+        "DATA": as_text(content),
+        "LIBRARY": scripts[0],
+        "SCRIPT": scripts[1],
+    }
+    first, *rest = texts["page.html"].split("{{")  # one pass: what is put in is not looked at again
+    return first + "".join(parts[name] + after for name, after in (r.split("}}", 1) for r in rest))
+
+
+def as_text(content: Any) -> str:
+    """JSON that cannot end the element it stands in, nor begin another.
+
+    >>> as_text({"name": "</script><b>"})
+    '{"name":"\\\\u003c/script\\\\u003e\\\\u003cb\\\\u003e"}'
+    """
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False, default=float)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _static(name: str) -> str:
+    return (files("agnosticfair.report") / "static" / name).read_text(encoding="utf-8")

@@ -1,0 +1,436 @@
+"use strict";
+// Draws the report from the JSON in #data. What comes from data enters as text, never as markup.
+(() => {
+  // Okabe and Ito's colours; a shape says the same as its colour.
+  const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555", "#000000"];
+  const SHAPES = ["circle", "triangle", "rectRot", "rect", "star", "crossRot", "cross", "rectRounded"];
+  const USUAL = { fl: 0, fairfl: 1, agnosticfair: 2 };
+  const KINDS = {
+    "test set": ["#000000", "star"], "sub-population": ["#0072b2", "circle"],
+    "age quartile": ["#d55e00", "triangle"], "kernel tilt": ["#009e73", "rectRot"],
+  };
+  const MOST_FEATURES = 12;
+  const charts = [];
+  const narrow = () => window.innerWidth < 600;
+
+  // --- small parts ---
+
+  const el = (tag, about = {}, ...inside) => {
+    const made = document.createElement(tag);
+    for (const [key, value] of Object.entries(about)) {
+      if (key === "text") made.textContent = value;
+      else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+      else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value === true ? "" : value);
+    }
+    made.append(...inside.filter((part) => part !== null && part !== undefined));
+    return made;
+  };
+  const there = (x) => x !== null && x !== undefined && Number.isFinite(x);
+  const fixed = (x, digits = 3) => (there(x) ? x.toFixed(digits) : "none");
+  const percent = (x, digits = 1) => (there(x) ? `${(100 * x).toFixed(digits)}%` : "none");
+  const atMost = (x, digits = 3) => (there(x) ? (Math.ceil(x * 10 ** digits - 1e-6) / 10 ** digits).toFixed(digits) : "none");
+  const atLeast = (x, digits = 3) => (there(x) ? (Math.floor(x * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits) : "none");
+  const rough = (x) => percent(x, x > 0 && x < 0.0095 ? 1 : 0);
+  const many = (x) => x.toLocaleString("en");
+  const mean = (spread) => (spread ? spread.mean : null);
+  const number = (x, text) => el("span", { class: "number", "data-value": there(x) ? x : null, text });
+  const measure = (spread, form = fixed) => {
+    if (!spread || !there(spread.mean)) return el("span", { class: "none", text: "none" });
+    const text = form(spread.mean) + (spread.count > 1 ? ` ± ${fixed(spread.deviation)}` : "");
+    return number(spread.mean, text);
+  };
+  const short = (study) => (study.notion === "demographic_parity" ? "RD" : study.difference);
+  let ids = 0;
+  const fresh = () => `id${(ids += 1)}`;
+
+  // Cells: texts, or elements. The first of a line is its name.
+  const table = (caption, header, lines, about = {}) => {
+    const head = el("tr", {}, ...header.map((text, k) => el("th", { scope: "col", class: k ? "n" : null, text })));
+    const body = lines.map((line) => el("tr", {}, ...line.map((cell, k) => {
+      const made = k ? el("td", { class: "n" }) : el("th", { scope: "row" });
+      made.append(cell instanceof Node ? cell : String(cell));
+      return made;
+    })));
+    const made = el("table", about, el("caption", { text: caption }), el("thead", {}, head), el("tbody", {}, ...body));
+    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, made);
+  };
+
+  const fold = (title, ...inside) => el("details", {}, el("summary", { text: title }), ...inside);
+
+  // A chart with its alternative text, and its numbers in a table beneath.
+  const chart = (title, alternative, height, config, data, note) => {
+    const canvas = el("canvas", { role: "img", "aria-label": `${title}. ${alternative}` });
+    const frame = el("div", { class: "frame" }, canvas);
+    frame.style.height = `${height}px`;
+    const made = el("figure", {}, el("figcaption", { text: title }), note ? el("p", { class: "note", text: note }) : null, frame, data ? fold("Numbers of this chart", data) : null);
+    config.options = { animation: false, responsive: true, maintainAspectRatio: false, ...config.options };
+    charts.push(new Chart(canvas, config));
+    return made;
+  };
+  const axis = (title, more = {}) => ({ title: { display: true, text: title }, grid: { color: "#e3e7ec" }, ...more });
+  const legend = (display = true) => ({ legend: { display, position: "bottom", labels: { usePointStyle: true, boxHeight: 7 } } });
+  const looks = (study) => {
+    const found = {};
+    let next = 3;
+    for (const { name } of study.methods) {
+      const k = USUAL[name] ?? next++;
+      found[name] = [COLOURS[k % 8], SHAPES[(k + Math.floor(k / 8)) % 8]];
+    }
+    return found;
+  };
+
+  // --- the glance ---
+
+  const card = (label, value, text, about, kind = "") => el("div", { class: `card ${kind}` },
+    el("p", { class: "label", text: label }), el("p", { class: "big" }, number(value, text)), el("p", { class: "about", text: about }));
+
+  const glance = (study) => {
+    const method = study.methods.find((m) => m.name === study.headline);
+    const runs = method.seeds > 1 ? `, mean of ${method.seeds} runs` : "";
+    const where = `${there(study.rows) ? `${many(study.rows)} ` : ""}${study.rows_are}${runs}`;
+    const cards = [];
+    if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), percent(mean(method.accuracy)), `of decisions are right; ${where}`));
+    if (there(mean(method.risk_difference))) cards.push(card("Measured difference", mean(method.risk_difference), fixed(mean(method.risk_difference)), `${study.difference}${study.notion === "bounded_group_loss" ? "" : ", 0 is equal"}; ${where}`));
+    if (there(mean(method.certified))) {
+      const interval = method.certified_interval ? ` (${percent(method.confidence, 0)} interval ${fixed(method.certified_interval[0])} to ${fixed(method.certified_interval[1])})` : "";
+      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.difference} over every reweighing in the set below${interval}${runs}`, "certified"));
+    }
+    const corner = study.explorer && study.explorer.corners[method.name];
+    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.difference} on ${many(corner.rows)} test rows; not covered by a certificate`, "corner"));
+    return el("section", { class: "glance", "aria-label": "The decision at a glance" },
+      el("h3", { text: study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance" }),
+      study.status ? el("p", { class: "status", role: "status", text: study.status }) : null,
+      cards.length ? el("div", { class: "cards" }, ...cards) : null,
+      study.explorer ? el("p", { text: `A positive decision is "${study.explorer.positive_label}"; the groups are those of "${study.explorer.attribute}": ${study.explorer.groups.join(", ")}.` }) : null,
+      ...study.sentences.map((text) => el("p", { text })),
+      study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "") : null,
+      study.no_set ? el("p", { class: "set", text: study.no_set }) : null,
+      study.warnings.length ? el("div", { class: "warnings" }, el("h4", { text: "Where these claims are weak" }), el("ul", {}, ...study.warnings.map((text) => el("li", { text })))) : null);
+  };
+
+  const comparison = (study) => {
+    if (study.methods.length < 2) return null;
+    const columns = [["accuracy", "accuracy", fixed], ["risk_difference", short(study), fixed], ["mean", "RD, mean of deployments", fixed], ["worst", "RD, worst deployment", fixed], ["certified", "certified at most", atMost]];
+    const shown = columns.filter(([key]) => study.methods.some((m) => there(mean(m[key]))));
+    const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => measure(m[key], form)), m.outcome || ""]);
+    const notes = study.methods.filter((m) => m.note).map((m) => `${m.name}: ${m.note}`);
+    return el("section", {}, el("h3", { text: "Method against method" }),
+      table(`${study.rows_are}; RD: risk difference, 0 is equal; ± standard deviation over runs`, ["method", ...shown.map(([, text]) => text), "how it ended"], lines, { class: "methods" }),
+      notes.length ? fold("What the methods are", el("ul", {}, ...notes.map((text) => el("li", { text })))) : null,
+      el("div", { class: "pair" }, frontier(study), deployments(study)));
+  };
+
+  const frontier = (study) => {
+    const names = { certified: `certified worst-case ${study.difference}`, worst: "risk difference of the worst deployment", risk_difference: `${study.difference} on the ${study.rows_are}` };
+    const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(mean(m[key])) && there(mean(m.accuracy))));
+    if (!keys.length) return null;
+    const look = looks(study);
+    const sets = (key) => study.methods.filter((m) => there(mean(m[key]))).flatMap((m) => {
+      const [colour, shape] = look[m.name];
+      const style = { label: m.name, borderColor: colour, backgroundColor: colour, pointStyle: shape, borderWidth: 1.5, pointBorderWidth: 2 };
+      const path = (study.frontier || []).filter((p) => p.method === m.name && there(p[key])).map((p) => ({ x: p[key], y: p.accuracy, what: `${m.name} at ${fixed(p.value, 3)}` }));
+      const own = [{ x: mean(m[key]), y: mean(m.accuracy), what: m.name }];
+      return [{ ...style, data: own, pointRadius: 7 }, { ...style, data: path, showLine: true, pointRadius: 3, small: true }];
+    });
+    const named = legend();
+    named.legend.labels.filter = (item, about) => !about.datasets[item.datasetIndex].small;
+    const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...named, tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
+    const made = chart("Accuracy against unfairness", "The upper left corner is best. A line is one method at several settings of tau or threshold; the large mark is the one in the table.", 400, config,
+      table("Large marks are in the table above; these are the small ones", ["method", "tau, or share kept", "accuracy", ...keys.map((k) => names[k])], (study.frontier || []).map((p) => [p.method, fixed(p.value, 3), fixed(p.accuracy), ...keys.map((k) => fixed(p[k]))])));
+    if (keys.length > 1) {
+      const drawn = charts[charts.length - 1];
+      const id = fresh();
+      const choose = el("select", { id, onchange: (event) => {
+        const key = event.target.value;
+        drawn.data.datasets = sets(key);
+        drawn.options.scales.x.title.text = `${names[key]} (left is fairer)`;
+        drawn.update();
+      } }, ...keys.map((key) => el("option", { value: key, text: names[key] })));
+      made.insertBefore(el("p", { class: "choose" }, el("label", { for: id, text: "Across: " }), choose), made.querySelector(".frame"));
+    }
+    return made;
+  };
+
+  const deployments = (study) => {
+    if (!study.deployments || !study.deployments.length) return null;
+    const names = study.methods.map((m) => m.name);
+    const jitter = (k) => ((k * 0.618034) % 1) * 0.5 - 0.25;
+    const sets = Object.keys(KINDS).map((kind) => ({
+      label: kind, backgroundColor: `${KINDS[kind][0]}b0`, borderColor: KINDS[kind][0], pointStyle: KINDS[kind][1], pointRadius: kind === "test set" ? 7 : 4, borderWidth: kind === "test set" ? 2 : 0.5,
+      data: study.deployments.filter((d) => d.kind === kind).flatMap((d, k) => names.filter((m) => there(d.values[m])).map((m) => ({ x: d.values[m], y: names.indexOf(m) + (kind === "test set" ? 0 : jitter(k)), what: `${m}, ${d.name}` }))),
+    }));
+    const y = { min: -0.6, max: names.length - 0.4, reverse: true, afterBuildTicks: (scale) => { scale.ticks = names.map((_, k) => ({ value: k })); }, ticks: { callback: (value) => names[value] ?? "", font: { size: 11 } }, grid: { color: "#e3e7ec" } };
+    const config = { type: "scatter", data: { datasets: sets }, options: { scales: { x: axis("risk difference (0 is equal)", { beginAtZero: true }), y }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: ${fixed(at.raw.x)}` } } } } };
+    const lines = [...study.deployments].map((d) => [d.name, d.kind, ...names.map((m) => fixed(d.values[m]))]);
+    return chart("Risk difference of every deployment", `${study.deployments.length} deployments that no method saw, one mark each per method; further left is fairer.`, 400, config, table("Risk difference of every deployment, mean over the runs", ["deployment", "kind", ...names], lines));
+  };
+
+  // --- the explorer: weights per value, sums over the table of counts ---
+
+  const LABELS = { demographic_parity: [[0, 1]], equal_opportunity: [[1]], equalized_odds: [[0], [1]] };
+  const gap = (notion, mass, took) => {
+    const sum = (of, labels) => of.map((both) => labels.reduce((all, y) => all + both[y], 0));
+    if (notion === "bounded_group_loss") return Math.max(...mass.map((m, g) => (m[0] + m[1] > 0 ? (took[g][0] + m[1] - took[g][1]) / (m[0] + m[1]) : -1)));
+    const spreads = LABELS[notion].map((labels) => {
+      const b = sum(mass, labels), a = sum(took, labels);
+      const rates = b.flatMap((m, g) => (m > 0 ? [a[g] / m] : []));
+      return rates.length > 1 ? Math.max(...rates) - Math.min(...rates) : null;
+    }).filter(there);
+    return spreads.length ? Math.max(...spreads) : null;
+  };
+
+  const at = (counts, weights, positive) => {
+    const mass = counts.groups.map(() => [0, 0]), took = counts.groups.map(() => [0, 0]);
+    for (let k = 0; k < counts.rows.length; k += 1) {
+      let w = 1;
+      for (let c = 0; c < counts.codes.length; c += 1) w *= weights[c][counts.codes[c][k]];
+      mass[counts.group[k]][counts.label[k]] += w * counts.rows[k];
+      took[counts.group[k]][counts.label[k]] += w * positive[k];
+    }
+    const all = mass.reduce((total, m) => total + m[0] + m[1], 0);
+    const right = mass.reduce((total, m, g) => total + m[0] - took[g][0] + took[g][1], 0);
+    const rates = mass.map((m, g) => (m[0] + m[1] > 0 ? (took[g][0] + took[g][1]) / (m[0] + m[1]) : null));
+    return all > 0 ? { accuracy: right / all, difference: gap(counts.notion, mass, took), rates } : { accuracy: null, difference: null, rates };
+  };
+
+  const shares = (counts, weights) => {
+    const found = counts.columns.map((column) => new Float64Array(column.values.length));
+    const groups = new Float64Array(counts.groups.length), squares = new Float64Array(counts.groups.length);
+    let all = 0;
+    for (let k = 0; k < counts.rows.length; k += 1) {
+      let w = 1;
+      for (let c = 0; c < counts.codes.length; c += 1) w *= weights[c][counts.codes[c][k]];
+      const mass = w * counts.rows[k];
+      for (let c = 0; c < counts.codes.length; c += 1) found[c][counts.codes[c][k]] += mass;
+      groups[counts.group[k]] += mass;
+      squares[counts.group[k]] += w * mass;
+      all += mass;
+    }
+    const share = found.map((column) => Array.from(column, (mass) => (all > 0 ? mass / all : 0)));
+    return { share, effective: Array.from(groups, (m, g) => (squares[g] > 0 ? (m * m) / squares[g] : 0)), mass: Array.from(groups, (m) => (all > 0 ? m / all : 0)) };
+  };
+
+  const explorer = (study) => {
+    const counts = study.explorer;
+    const section = el("section", { class: "explorer" }, el("h3", { text: "Shift explorer: another mix of people" }));
+    if (!counts) {
+      section.append(el("p", { text: study.no_explorer }));
+      return section;
+    }
+    const names = Object.keys(counts.positive);
+    const weights = counts.columns.map((column) => column.values.map(() => 1));
+    const usual = Object.fromEntries(names.map((name) => [name, at(counts, weights, counts.positive[name])]));
+    const begin = shares(counts, weights);
+    const certified = Object.fromEntries(study.methods.map((m) => [m.name, mean(m.certified)]));
+    const look = looks(study);
+    section.append(el("p", { text: `Each slider says how many times as common a value becomes: 1 is as in the ${many(counts.rows.reduce((a, b) => a + b, 0))} test rows, 0 is absent. All numbers below follow at once. This page holds no rows, only counts of rows by slider value, group, label and decision; for these sliders they give exactly what the rows would.` }));
+
+    const sliders = counts.columns.map((column, c) => column.values.map((value, v) => {
+      const id = fresh();
+      const input = el("input", { type: "range", id, min: "0", max: "5", step: "0.05", value: "1", "data-column": column.name, "data-value-name": value, oninput: () => { weights[c][v] = Number(input.value); draw(); } });
+      const share = el("output", { for: id, class: "share" });
+      return { input, share, row: el("div", { class: "slider" }, el("label", { for: id, text: value }), input, share) };
+    }));
+    const sets = counts.columns.map((column, c) => el("fieldset", {}, el("legend", { text: column.name }), ...sliders[c].map((slider) => slider.row)));
+
+    const apply = (to) => {
+      to.forEach((column, c) => column.forEach((w, v) => { weights[c][v] = w; sliders[c][v].input.value = String(w); }));
+      draw();
+    };
+    const reset = el("button", { type: "button", class: "reset", text: "Back to the test rows", onclick: () => apply(weights.map((column) => column.map(() => 1))) });
+    const rows = names.map((name) => {
+      const corner = counts.corners[name];
+      const button = corner ? el("button", { type: "button", class: "worst", "data-method": name, "aria-label": `Worst corner of ${name}`, text: "Worst corner", onclick: () => apply(weights.map((column, c) => column.map((_, v) => (corner.only[c] === null || corner.only[c] === v ? 1 : 0)))) }) : "none";
+      const cell = () => el("span", { class: "number" });
+      const rates = counts.groups.map(cell);
+      return { name, accuracy: cell(), difference: cell(), rates, button };
+    });
+    const header = ["method", "accuracy: test rows", "at this mix", `${short(study)}: test rows`, "at this mix", "certified at most", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
+    const grid = table(`Accuracy and ${study.difference} of every method at this mix`, header, rows.map((row) => [
+      row.name, number(usual[row.name].accuracy, fixed(usual[row.name].accuracy)), row.accuracy, number(usual[row.name].difference, fixed(usual[row.name].difference)), row.difference, there(certified[row.name]) ? number(certified[row.name], atMost(certified[row.name])) : "none", ...row.rates, row.button,
+    ]), { class: "mix" });
+    const said = el("p", { class: "said", role: "status" });
+    const bars = chart(`At this mix: ${study.difference}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
+      type: "bar",
+      data: { labels: names, datasets: [
+        { label: "at this mix", data: [], backgroundColor: names.map((name) => look[name][0]) },
+        { label: "test rows", data: names.map((name) => usual[name].difference), backgroundColor: "#c3ccd6" },
+        { label: "certified at most", data: names.map((name) => certified[name] ?? null), backgroundColor: "#ffffff", borderColor: "#1b2733", borderWidth: 1.5 },
+      ] },
+      options: { indexAxis: "y", scales: { x: axis(study.difference, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || "#ffffff", lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
+    });
+    const drawn = charts[charts.length - 1];
+
+    const put = (cell, value, before) => {
+      cell.textContent = fixed(value);
+      if (there(value)) cell.setAttribute("data-value", value); else cell.removeAttribute("data-value");
+      cell.classList.toggle("up", there(value) && there(before) && value > before + 5e-4);
+      cell.classList.toggle("down", there(value) && there(before) && value < before - 5e-4);
+    };
+    function draw() {
+      const now = shares(counts, weights);
+      sliders.forEach((column, c) => column.forEach((slider, v) => {
+        const w = weights[c][v];
+        slider.share.textContent = `${rough(begin.share[c][v])} → ${rough(now.share[c][v])}`;
+        slider.input.setAttribute("aria-valuetext", `${w} times as common, ${percent(now.share[c][v], 0)} of this mix`);
+        slider.row.classList.toggle("moved", w !== 1);
+      }));
+      const beyond = [];
+      rows.forEach((row, k) => {
+        const found = at(counts, weights, counts.positive[row.name]);
+        put(row.accuracy, found.accuracy, usual[row.name].accuracy);
+        put(row.difference, found.difference, usual[row.name].difference);
+        row.rates.forEach((cell, g) => put(cell, found.rates[g]));
+        drawn.data.datasets[0].data[k] = found.difference;
+        if (there(certified[row.name]) && found.difference > certified[row.name]) beyond.push(row.name);
+      });
+      drawn.update("none");
+      const kept = counts.groups.map((g, k) => `${g} ${percent(now.mass[k], 0)}, worth ${many(Math.round(now.effective[k]))} rows`).join("; ");
+      const few = counts.groups.filter((_, k) => now.effective[k] < 100);
+      const told = [`This mix: ${kept}.`];
+      if (few.length) told.push(`Careful: ${few.join(" and ")} rests on fewer than 100 rows here, so the numbers are uncertain.`);
+      if (beyond.length) told.push(`Above its certified bound: ${beyond.join(", ")}. So the certificate does not cover this mix: it is not in the set.`);
+      said.textContent = told.join(" ");
+      said.classList.toggle("alert", few.length + beyond.length > 0);
+    }
+    section.append(el("div", { class: "sliders" }, ...sets), el("p", { class: "buttons" }, reset), said, grid, bars,
+      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.difference} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
+    draw();
+    return section;
+  };
+
+  // --- one method in detail ---
+
+  const curves = (method) => {
+    const history = (method.history || []).filter((entry) => there(entry.round));
+    if (!history.length) return null;
+    const line = (title, keys, note) => {
+      const sets = keys.filter(([get]) => history.some((e) => there(get(e)))).map(([get, label, colour, dash]) => ({ label, data: history.map((e) => ({ x: e.round, y: get(e) ?? null })), borderColor: colour, backgroundColor: colour, borderDash: dash || [], pointRadius: dash ? 0 : 2.5, borderWidth: 2 }));
+      if (!sets.length) return null;
+      return chart(title, note, 230, { type: "line", data: { datasets: sets }, options: { parsing: true, scales: { x: { type: "linear", ...axis("round"), ticks: { precision: 0 } }, y: { grid: { color: "#e3e7ec" } } }, plugins: legend(sets.length > 1) } });
+    };
+    const tau = method.tau;
+    const bounded = there(tau);
+    const parts = [
+      line("Loss", [[(e) => e.loss, "loss", COLOURS[0]]], "Loss by round."),
+      line("Worst difference over the training set A", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", "#000000", [5, 4]]], "Worst case of the smooth difference by round, with tau."),
+      bounded ? line("Violation of tau", [[(e) => (there(e.worst) ? Math.max(0, e.worst - tau) : null), "violation", COLOURS[3]]], "How far the worst case exceeds tau, by round.") : null,
+      line("Multiplier of the fairness constraint", [[(e) => e.multiplier, "multiplier", COLOURS[2]]], "Multiplier by round."),
+      line("Training accuracy", [[(e) => e.accuracy, "accuracy", COLOURS[6]]], "Training accuracy by round."),
+    ].filter((part) => part);
+    const keys = ["loss", "worst", "multiplier", "accuracy", "step", "cuts", "lp"].filter((key) => history.some((e) => e[key] !== undefined));
+    return el("div", {}, el("h4", { text: `Training, ${history.length} rounds` }), el("div", { class: "small" }, ...parts),
+      fold("Numbers of these charts", table("Rounds", ["round", ...keys], history.map((e) => [e.round, ...keys.map((key) => (typeof e[key] === "number" ? number(e[key], Number.isInteger(e[key]) ? String(e[key]) : e[key].toFixed(5)) : e[key] ?? "none"))]))));
+  };
+
+  const alphas = (method) => {
+    const drawnOf = (alpha, title, note) => {
+      if (!alpha || alpha.length < 2) return null;
+      const used = alpha.filter((a) => a > 1e-9).length;
+      const lines = alpha.map((a, k) => [k + 1, a]).filter(([, a]) => a > 1e-9).sort((a, b) => b[1] - a[1]);
+      return chart(title, `${used} of ${alpha.length} kernels have weight.`, 230, { type: "bar", data: { labels: alpha.map((_, k) => k + 1), datasets: [{ label: "alpha", data: alpha, backgroundColor: COLOURS[1], barPercentage: 1, categoryPercentage: 1, minBarLength: 0 }] }, options: { scales: { x: axis("kernel", { grid: { display: false }, ticks: { maxTicksLimit: 12 } }), y: axis("alpha", { beginAtZero: true }) }, plugins: legend(false) } },
+        table("Kernels with weight, the heaviest first", ["kernel", "alpha"], lines.map(([k, a]) => [k, fixed(a, 4)])), note.replace("#", used).replace("#", alpha.length));
+    };
+    return el("div", { class: "pair" },
+      drawnOf(method.worst_alpha, "What the adversary chose for the certificate", "The worst deployment puts its weight on # of # kernels."),
+      drawnOf(method.training_alpha, "What the adversary chose in the last round of training", "Against the loss: weight on # of # kernels."));
+  };
+
+  const profile = (method) => {
+    if (!method.worst_profile) return null;
+    const means = (tilt) => (tilt.feature.includes("=") ? [percent(tilt.mean, 0), percent(tilt.worst_mean, 0)] : [tilt.mean, tilt.worst_mean].map((x) => String(Number(x.toPrecision(4)))));
+    const short = (text) => { const most = narrow() ? 18 : 34; return text.length > most ? `${text.slice(0, most - 1)}…` : text; };
+    const top = method.worst_profile.slice(0, MOST_FEATURES).filter((tilt) => tilt.shift);
+    const groups = Object.entries(method.worst_groups || {});
+    const figure = top.length ? chart("Profile of the worst deployment: what it weighs up and down", `Most shifted: ${top.slice(0, 3).map((t) => `${t.feature} from ${means(t)[0]} to ${means(t)[1]}`).join(", ")}.`, 60 + 30 * top.length,
+      { type: "bar", data: { labels: top.map((t) => [short(t.feature)]), datasets: [{ label: "shift", data: top.map((t) => t.shift), backgroundColor: top.map((t) => (t.shift > 0 ? COLOURS[2] : COLOURS[1])) }] }, options: { indexAxis: "y", scales: { x: axis("shift of the mean, in standard deviations"), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(false), tooltip: { callbacks: { title: (items) => top[items[0].dataIndex].feature, label: (item) => means(top[item.dataIndex]).join(" → ") } } } } },
+      table("Every feature: mean or share in the rows, and in the worst deployment", ["feature", "rows", "worst deployment", "shift"], method.worst_profile.map((t) => [t.feature, ...means(t), number(t.shift, fixed(t.shift, 2))]))) : null;
+    const grid = groups.length ? table("Groups: in the rows the certificate is made on, and in the worst deployment", ["group", "rows", "share", "share there", "positive rate", "rate there"], groups.map(([name, g]) => [name, many(g.rows), percent(g.share), percent(g.worst_share), number(g.rate, fixed(g.rate)), number(g.worst_rate, fixed(g.worst_rate))])) : null;
+    return el("div", {}, el("h4", { text: "The deployment on which it is worst" }), grid, figure);
+  };
+
+  const clients = (study, name) => {
+    const own = study.clients.filter((c) => c.method === name);
+    if (!own.length) return null;
+    const groups = Object.keys(own[0].groups);
+    const sized = groups.every((g) => there(own[0].groups[g].rows));
+    const header = ["client", "rows", "accuracy", "RD", ...groups.flatMap((g) => (sized ? [`${g}: rows`, `${g}: positive rate`] : [`${g}: positive rate`]))];
+    const lines = own.map((c) => [c.client, many(c.rows), number(c.accuracy, fixed(c.accuracy)), number(c.risk_difference, fixed(c.risk_difference)), ...groups.flatMap((g) => { const rate = number(c.groups[g].rate, fixed(c.groups[g].rate)); return sized ? [many(c.groups[g].rows), rate] : [rate]; })]);
+    return el("div", {}, el("h4", { text: "Per client and per group" }), table(`${study.rows_are}${study.methods.some((m) => m.seeds > 1) ? " of the first run" : ""}`, header, lines));
+  };
+
+  const inDetail = (study) => {
+    const id = fresh();
+    const place = el("div", { class: "detail" });
+    const first = charts.length;
+    let own = [];
+    const show = (name) => {
+      own.forEach((drawn) => { drawn.destroy(); charts.splice(charts.indexOf(drawn), 1); });
+      const before = charts.length;
+      const method = study.methods.find((m) => m.name === name);
+      place.replaceChildren(...[clients(study, name), curves(method), profile(method), alphas(method)].filter((part) => part));
+      own = charts.slice(before);
+    };
+    const choose = study.methods.length > 1 ? el("p", { class: "choose" }, el("label", { for: id, text: "Method: " }), el("select", { id, class: "method", onchange: (event) => show(event.target.value) }, ...study.methods.map((m) => el("option", { value: m.name, text: m.name, selected: m.name === study.headline })))) : null;
+    show(study.headline);
+    return el("section", {}, el("h3", { text: "In detail" }), choose, study.methods.some((m) => m.seeds > 1) ? el("p", { class: "note", text: "Of the first run (seed 0)." }) : null, place);
+  };
+
+  // --- where it comes from ---
+
+  const flat = (value, path = "") => (value !== null && typeof value === "object" ? Object.entries(value).flatMap(([key, inner]) => flat(inner, path ? `${path}.${key}` : key)) : [[path, value === null ? "none" : String(value)]]);
+
+  const provenance = (study) => {
+    const from = study.provenance;
+    const lines = [...flat(study.configuration), ...flat(from.versions || {}).map(([k, v]) => [`version of ${k}`, v])];
+    const data = Object.entries(from.data || {});
+    return el("section", {}, el("h3", { text: "Configuration, and how to reproduce it" }),
+      from.command ? el("pre", { tabindex: "0", "aria-label": "The command that made this run" }, el("code", { text: from.command })) : el("p", { text: "The command is not known: the run was made by a program, or deployed." }),
+      data.length ? table("Data: the same fingerprint means the same columns and values", ["data", "rows", "sha256"], data.map(([name, d]) => [name, many(d.rows), el("code", { class: "hash", text: d.sha256 })])) : null,
+      fold("All settings and versions", table("Settings and versions", ["name", "value"], lines, { class: "settings" })));
+  };
+
+  // --- the page ---
+
+  const render = (data) => {
+    while (charts.length) charts.pop().destroy();
+    Chart.defaults.font.family = "system-ui, sans-serif";
+    Chart.defaults.color = "#1b2733";
+    document.title = `${data.title}: agnosticfair report`;
+    document.getElementById("top").replaceChildren(
+      el("p", { class: "kicker", text: data.live ? "agnosticfair, live" : "agnosticfair report" }), el("h1", { text: data.title }));
+    const main = document.getElementById("main");
+    main.replaceChildren();
+    for (const study of data.studies) {
+      const place = el("article", { "aria-label": study.title });
+      main.append(place);
+      if (data.studies.length > 1) place.append(el("h2", { text: study.title }));
+      for (const part of [glance, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, inDetail, provenance]) {
+        const made = part(study);
+        if (made) place.append(made);
+      }
+    }
+    document.getElementById("foot").replaceChildren(el("p", { text: `Made by agnosticfair ${data.version}. This file asks nothing of the network and carries no rows. "Certified" always means: over the set that is named beside it.` }));
+  };
+  const explorerFirst = (study) => study.methods.length < 2;
+
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll("details").forEach((fold) => { fold.open = true; });
+    charts.forEach((drawn) => drawn.resize());
+  });
+
+  const data = JSON.parse(document.getElementById("data").textContent);
+  render(data);
+  if (data.live) {
+    let seen = JSON.stringify(data.studies);
+    const ask = async () => {
+      try {
+        const news = await (await fetch("data.json", { cache: "no-store" })).json();
+        const text = JSON.stringify(news.studies);
+        if (text !== seen) { seen = text; render(news); }
+      } catch { /* the server has gone, or is busy: ask again */ }
+      setTimeout(ask, 1000);
+    };
+    setTimeout(ask, 1000);
+  }
+})();

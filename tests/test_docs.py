@@ -1,0 +1,121 @@
+"""Every code block of docs/*.md is run, in the order of the page, in a folder of its own.
+
+A block that cannot run says so and why in a comment before it; a hidden block of Python stands in a
+comment that begins with 'python'. Of ``pip install`` lines the extra that they name is looked up.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from agnosticfair.data.adult import load_adult
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+BLOCK = re.compile(
+    r"<!-- python\n(?P<hidden>.*?)-->"
+    r"|(?:<!-- not run: (?P<why>.+?) -->\n)?^```(?P<kind>\S*)[^\n]*\n(?P<text>.*?)^```$",
+    flags=re.DOTALL | re.MULTILINE,
+)
+NOT_RUN = 4
+"""Blocks that may say they cannot run."""
+
+
+def blocks(page):
+    return [*BLOCK.finditer(page.read_text())]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Some rows of Adult as the lines of a CSV file."""
+    table = load_adult()
+    columns = {**table.numeric, **{k: c.values() for k, c in table.categorical.items()}}
+    columns |= {"sex": table.sensitive["sex"].values(), "income": table.target.values()}
+    lines = zip(*(values[:1500] for values in columns.values()), strict=True)
+    return [",".join(columns), *(",".join(map(str, line)) for line in lines)]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, rows):
+    """A folder with the files that the pages speak of."""
+    monkeypatch.chdir(tmp_path)
+    for k, name in enumerate(("north", "south", "test")):
+        part = [rows[0], *rows[1 + 500 * k : 501 + 500 * k]]
+        Path(f"{name}.csv").write_text("\n".join(part) + "\n")
+    return tmp_path
+
+
+def run_bash(text):
+    """Run the commands by the shell, with this interpreter's own programs first."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = []
+    for line in text.splitlines():
+        if found := re.match(r"pip install 'agnosticfair\[(\w+)\]'", line):
+            assert found[1] in extras["optional-dependencies"]
+        else:
+            lines.append(line)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        env={**os.environ, "PATH": path, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if any(b["hidden"] or b["kind"] in ("bash", "python") for b in blocks(p))],
+    ids=lambda page: page.name,
+)
+def test_every_block_runs(page, folder):
+    if page.name == "outputs.md":
+        pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
+        pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    names = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block["why"]:
+            continue
+        if block["hidden"] or block["kind"] == "python":
+            code = compile(block["hidden"] or block["text"], page.name, "exec")
+            exec(code, names)
+        elif block["kind"] == "bash":
+            run_bash(block["text"])
+
+
+def test_no_block_escapes():
+    """Anything but these is neither run nor a directive of the site; and few are left out."""
+    kinds = {block["kind"] for page in PAGES for block in blocks(page) if not block["hidden"]}
+    assert {k for k in kinds if not k.startswith("{")} == {"bash", "python"}
+    assert sum(text.count("\n```") for text in map(Path.read_text, PAGES)) == 2 * sum(
+        not block["hidden"] for page in PAGES for block in blocks(page)
+    )
+    assert sum(bool(block["why"]) for page in PAGES for block in blocks(page)) <= NOT_RUN
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_warnings_and_asks_for_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("sphinx", reason="the extra 'docs' is not installed")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", ROOT / "docs", tmp_path]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    for page in [*tmp_path.rglob("*.html"), *tmp_path.rglob("*.css")]:
+        text = page.read_text()
+        loaded = re.findall(r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=\"([^\"]+)", text)
+        loaded += re.findall(r"url\([\"']?([^)\"']+)", text) + re.findall(r"@import\s+\S+", text)
+        assert not [url for url in loaded if re.match(r"(https?:)?//|@import", url)], page
+    assert "<math" in (tmp_path / "mathematics.html").read_text()
+
+
+@pytest.mark.slow
+def test_the_pictures_are_drawn(tmp_path):
+    script = ROOT / "docs" / "figures" / "idea.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True)
+    assert {p.name for p in tmp_path.iterdir()} == {"idea-reweighing.png", "idea-set.png"}
