@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linprog
 
 from agnosticfair.errors import SettingsError
 
@@ -203,6 +202,8 @@ def worst_linear_subject_to(
     >>> worst_linear_subject_to(A, [1.0, 3.0], A_ub=[[0.0, 1.0]], b_ub=[0.5]).alpha
     array([1.5, 0.5])
     """
+    from scipy.optimize import linprog  # a client, which solves nothing, starts faster without
+
     scale, h = _shares(A)
     c = np.asarray(c, float) * scale
     size = float(np.abs(c).max()) or 1.0
