@@ -15,12 +15,13 @@ from contextvars import ContextVar
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agnosticfair.errors import AgnosticFairError, SettingsError
 
 if TYPE_CHECKING:
     from agnosticfair.certificate import Certificate
+    from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Column, Table
     from agnosticfair.engines import Engine
     from agnosticfair.federation import Fit
@@ -36,13 +37,19 @@ COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The arguments of the command that runs, if any."""
 
 
-def provenance(tables: Mapping[str, Table]) -> dict[str, Any]:
+def provenance(tables: Mapping[str, Table | Stream]) -> dict[str, Any]:
     """Command, versions, and what fingerprints the rows have."""
     names = ("agnosticfair", "numpy", "scipy")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
     command = shlex.join(("agnosticfair", *COMMAND.get())) if COMMAND.get() else None
-    data = {k: {"rows": len(t), "sha256": fingerprint(t)} for k, t in tables.items()}
+    data = {k: {"rows": len(t), "sha256": of_all(t)} for k, t in tables.items()}
     return {"command": command, "versions": versions, "data": data}
+
+
+def of_all(table: Table | Stream) -> str:
+    """The fingerprint of a table, or a digest of those of a stream's batches."""
+    prints = table.added_up(lambda rows: [fingerprint(rows)])
+    return prints[0] if len(prints) == 1 else hashlib.sha256("".join(prints).encode()).hexdigest()
 
 
 def fingerprint(table: Table) -> str:
@@ -83,12 +90,13 @@ def history(fitted: Fit) -> dict[str, Any]:
 
 
 def certificates(
-    fitted: Fit, clients: Mapping[str, Table] | Engine, **asked: Any
+    fitted: Fit, clients: Mapping[str, Table | Stream] | Engine, **asked: Any
 ) -> tuple[dict[str, Certificate], dict[str, str]]:
     """The certificates of a fit over the clients that made it, by what they compare; and where there is
     none, why: a site may refuse it, and the model is no worse for that.
 
-    Tables can be asked about intersections, too; over an engine it is each attribute by itself.
+    Tables can be asked about intersections, too; over an engine, and of streams, it is each attribute
+    by itself.
     """
     from agnosticfair.auditing import audit_clients
 
@@ -96,9 +104,10 @@ def certificates(
     asked = {"bootstrap": RESAMPLES, **asked}
     asked["notion"] = fairness.notion if fairness else "demographic_parity"
     names: Iterable[str] = model.attributes
-    if isinstance(clients, Mapping):
-        clients = {k: replace(t, sensitive=compared(fitted, t)) for k, t in clients.items()}
-        names = next(iter(clients.values())).sensitive
+    if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
+        tables = cast("Mapping[str, Table]", clients)
+        clients = {k: replace(t, sensitive=compared(fitted, t)) for k, t in tables.items()}
+        names = compared(fitted, next(iter(tables.values())))
     made, reasons = {}, {}
     for name in names:
         try:
@@ -132,7 +141,7 @@ def certified(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> di
 
 
 def run_files(
-    fitted: Fit, clients: Mapping[str, Table], certificate: Mapping[str, Any], **told: Any
+    fitted: Fit, clients: Mapping[str, Table | Stream], certificate: Mapping[str, Any], **told: Any
 ) -> dict[str, bytes]:
     """History and certificate of a fit, as a deployed run leaves them."""
     made = history(fitted) | provenance(clients) | {"certificate": certificate["says"], **told}
