@@ -46,3 +46,18 @@ def dutch_folder() -> Path:
 def dutch(dutch_folder: Path) -> Table:
     """The Dutch census of 2001."""
     return load_dutch(dutch_folder)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests that start servers go to one worker, which shares them; all others to whoever is free.
+
+    By a scheduler, since the mark ``xdist_group`` has no effect under pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "servers" if "test_end_to_end.py" in nodeid else nodeid
+
+    return Scheduling(config, log)

@@ -20,6 +20,9 @@ from agnosticfair.errors import FederationError
 from agnosticfair.faults import Policy
 from agnosticfair.federation import fit
 from agnosticfair.model import load_model
+from agnosticfair.record import read_rounds
+from agnosticfair.report.page import data
+from agnosticfair.report.runs import read_run
 
 ROWS = small_table(300, 3)
 ROLES = Roles("y", ("sex",))
@@ -135,9 +138,11 @@ def test_two_nodes_with_one_name_are_refused(files):
 
 
 def test_a_node_cannot_take_the_name_of_another_key(files):
-    engine, _ = engine_over(files, names={"south": "north"})
-    with pytest.raises(FederationError, match="registered as 'north' says that it is site 'south'"):
+    names = {"east": "east", "north": "south", "south": "north"}
+    engine, grid = engine_over(files, names=names)
+    with pytest.raises(FederationError, match=r"client 'north' .*it says that it is site 'south'"):
         fit(engine, "fl")
+    assert "hello" not in {step for step, _ in grid.log}  # a registered name need not be asked for
 
 
 def lost_once(grid, step, restart):
@@ -184,9 +189,9 @@ def answered(message, **record):
     [
         (lambda m: Message(Error(8, "row 3: secret"), reply_to=m), "Flower's error 8"),
         (lambda m: answered(m, site="south", content=b"junk"), "'south' is damaged"),
-        (lambda m: answered(m, site="north", content=b""), "came from another site"),
+        (lambda m: answered(m, site="north", content=b""), "says that it is site 'north'"),
         (lambda m: answered(m, site="south"), "no content"),
-        (lambda m: Message(RecordDict(), reply_to=m), "came from another site"),
+        (lambda m: Message(RecordDict(), reply_to=m), "says that it is site ''"),
     ],
     ids=["crash", "junk", "imposter", "empty", "bare"],
 )
@@ -205,8 +210,12 @@ def test_a_reply_that_is_none_ends_the_fit_by_name(files, change, said):
         ({"least-rows": 1000}, "site 'south' has a group of 'sex' with fewer than 1000 rows"),
         ({"target": "label"}, "the file of site 'south' has no column 'label'"),
         ({"file": "/none.csv"}, "the file of site 'south' is not in '/'"),
-        ({"drop": "job"}, "client 'south' does not fit .* column 'job' is missing"),
-        ({"categorical": "age"}, "column 'age' is numeric at one client and categorical"),
+        ({"drop": "job"}, "column 'job' is missing at client 'south'"),
+        (
+            {"categorical": "age"},
+            "'age' is numeric at client 'east' and categorical at client 'south'",
+        ),
+        ({"target": "job", "drop": "y"}, "the target of client 'south' has the value 'a'"),
     ],
 )
 def test_a_site_refuses_and_is_named_before_any_training(files, more, said):
@@ -247,6 +256,9 @@ def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
     assert history["rounds"] == here.rounds
     certificate = json.loads((tmp_path / "certificate.json").read_text())
     assert 0 <= certificate["worst_risk_difference"] <= 1
+    assert read_rounds(tmp_path)[1] == history["history"]
+    (study,) = data([read_run(tmp_path)])["studies"]
+    assert study["methods"][0]["certified"]["mean"] == certificate["worst_risk_difference"]
     assert not [*(tmp_path / "state").iterdir()]  # done: the next run begins anew
 
 
@@ -268,6 +280,7 @@ def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path):
     assert [e for e in history["events"] if e["event"] == "resumed"] == [
         {"event": "resumed", "round": 3}
     ]
+    assert read_rounds(tmp_path)[1] == history["history"]
     here = fit(read_clients(files.values(), ROLES), "fairfl")
     assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
 
@@ -279,6 +292,20 @@ def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path
     assert (tmp_path / "model.safetensors").is_file()
     told = json.loads((tmp_path / "certificate.json").read_text())
     assert "does not answer step 'centres'" in told["says"]
+
+
+def test_a_restated_problem_has_its_model_and_its_certificate(files, tmp_path):
+    config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
+    _, grid = engine_over(files, south={"allow": "census"})
+    apps.main(grid, Context(7, 0, {}, RecordDict(), config | {"on-failure": "drop"}))
+    rest = [files["east"], files["north"]]
+    here = fit(read_clients(rest, ROLES), "fairfl")
+    assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
+    told = json.loads((tmp_path / "certificate.json").read_text())
+    assert told["n"] == here.model.rows
+    assert ("decisions", "south") not in grid.log
+    events = json.loads((tmp_path / "history.json").read_text())["events"]
+    assert events[-1] == {"event": "restated", "without": ["south"], "clients": 2}
 
 
 def test_replies_are_added_in_the_order_of_the_keys(files):

@@ -202,7 +202,7 @@ def worst_linear_subject_to(
     >>> worst_linear_subject_to(A, [1.0, 3.0], A_ub=[[0.0, 1.0]], b_ub=[0.5]).alpha
     array([1.5, 0.5])
     """
-    from scipy.optimize import linprog
+    from scipy.optimize import linprog  # a client, which solves nothing, starts faster without
 
     scale, h = _shares(A)
     c = np.asarray(c, float) * scale

@@ -30,11 +30,11 @@ from agnosticfair.record import COMMAND
 from agnosticfair.threads import cpus
 
 if TYPE_CHECKING:
+    from agnosticfair.certificate import Certificate
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.model import Model
-    from agnosticfair.tracking import Track
 
 app = typer.Typer(
     help="Federated classifiers that stay accurate and fair on a deployment nobody has seen.",
@@ -211,7 +211,7 @@ def fit(
     from agnosticfair.checkpoints import FILE as CHECKPOINT
     from agnosticfair.data.files import Roles, read_sources
     from agnosticfair.methods import method as recipe
-    from agnosticfair.tracking import parameters, tracker
+    from agnosticfair.tracking import parameters, results, tracker
 
     _check_folder(out.parent, needed=True)
     if run is not None:
@@ -245,12 +245,18 @@ def fit(
                 on_round=on_round,
             )
         fitted.model.save(out)
-        cards = _describe_fit(fitted, clients, target, out, tell)
-    found = scores(fitted.model, clients)
-    if run is not None:
-        told = {"target": target, "training_rows": found}
-        fitted.model.save(run / "model.safetensors")
-        write_files(run, record.run_files(fitted, clients, told))
+        found = scores(fitted.model, clients)
+        certified = record.certificates(fitted, clients, seed=seed + 1)
+        if run is not None:
+            told = {"target": target, "training_rows": found}
+            fitted.model.save(run / "model.safetensors")
+            kept = record.run_files(fitted, clients, record.certified(*certified), **told)
+            write_files(run, kept)
+        cards = _cards(fitted, clients, certified, target, out.stem)
+        write_files(out.parent, cards)
+        if track is not None:
+            tell("results", results(fitted, certified[0]))
+            tell("files", {out.name: out.read_bytes(), **cards, **_pages(certified[0], run)})
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
@@ -261,33 +267,34 @@ def fit(
     print(f"\n{chosen.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
-    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {', '.join(cards)}.")
+    beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"
+    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
 
 
-def _describe_fit(
-    fitted: Fit, sources: Mapping[str, Table | Stream], target: str, out: Path, tell: Track
-) -> list[str]:
-    """Certify the model on its rows, write its card beside it, and tell the tracker; the card's files.
-
-    A card is made of rows in memory: where some are streamed there is none.
-    """
+def _cards(
+    fitted: Fit, sources: Mapping[str, Table | Stream], certified: Any, target: str, stem: str
+) -> dict[str, bytes]:
+    """The model's card, in both forms, by file name. It is made of rows in memory: where some are
+    streamed there is none."""
     from agnosticfair.report import card
-    from agnosticfair.tracking import results
 
     if any(source.streamed for source in sources.values()):
-        tell("results", results(fitted, {}))
-        tell("files", {out.name: out.read_bytes()})
-        return ["no card, for rows are streamed"]
+        return {}
     clients = cast("Mapping[str, Table]", sources)
-    made, reasons = card.certificates(fitted, clients)
+    made, reasons = certified
     sections = card.card(fitted, clients, {**made, **reasons}, target)
     texts = {"md": card.markdown(sections), "html": card.html(sections)}
-    files = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
-    write_files(out.parent, files)
-    certified = json.dumps({name: one.to_json() for name, one in made.items()}, indent=1)
-    tell("results", results(fitted, made))
-    tell("files", {out.name: out.read_bytes(), **files, "certificates.json": certified.encode()})
-    return [str(out.parent / name) for name in files]
+    return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+
+
+def _pages(certificates: Mapping[str, Certificate], run: Path | None) -> dict[str, bytes]:
+    """What a tracker keeps besides model and card: the certificates, and the report of a run, if any."""
+    from agnosticfair.report.page import data, html
+    from agnosticfair.report.runs import read_run
+
+    told = json.dumps({name: made.to_json() for name, made in certificates.items()}, indent=1)
+    pages = {} if run is None else {"report.html": html(data([read_run(run)], None, ())).encode()}
+    return {"certificates.json": told.encode(), **pages}
 
 
 @app.command(epilog="Example: agnosticfair predict model.safetensors new.csv --out predictions.csv")

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from agnosticfair import __version__, checkpoints, server
 from agnosticfair.client import Client, answer
-from agnosticfair.data.census import Census, merge
+from agnosticfair.data.census import Census, check_labels_known, merge
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -184,7 +184,9 @@ def _until_answered(
 
 def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> server.State:
     """From the census to the last state, for the clients that the asker has."""
-    census = merge(asker.ask("census", None, _check_census))
+    censuses = asker.ask("census", None, _check_census)
+    check_labels_known(censuses, run.positive)
+    census = merge(censuses)
     identity = run.identity(census, asker.keys)
     restated = any(event["event"] == "restated" for event in asker.events)
     kept = None if run.folder is None else checkpoints.load(run.folder, identity, restated)

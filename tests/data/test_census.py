@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from agnosticfair.data.census import (
     Census,
     check_census,
+    check_labels_known,
     encoding_of,
     merge,
     positive_label,
@@ -99,17 +100,52 @@ def part(numeric=(), categorical=(), groups=()):
 @pytest.mark.parametrize(
     ("one", "two", "message"),
     [
-        (part("x"), part("xz"), "column 'z' is missing at one client"),
-        (part("x"), part(categorical="x"), "column 'x' is numeric at one client and categorical"),
-        (part(categorical="x"), part("x"), "column 'x' is numeric at one client and categorical"),
-        (part(groups="s"), part(), "column 's' is missing at one client"),
+        (part("x"), part("xz"), "column 'z' is missing at north and there at south"),
+        (part("xz"), part("x"), "column 'z' is missing at south and there at north"),
+        (part("x"), part(categorical="x"), "'x' is numeric at north and categorical at south"),
+        (part(categorical="x"), part("x"), "'x' is categorical at north and numeric at south"),
+        (part(groups="s"), part(), "column 's' is missing at south and there at north"),
     ],
 )
 def test_clients_that_do_not_fit_are_named(one, two, message):
-    with pytest.raises(DataError, match=message):
+    nameless = message.replace("north", "one client").replace("south", "another")
+    with pytest.raises(DataError, match=nameless):
         one + two
-    with pytest.raises(DataError, match=f"client 'south' does not fit .*{message}"):
+    named = message.replace("north", "client 'north'").replace("south", "client 'south'")
+    with pytest.raises(DataError, match=named):
         merge({"south": two, "north": one})
+
+
+@pytest.mark.parametrize(
+    ("north", "south", "positive", "strange"),
+    [
+        ("no yes", "no yes!", None, "yes!"),
+        ("no yes", "0 1", None, "0"),
+        ("no yes", "no! yes!", "yes", "no!"),
+        ("no yes", "no yes!", "yes", "yes!"),
+    ],
+)
+def test_a_client_with_target_values_of_its_own_is_named(north, south, positive, strange):
+    many = Census(20, dict.fromkeys(north.split(), 10), {}, {}, {})
+    censuses = {"north": many, "south": labelled(*south.split())}
+    with pytest.raises(DataError, match=f"target of client 'south' has the value '{strange}'"):
+        check_labels_known(censuses, positive)
+
+
+@pytest.mark.parametrize(
+    ("north", "south", "positive"),
+    [
+        ("no", "yes", "yes"),
+        ("no", "yes", None),  # each client one label: extreme, but no mistake
+        ("a b c", "a b c", None),  # refused for another reason, by positive_label
+        ("a b c", "a b", "b"),
+        ("a b", "b c", "b"),
+    ],
+)
+def test_labels_that_may_differ_do(north, south, positive):
+    check_labels_known(
+        {"north": labelled(*north.split()), "south": labelled(*south.split())}, positive
+    )
 
 
 def test_no_clients():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -101,7 +102,7 @@ def take_census(table: Table, who: str) -> Census:
 
 
 def merge(censuses: Mapping[str, Census]) -> Census:
-    """The sum over clients, in the order of their names; an error names the client.
+    """The sum over clients, in the order of their names; an error names the clients and the column.
 
     >>> a = Census(1, {"no": 1}, {}, {}, {})
     >>> merge({"north": a, "south": a}).n
@@ -109,15 +110,38 @@ def merge(censuses: Mapping[str, Census]) -> Census:
     """
     if not censuses:
         raise DataError("there are no clients: name at least one file")
-    (_, total), *rest = sorted(censuses.items())
+    (first, total), *rest = sorted(censuses.items())
     for name, census in rest:
-        try:
-            total = total + census
-        except DataError as problem:
-            raise DataError(
-                f"client {name!r} does not fit the clients before it: {problem}"
-            ) from None
+        _check_same_columns(censuses[first], census, f"client {first!r}", f"client {name!r}")
+        total = total + census
     return total
+
+
+def check_labels_known(censuses: Mapping[str, Census], positive: str | None = None) -> None:
+    """Raise, naming the client, where its target has values that the others do not know.
+
+    Two labels are meant unless the positive one is named. Then all others are negative; but a client
+    without a positive row and with a label of its own is taken to spell its labels differently.
+
+    >>> a = Census(2, {"no": 1, "yes": 1}, {}, {}, {})
+    >>> check_labels_known({"north": a, "south": a})
+    """
+    clients = Counter(label for census in censuses.values() for label in _present(census.labels))
+    rows: Counter[str] = sum((Counter(census.labels) for census in censuses.values()), Counter())
+    if len(clients) <= 2 or (positive is not None and positive not in clients):
+        return
+    two = sorted(clients, key=lambda label: (clients[label], rows[label]), reverse=True)[:2]
+    for name, census in sorted(censuses.items()):
+        own = [label for label in _present(census.labels) if clients[label] < len(censuses)]
+        if positive is None:
+            own = [label for label in own if label not in two]
+        else:
+            own = [label for label in own if clients[label] == 1 and positive not in census.labels]
+        if own:
+            raise DataError(
+                f"the target of client {name!r} has the value {own[0]!r}, which the others do not know "
+                f"(they have {shown(sorted({*clients} - {*own}))}): write the same labels everywhere"
+            )
 
 
 def encoding_of(census: Census, scale: bool = True) -> Encoding:
@@ -204,18 +228,22 @@ def _parse(data: object) -> Census:
     )
 
 
-def _check_same_columns(one: Census, two: Census) -> None:
+def _check_same_columns(
+    one: Census, two: Census, first: str = "one client", second: str = "another"
+) -> None:
     for name in sorted(
         ({*one.numeric} & {*two.categorical}) | ({*one.categorical} & {*two.numeric})
     ):
+        kinds = ("numeric", "categorical") if name in one.numeric else ("categorical", "numeric")
         raise DataError(
-            f"column {name!r} is numeric at one client and categorical at another: "
-            "name its kind when reading the files"
+            f"column {name!r} is {kinds[0]} at {first} and {kinds[1]} at {second}: name its kind when "
+            "reading the files, or correct it"
         )
     for part in ("numeric", "categorical", "groups"):
         for name in sorted({*getattr(one, part)} ^ {*getattr(two, part)}):
+            there, away = (first, second) if name in getattr(one, part) else (second, first)
             raise DataError(
-                f"column {name!r} is missing at one client: add it there or drop it everywhere"
+                f"column {name!r} is missing at {away} and there at {there}: add it, or drop it everywhere"
             )
 
 

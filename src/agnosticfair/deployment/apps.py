@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +100,12 @@ def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> F
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
     """The certificate of the model over the sites that made it, unless it is not wanted."""
-    if not config.get("certify", True) or any(e["event"] == "restated" for e in fitted.events):
+    if not config.get("certify", True):
         return {"says": ""}
+    dropped = {key for event in fitted.events for key in event.get("without", ())}
+    engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
     asked = {"seed": int(config.get("seed", 0)), "deadline": float(config["deadline"])}
-    return record.certified(fitted, engine, basis=AUDITED, **asked)
+    return record.certified(*record.certificates(fitted, engine, basis=AUDITED, **asked))
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

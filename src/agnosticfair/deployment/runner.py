@@ -24,6 +24,9 @@ from agnosticfair.model import Model, load_model
 LOST = 60.0
 """Seconds without a sign of the SuperLink after which the run is given up on."""
 
+LOOK = 5.0
+"""Seconds between two questions after a run's status: each costs the start of Flower's command."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -44,18 +47,8 @@ def run_deployment(
     for key in sorted(config["sites"].split(",")):
         register(folder, key)
     run = str(flwr(folder, "run", str(folder / "app"))["run-id"])
-    out, seen, end = Path(config["out"]), None, time.monotonic() + timeout
-    while (status := status_of(folder, run)) and not status.startswith("finished"):
-        progress = _read(out / "progress.json", run)
-        if on_progress is not None and progress and progress["round"] != seen:
-            seen = progress["round"]
-            on_progress(progress)
-        if time.monotonic() > end:
-            raise FederationError(
-                f"run {run} is still {status} after {timeout:.0f} s: allow more time, or stop it by "
-                f"'flwr stop {run}'"
-            )
-        time.sleep(1.0)
+    out = Path(config["out"])
+    status = _follow(folder, run, out, on_progress or (lambda progress: None), timeout)
     if status != "finished:completed":
         told = _read(out / "error.json", run).get("error")
         raise FederationError(
@@ -68,6 +61,29 @@ def run_deployment(
             "the SuperLink's machine"
         )
     return Result(run, load_model(out / "model.safetensors"), history, out)
+
+
+def _follow(
+    folder: Path, run: str, out: Path, on_progress: Callable[[dict], None], timeout: float
+) -> str:
+    """The run's status at its end; its rounds are told of on the way."""
+    seen, begin, looked = None, time.monotonic(), -LOOK
+    while True:
+        progress = _read(out / "progress.json", run)
+        if progress and progress["round"] != seen:
+            seen = progress["round"]
+            on_progress(progress)
+        told = any(_read(out / name, run) for name in ("history.json", "error.json"))
+        if told or time.monotonic() - looked > LOOK:
+            status, looked = status_of(folder, run), time.monotonic()
+            if status.startswith("finished"):
+                return status
+            if looked - begin > timeout:
+                raise FederationError(
+                    f"run {run} is still {status} after {timeout:.0f} s: allow more time, or stop it "
+                    f"by 'flwr stop {run}'"
+                )
+        time.sleep(0.5)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -83,11 +99,21 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def register(folder: Path, key: str) -> None:
-    """Let the SuperLink know a site's public key; one that it knows already is fine."""
+    """Let the SuperLink know a site's public key; one that it knows already is fine.
+
+    A SuperLink that is not there yet is waited for: it may just have been started.
+    """
     public = folder / "keys" / f"{key}.pub"
     if not public.is_file():
         raise SettingsError(f"there is no public key {str(public)!r}: put the site's own there")
-    told = flwr(folder, "supernode", "register", str(public), "--name", key, check=False)
+    begin = time.monotonic()
+    while True:
+        told = flwr(folder, "supernode", "register", str(public), "--name", key, check=False)
+        if "is unavailable" not in told.get("error-message", "") or (
+            time.monotonic() - begin > LOST
+        ):
+            break
+        time.sleep(1.0)
     if not told["success"] and "already in use" not in told["error-message"]:
         raise FederationError(f"the key of site {key!r} was refused: {_line(told)}")
 

@@ -1,7 +1,8 @@
 """Clients at SuperNodes, asked through Flower's message API: one message per client and question.
 
-A node's id is random, so every node is first asked for the key of its site (``HELLO``), and replies
-are known by that key. Contents are this package's wire form; Flower carries bytes.
+A node's id is random, so a site is known by the name that its SuperNode's key is registered by; a node
+without one, which needs no authentication, is asked for it (``HELLO``). Contents are this package's
+wire form; Flower carries bytes.
 """
 
 from __future__ import annotations
@@ -71,21 +72,16 @@ class FlowerEngine:
         return {k: answers.get(k, Failure(late if k in asked else away)) for k in wanted}
 
     def _nodes(self, end: float) -> dict[str, tuple[int, str]]:
-        """The node of each site that is connected, and since when; new nodes are asked for their key."""
+        """The node of each site that is connected, and since when; nameless ones are asked for theirs."""
         there = {node.node_id: node for node in self.grid.get_nodes()}
+        self._keys |= {node: about.name for node, about in there.items() if about.name}
         strangers = {str(node): node for node in there if node not in self._keys}
         asked = self._send(HELLO, b"", None, strangers, end)
         until = min(end, time.monotonic() + 60)
         while asked and time.monotonic() < until:
             for identity, reply in self._replies(asked):
                 node = int(asked.pop(identity))
-                key = "" if reply.has_error() else str(_record(reply).get("site", ""))
-                if there[node].name not in ("", key) and key:  # the name its key is registered by
-                    raise FederationError(
-                        f"the SuperNode registered as {there[node].name!r} says that it is site {key!r}: "
-                        "correct its --node-config, or register its key again"
-                    )
-                self._keys[node] = key
+                self._keys[node] = "" if reply.has_error() else str(_record(reply).get("site", ""))
             if asked:
                 time.sleep(self.pause)
         found: dict[str, tuple[int, str]] = {}
@@ -126,7 +122,9 @@ class FlowerEngine:
         record = _record(reply)
         if record.get("site") != key:
             return Failure(
-                "its reply came from another site: look at its SuperNode's --node-config"
+                f"it says that it is site {record.get('site', '')!r}: correct its SuperNode's "
+                "--node-config, or register its key by that name",
+                final=True,
             )
         if "failure" in record:
             return Failure(str(record["failure"]), final=True)
