@@ -28,14 +28,14 @@ from agnosticfair.fairness import Surrogate
 
 BEGIN, RATES, RECORD = time.perf_counter(), {}, []
 CONFIGS = [
-    {"BM": 128, "BR": 64, "num_warps": 8, "num_stages": 2, "per_sm": 1},
-    {"BM": 128, "BR": 64, "num_warps": 8, "num_stages": 1, "per_sm": 1},
-    {"BM": 64, "BR": 64, "num_warps": 4, "num_stages": 2, "per_sm": 2},
-    {"BM": 64, "BR": 64, "num_warps": 4, "num_stages": 1, "per_sm": 2},
-    {"BM": 64, "BR": 32, "num_warps": 4, "num_stages": 2, "per_sm": 2},
-    {"BM": 64, "BR": 32, "num_warps": 4, "num_stages": 2, "per_sm": 3},
-    {"BM": 128, "BR": 32, "num_warps": 8, "num_stages": 2, "per_sm": 1},
+    {"BM": 256, "BR": 64, "num_warps": 8, "num_stages": 1, "per_sm": 1},
+    {"BM": 256, "BR": 64, "num_warps": 16, "num_stages": 1, "per_sm": 1},
+    {"BM": 256, "BR": 32, "num_warps": 8, "num_stages": 1, "per_sm": 1},
+    {"BM": 256, "BR": 128, "num_warps": 8, "num_stages": 1, "per_sm": 1},
     {"BM": 128, "BR": 128, "num_warps": 8, "num_stages": 1, "per_sm": 1},
+    {"BM": 128, "BR": 64, "num_warps": 8, "num_stages": 1, "per_sm": 1},
+    {"BM": 64, "BR": 64, "num_warps": 4, "num_stages": 1, "per_sm": 2},
+    {"BM": 64, "BR": 128, "num_warps": 4, "num_stages": 1, "per_sm": 2},
 ]
 
 
@@ -276,8 +276,7 @@ def main_case(n, where):
             except Exception as error:
                 say("fused", config, "FAILED:", type(error).__name__, str(error)[:300])
         if best[1]:
-            fused.CONFIG.update(best[1])
-            say("best:", best[1], told(errors(fused.sums(subset, q), true)))
+            say("best:", best[1], told(errors(fused.sums(subset, q, best[1]), true)))
             part = seconds(lambda: only_sums(rows, q), where)
             say(
                 f"of it the first kernel of both cells, without curvature and host: {part * 1e3:.2f} ms"
@@ -394,7 +393,12 @@ def misfortune(where):
     for left in (400, 40, 0):
         fresh(where)
         free, _ = torch.cuda.mem_get_info(where)
-        hold = torch.empty(max(0, free - (left << 20)), dtype=torch.uint8, device=where)
+        hold = [torch.empty(free - (max(left, 40) << 20), dtype=torch.uint8, device=where)]
+        while not left:  # to the last mebibyte
+            try:
+                hold.append(torch.empty(1 << 20, dtype=torch.uint8, device=where))
+            except torch.cuda.OutOfMemoryError:
+                break
         try:
             found = errors(device.sums(rows, q, fuse=left == 400), there)
             say(f"{left} MiB left: done in smaller chunks, {told(found)}")
@@ -410,6 +414,7 @@ def main():
     parser.add_argument(
         "--seconds", type=float, default=420, help="begin no further part after these"
     )
+    parser.add_argument("--out", type=Path, help="JSON file for the numbers")
     asked = parser.parse_args()
     where = device.device_of(asked.device)
     n = int(asked.rows)
@@ -426,10 +431,8 @@ def main():
     section("misfortune", asked.seconds, lambda: misfortune(where))
     if rows is not None:
         section("torch.compile", asked.seconds, lambda: compiled(rows, where))
-    if os.environ.get("OUT"):
-        Path(os.environ["OUT"], "gpu_scale.json").write_text(
-            json.dumps({"rates": RATES, "lines": RECORD})
-        )
+    if asked.out is not None:
+        asked.out.write_text(json.dumps({"rates": RATES, "lines": RECORD}))
     say("done")
 
 

@@ -154,9 +154,9 @@ def _sums(
 
 @triton.jit
 def _curvature(
-    Z, Y, WEIGHTS, W, THETA, OUT, first, last, n, T, share, c_uniform, one, programs,
+    Z, Y, WEIGHTS, W, THETA, OUT, first, last, n, T, share, c_uniform, programs,
     D: tl.constexpr, STRIDE: tl.constexpr, DP: tl.constexpr, KIND: tl.constexpr,
-    WEIGHED: tl.constexpr, BLOCKS: tl.constexpr, BR: tl.constexpr,
+    WEIGHED: tl.constexpr, BLOCKS: tl.constexpr, BR: tl.constexpr, V_SCALE: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     a = tl.arange(0, DP)
@@ -180,8 +180,15 @@ def _curvature(
         h = (1.0 - share + share * theta) * curve + (c + c_uniform) * g_curve
         if WEIGHED:
             h *= tl.load(WEIGHTS + r, mask=inside, other=0.0)
-        part = tl.dot(tl.trans(x), x * h[:, None], input_precision="tf32x3")
-        total = total + part * one
+        largest = tl.max(tl.abs(h), axis=0)  # so that what is split has the size of one
+        h = h * tl.where(largest > 0, V_SCALE / largest, 0.0)
+        x = x * V_SCALE
+        x_high, x_low = _split(x)
+        v_high, v_low = _split(x * h[:, None] / V_SCALE)
+        part = tl.dot(tl.trans(x_low), v_high)
+        part = tl.dot(tl.trans(x_high), v_low, part)
+        part = tl.dot(tl.trans(x_high), v_high, part)
+        total = total + part * (largest / (V_SCALE * V_SCALE))
     at = OUT + (program * DP + a[:, None]) * DP
     tl.store(at + a[None, :], total)
 
@@ -204,21 +211,37 @@ def middle_of(q: Question) -> np.ndarray:
     return np.round(scaled.mean(axis=1) * 256).astype(np.float32) / 256
 
 
-CONFIG = {"BM": 128, "BR": 64, "num_warps": 8, "num_stages": 2}
-"""Kernels and rows of a tile, and how many warps share it."""
+TILES = {
+    64: {"BR": 64, "num_warps": 4, "num_stages": 1, "per_sm": 2},
+    128: {"BR": 128, "num_warps": 8, "num_stages": 1, "per_sm": 1},
+    256: {"BR": 64, "num_warps": 8, "num_stages": 1, "per_sm": 1},
+}
+"""By the kernels of a tile (BM): its rows, how many warps share it, and tiles at a time on a processor.
+The fastest of those that benchmarks/gpu_scale.py tries, on an H200."""
+
+
+def tile(kernels: int) -> dict[str, int]:
+    """The smallest tile that holds all kernels and the uniform weights, or the largest there is.
+
+    >>> tile(200)["BM"]
+    256
+    """
+    BM = next((size for size in TILES if kernels < size), 256)
+    return {"BM": BM, **TILES[BM]}
+
 
 _kept: WeakKeyDictionary[Rows32, tuple[bytes, torch.Tensor]] = WeakKeyDictionary()
 
 
 def sums(rows: Rows32, q: Question, config: dict[str, int] | None = None) -> tuple[np.ndarray, ...]:
     """``accelerated.sums`` on a GPU; the rows in this kernel's layout are kept for the next round."""
-    config = {**CONFIG, **(config or {})}
     middle = middle_of(q)
     key, Z = _kept.get(rows, (b"", None))
     if Z is None or key != middle.tobytes():
         Z = padded(rows, torch.from_numpy(middle).to(rows.Z.device))
         _kept[rows] = (middle.tobytes(), Z)
-    return launch(rows, Z, q, middle, config)
+    kernels = q.W.shape[1] + (0 if q.own is None else q.own.shape[1])
+    return launch(rows, Z, q, middle, config or tile(kernels))
 
 
 def launch(
@@ -258,10 +281,10 @@ def launch(
     VA, VB = (64, 32) if 64 < columns <= 96 else (max(16, triton.next_power_of_2(columns)), 0)
     DA, DB = (32, 16) if stride == 48 else (stride, 0)
     many = torch.cuda.get_device_properties(device).multi_processor_count if Z.is_cuda else 2
-    blocks, programs = size // BM, max(1, many * config.get("per_sm", 1) // (size // BM))
+    blocks, programs = size // BM, max(1, many * config["per_sm"] // (size // BM))
     DP = 64 if D > 32 else 32 if D > 16 else 16
     out = torch.empty((programs, size, VA + VB), device=device)
-    out_H = torch.empty((2 * many, DP, DP), device=device)
+    out_H = torch.empty((4 * many, DP, DP), device=device)
     kind = KINDS[q.surrogate.kind]
     weights, weighed = (Z, False) if rows.weights is None else (rows.weights, True)
     T = float(q.surrogate.temperature)
@@ -275,10 +298,10 @@ def launch(
             D=D, STRIDE=stride, DA=DA, DB=DB, VA=VA, VB=VB, KIND=kind, WEIGHED=weighed,
             BLOCKS=blocks, BM=BM, BR=config["BR"], K_SCALE=K_SCALE, V_SCALE=V_SCALE, **how,
         )  # fmt: skip
-        _curvature[(2 * many,)](
-            Z, rows.y, weights, WV, THETA, out_H, first, last, n, T, q.share, float(q.C[j, -1]), 1.0,
-            2 * many, D=D, STRIDE=stride, DP=DP, KIND=kind, WEIGHED=weighed, BLOCKS=blocks,
-            BR=64, num_warps=4, num_stages=2,
+        _curvature[(4 * many,)](
+            Z, rows.y, weights, WV, THETA, out_H, first, last, n, T, q.share, float(q.C[j, -1]),
+            4 * many, D=D, STRIDE=stride, DP=DP, KIND=kind, WEIGHED=weighed, BLOCKS=blocks,
+            V_SCALE=V_SCALE, BR=64, num_warps=4, num_stages=1,
         )  # fmt: skip
         found.append(out.sum(0, dtype=torch.float64) / (K_SCALE * V_SCALE))
         H += out_H.sum(0, dtype=torch.float64)
