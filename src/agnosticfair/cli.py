@@ -28,6 +28,7 @@ from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 from agnosticfair.record import COMMAND
 
 if TYPE_CHECKING:
+    from agnosticfair.certificate import Certificate
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.model import Model
@@ -199,6 +200,7 @@ def fit(
     from agnosticfair.checkpoints import FILE as CHECKPOINT
     from agnosticfair.data.files import Roles, read_clients
     from agnosticfair.methods import method as recipe
+    from agnosticfair.report import card
     from agnosticfair.tracking import parameters, tracker
 
     _check_folder(out.parent, needed=True)
@@ -233,12 +235,13 @@ def fit(
                 on_round=on_round,
             )
         fitted.model.save(out)
-        cards = _describe_fit(fitted, clients, target, out, tell)
-    found = scores(fitted.model, clients)
-    if run is not None:
+        found = scores(fitted.model, clients)
         told = {"target": target, "training_rows": found}
+        certified = card.certificates(fitted, clients, record.RESAMPLES if run else 0)
+        cards, kept = _describe_fit(fitted, clients, certified, told, out, tell)
+    if run is not None:
         fitted.model.save(run / "model.safetensors")
-        write_files(run, record.run_files(fitted, clients, told))
+        write_files(run, kept)
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
@@ -253,21 +256,36 @@ def fit(
 
 
 def _describe_fit(
-    fitted: Fit, clients: Mapping[str, Table], target: str, out: Path, tell: Track
-) -> list[str]:
-    """Certify the model on its rows, write its card beside it, and tell the tracker; the card's files."""
-    from agnosticfair.report import card
+    fitted: Fit,
+    clients: Mapping[str, Table],
+    certified: tuple[Mapping[str, Certificate], Mapping[str, str]],
+    told: dict[str, Any],
+    out: Path,
+    tell: Track,
+) -> tuple[list[str], dict[str, bytes]]:
+    """Write a fit's card beside its model and tell the tracker; the card's files, and those of a run."""
+    from agnosticfair import record
+    from agnosticfair.report import card, page
+    from agnosticfair.report.runs import fit_run
     from agnosticfair.tracking import results
 
-    made, reasons = card.certificates(fitted, clients)
-    sections = card.card(fitted, clients, {**made, **reasons}, target)
+    made, reasons = certified
+    sections = card.card(fitted, clients, {**made, **reasons}, told["target"])
     texts = {"md": card.markdown(sections), "html": card.html(sections)}
     files = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
     write_files(out.parent, files)
-    certified = json.dumps({name: one.to_json() for name, one in made.items()}, indent=1)
+    kept = record.run_files(
+        fitted, record.certified(made, reasons), record.provenance(clients) | told
+    )
+    shown = page.html(page.data([fit_run(kept, fitted.model)])).encode()
+    certificates = {name: one.to_json() for name, one in made.items()}
+    others = {
+        "certificates.json": json.dumps(certificates, indent=1).encode(),
+        "report.html": shown,
+    }
     tell("results", results(fitted, made))
-    tell("files", {out.name: out.read_bytes(), **files, "certificates.json": certified.encode()})
-    return [str(out.parent / name) for name in files]
+    tell("files", {out.name: out.read_bytes(), **files, **others})
+    return [str(out.parent / name) for name in files], kept
 
 
 @app.command(epilog="Example: agnosticfair predict model.safetensors new.csv --out predictions.csv")

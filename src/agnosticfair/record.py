@@ -10,7 +10,7 @@ import hashlib
 import json
 import platform
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from agnosticfair.errors import AgnosticFairError, SettingsError
 
 if TYPE_CHECKING:
+    from agnosticfair.certificate import Certificate
     from agnosticfair.data.table import Table
     from agnosticfair.engines import Engine
     from agnosticfair.federation import Fit
@@ -80,37 +81,42 @@ def history(fitted: Fit) -> dict[str, Any]:
     return {"format": HISTORY, **about, **told, **shown}
 
 
-def certified(fitted: Fit, clients: Mapping[str, Table] | Engine, **asked: Any) -> dict[str, Any]:
-    """The certificate of a fit over the clients that made it, as JSON with what it ``says``; or why
-    there is none, for a site may refuse it and the model is no worse for that.
-
-    Of several attributes that of the worst one, with what the ``others``' say.
-    """
+def certificates(
+    fitted: Fit, clients: Mapping[str, Table] | Engine, attributes: Iterable[str], **asked: Any
+) -> tuple[dict[str, Certificate], dict[str, str]]:
+    """The certificates of a fit over the clients that made it, by attribute; and where there is none,
+    why: a site may refuse it, and the model is no worse for that."""
     from agnosticfair.auditing import audit_clients
 
-    model, fairness = fitted.model, fitted.method.fairness
+    fairness = fitted.method.fairness
     asked["notion"] = fairness.notion if fairness else "demographic_parity"
-    try:
-        made = {
-            name: audit_clients(model, clients, attribute=name, bootstrap=RESAMPLES, **asked)
-            for name in model.attributes
-        }
-    except AgnosticFairError as error:
-        return {"says": f"There is no certificate: {error}"}
+    made, reasons = {}, {}
+    for name in attributes:
+        try:
+            made[name] = audit_clients(fitted.model, clients, attribute=name, **asked)
+        except AgnosticFairError as error:
+            reasons[name] = str(error)
+    return made, reasons
+
+
+def certified(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> dict[str, Any]:
+    """The certificate of the worst attribute as JSON, with what it and the ``others`` say."""
+    others = {name: f"There is no certificate: {why}" for name, why in reasons.items()}
     if not made:
-        return {"says": "There is no certificate: the model protects nobody."}
+        return {
+            "says": next(iter(others.values()), "There is no certificate: nobody is protected.")
+        }
     worst = max(made, key=lambda name: made[name].worst_risk_difference)
-    others = {name: str(other) for name, other in made.items() if name != worst}
+    others |= {name: str(other) for name, other in made.items() if name != worst}
     about = {"says": str(made[worst]), "attribute": worst, "others": others}
     return {**about, **made[worst].to_json()}
 
 
 def run_files(
-    fitted: Fit, clients: Mapping[str, Table], told: Mapping[str, Any]
+    fitted: Fit, certificate: Mapping[str, Any], told: Mapping[str, Any]
 ) -> dict[str, bytes]:
     """History and certificate of a fit, as a deployed run leaves them."""
-    certificate = certified(fitted, clients, seed=fitted.model.seed + 1)
-    made = history(fitted) | provenance(clients) | {"certificate": certificate["says"], **told}
+    made = history(fitted) | {"certificate": certificate["says"], **told}
     files = {"history.json": made, "certificate.json": certificate}
     return {k: f"{json.dumps(v, indent=1, default=float)}\n".encode() for k, v in files.items()}
 

@@ -101,8 +101,13 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
     """The certificate of the model over the sites that made it, unless it is not wanted."""
     if not config.get("certify", True) or any(e["event"] == "restated" for e in fitted.events):
         return {"says": ""}
-    asked = {"seed": int(config.get("seed", 0)), "deadline": float(config["deadline"])}
-    return record.certified(fitted, engine, basis=AUDITED, **asked)
+    asked: dict[str, Any] = {
+        "seed": int(config.get("seed", 0)),
+        "deadline": float(config["deadline"]),
+    }
+    asked |= {"basis": AUDITED, "bootstrap": record.RESAMPLES}
+    made, reasons = record.certificates(fitted, engine, fitted.model.attributes, **asked)
+    return record.certified(made, reasons)
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

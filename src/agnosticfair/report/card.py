@@ -13,16 +13,13 @@ from dataclasses import dataclass, replace
 from html import escape
 from importlib.metadata import version
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
-from agnosticfair import metrics
-from agnosticfair.auditing import audit_clients
+from agnosticfair import metrics, record
 from agnosticfair.certificate import Certificate, lower, upper
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Column, Table, intersected
-from agnosticfair.errors import AgnosticFairError
 from agnosticfair.federation import Fit
 from agnosticfair.model import Model
 from agnosticfair.tracking import parameters
@@ -80,21 +77,12 @@ def card(
 
 
 def certificates(
-    fitted: Fit, clients: Mapping[str, Table]
+    fitted: Fit, clients: Mapping[str, Table], bootstrap: int = 0
 ) -> tuple[dict[str, Certificate], dict[str, str]]:
-    """The certificates on the rows of the fit, by what they compare; and where there is none, why: the
-    model is no worse for that."""
-    fairness = fitted.method.fairness
-    ask: dict[str, Any] = {"seed": fitted.model.seed, "bootstrap": 0}
-    ask["notion"] = fairness.notion if fairness else "demographic_parity"
+    """The certificates on the rows of the fit, by what they compare; and where there is none, why."""
     rows = {key: replace(t, sensitive=compared(fitted, t)) for key, t in clients.items()}
-    made, reasons = {}, {}
-    for name in next(iter(rows.values())).sensitive:
-        try:
-            made[name] = audit_clients(fitted.model, rows, attribute=name, **ask)
-        except AgnosticFairError as error:
-            reasons[name] = str(error)
-    return made, reasons
+    names = next(iter(rows.values())).sensitive
+    return record.certificates(fitted, rows, names, seed=fitted.model.seed, bootstrap=bootstrap)
 
 
 def compared(fitted: Fit, table: Table) -> dict[str, Column]:
