@@ -251,10 +251,12 @@ def test_a_live_page_follows_the_rounds(look, tmp_path):
     with serve(tmp_path, "127.0.0.1", 0) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         page = look(f"http://127.0.0.1:{server.server_port}/")
-        assert "No round has ended" in page.locator(".status").inner_text()
+        assert "No round yet" in page.locator(".status").inner_text()
         for k in (1, 2):
             add({"round": k, "loss": 1.0 / k, "worst": 0.1, "accuracy": 0.7})
             page.locator(".status", has_text=f"Round {k} of at most").wait_for()
         assert page.request.get(f"{page.url}rounds.jsonl").status == 404
         assert page.request.post(page.url).status == 501
+        foreign = page.request.get(page.url, headers={"Host": "evil.example:80"})
+        assert foreign.status == 403
         server.shutdown()

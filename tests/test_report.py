@@ -336,6 +336,13 @@ def test_a_run_that_goes_on_is_not_reported(call, run):  # noqa: F811
     os.utime(run / "rounds.jsonl", (later, later))
     assert "agnosticfair watch run" in refused(call, "report", run)
     assert read_run(run, live=True).kind == "running"
+    (run / "error.json").write_text('{"error": "site north is gone"}')
+    os.utime(run / "error.json", (later + 1, later + 1))
+    assert "ended with an error (site north is gone)" in refused(call, "report", run)
+    (study,) = data([read_run(run, live=True)])["studies"]
+    assert study["status"].endswith("It ended: site north is gone")
+    Path("later").mkdir()
+    assert data([read_run(Path("later"), live=True)])["studies"][0]["status"].startswith("No round")
 
 
 def test_test_rows_are_for_fits(call, run, files):  # noqa: F811
@@ -367,3 +374,16 @@ def test_a_page_forbids_every_request(call, run):  # noqa: F811
     assert "src=" not in text.replace("default-src", "").partition("<script>")[0]
     assert text.count("</script>") == 3
     assert "connect-src 'self'" in html(content | {"live": True})
+
+
+def test_intersections_are_reported(call, files):  # noqa: F811
+    for k, path in enumerate(files):
+        write(path, client_rows(k), town=lambda i, r: "xy"[i // 2 % 2])
+    asked = ("--target", "income", "--sensitive", "sex", "--sensitive", "town", "--tau", "0.3")
+    assert (
+        call("fit", *files, *asked, "--method", "fairfl", "--intersections", "--run", "run")[0] == 0
+    )
+    assert call("report", "run", "--test", files[1])[0] == 0
+    (study,) = page_data("report.html")["studies"]
+    assert study["explorer"]["attribute"] == "sex & town"
+    assert study["explorer"]["groups"] == ["F & x", "F & y", "M & x", "M & y"]

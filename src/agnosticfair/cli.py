@@ -247,16 +247,18 @@ def fit(
         fitted.model.save(out)
         found = scores(fitted.model, clients)
         certified = record.certificates(fitted, clients, seed=seed + 1)
+        told = {"target": target, "training_rows": found}
+        kept = record.run_files(fitted, clients, record.certified(*certified), **told)
         if run is not None:
-            told = {"target": target, "training_rows": found}
             fitted.model.save(run / "model.safetensors")
-            kept = record.run_files(fitted, clients, record.certified(*certified), **told)
             write_files(run, kept)
         cards = _cards(fitted, clients, certified, target, out.stem)
         write_files(out.parent, cards)
         if track is not None:
             tell("results", results(fitted, certified[0]))
-            tell("files", {out.name: out.read_bytes(), **cards, **_pages(certified[0], run)})
+            tell(
+                "files", {out.name: out.read_bytes(), **cards, **_pages(fitted, certified[0], kept)}
+            )
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
@@ -287,14 +289,16 @@ def _cards(
     return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
 
 
-def _pages(certificates: Mapping[str, Certificate], run: Path | None) -> dict[str, bytes]:
-    """What a tracker keeps besides model and card: the certificates, and the report of a run, if any."""
+def _pages(
+    fitted: Fit, certificates: Mapping[str, Certificate], kept: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """What a tracker keeps besides model and card: the certificates, and the report of the run."""
     from agnosticfair.report.page import data, html
-    from agnosticfair.report.runs import read_run
+    from agnosticfair.report.runs import fit_run
 
     told = json.dumps({name: made.to_json() for name, made in certificates.items()}, indent=1)
-    pages = {} if run is None else {"report.html": html(data([read_run(run)], None, ())).encode()}
-    return {"certificates.json": told.encode(), **pages}
+    report = html(data([fit_run(kept, fitted.model)], None, ()))
+    return {"certificates.json": told.encode(), "report.html": report.encode()}
 
 
 @app.command(epilog="Example: agnosticfair predict model.safetensors new.csv --out predictions.csv")

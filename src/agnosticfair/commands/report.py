@@ -66,11 +66,13 @@ def watch(
 
 def _tested(runs: list[Run], files: list[Path], target: str | None, client: str | None) -> Decided:
     """The test rows with what the model of every fit decides on them."""
+    from dataclasses import replace
+
     import numpy as np
 
     from agnosticfair.cli import labelled
     from agnosticfair.data.decided import Decided
-    from agnosticfair.data.table import Column, concatenate
+    from agnosticfair.data.table import Column, concatenate, intersected
     from agnosticfair.report.studies import attribute_of, names_of, notion_of
 
     fits = [run for run in runs if run.kind == "fit"]
@@ -87,12 +89,14 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
             raise SettingsError("the run does not say which column has the label: give --target")
         if not attribute:
             raise SettingsError(f"the fit in {str(run.path)!r} has no groups to compare")
-        parts = labelled(model, files, label, (attribute,), client)
+        parts = labelled(model, files, label, model.attributes, client)
         decisions[name] = np.concatenate([model.predict(t) for t in parts.values()]).astype(float)
         if run is fits[0]:
             rows, sizes = concatenate(list(parts.values())), [len(t) for t in parts.values()]
             site = Column(np.repeat(np.arange(len(parts)), sizes), tuple(parts))
     places = site if len(site.categories) > 1 else None
+    if attribute not in rows.sensitive:
+        rows = replace(rows, sensitive={attribute: intersected(rows.sensitive)})
     return Decided.of(rows, attribute, model_of(fits[0]).positive, decisions, places)
 
 

@@ -11,15 +11,22 @@ from agnosticfair.errors import AgnosticFairError, SettingsError
 from agnosticfair.report.page import as_text, data, html
 from agnosticfair.report.runs import read_run
 
+LOCAL = ("127.0.0.1", "localhost")
+
 
 def serve(run: Path, host: str, port: int) -> ThreadingHTTPServer:
     """A server, not started yet, of the page and of its data; anything else is not found."""
+    own = host in LOCAL
     now(run)  # what is no run is refused before a browser asks
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             try:
-                if self.path == "/":
+                if own and self.headers.get("Host", "").rpartition(":")[0] not in LOCAL:
+                    self.send_error(
+                        HTTPStatus.FORBIDDEN
+                    )  # another site's page, by a name of its own
+                elif self.path == "/":
                     self.reply(html(now(run)), "text/html")
                 elif self.path == "/data.json":
                     self.reply(as_text(now(run)), "application/json")

@@ -48,14 +48,16 @@ def read_run(path: Path, live: bool = False) -> Run:
             f"there is no run folder {str(path)!r}: name what a command wrote by --out"
         )
     begins, rounds = read_rounds(folder)
-    if _running(folder):
-        if live:
-            return Run(path, "running", begins, rounds=rounds)
-        raise ModelError(
-            f"the run in {str(path)!r} has not ended ({len(rounds)} rounds so far): wait for its end, "
-            f"or look at it by 'agnosticfair watch {path}'"
-        )
     name = next((name for name in MAIN if (folder / name).is_file()), None)
+    if live and (name is None or _running(folder)):  # watching may begin before the run does
+        return Run(path, "running", begins | _error(folder), rounds=rounds)
+    if _running(folder):
+        told = _error(folder).get("error")
+        why = f"ended with an error ({told})" if told else "has not ended"
+        raise ModelError(
+            f"the run in {str(path)!r} {why} after {len(rounds)} rounds: wait for its end or run it again; "
+            f"'agnosticfair watch {path}' shows what there is"
+        )
     if name is None:
         raise ModelError(
             f"{str(path)!r} holds no results of agnosticfair ({', '.join(MAIN)}): name a folder written "
@@ -79,12 +81,25 @@ def read_run(path: Path, live: bool = False) -> Run:
     return Run(path, kind, told, certificate, decided, model, rounds)
 
 
+def fit_run(files: Mapping[str, bytes], model: Model) -> Run:
+    """The run of a fit that has just ended, from what it is about to write."""
+    told, certificate = (json.loads(files[name]) for name in ("history.json", "certificate.json"))
+    return Run(Path(told["method"]["name"]), "fit", told, certificate, model=model)
+
+
 def _running(folder: Path) -> bool:
     """Whether rounds were written after the last result."""
-    rounds, history = folder / ROUNDS_FILE, folder / "history.json"
-    if not rounds.exists():
-        return False
-    return not history.exists() or history.stat().st_mtime_ns < rounds.stat().st_mtime_ns
+    return _time(folder / ROUNDS_FILE) > _time(folder / "history.json")
+
+
+def _error(folder: Path) -> dict[str, Any]:
+    """What a deployed run wrote of its end, if that was an error after its last round."""
+    path = folder / "error.json"
+    return _json(path) if _time(path) > _time(folder / ROUNDS_FILE) else {}
+
+
+def _time(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
 
 
 def _json(path: Path) -> dict[str, Any]:

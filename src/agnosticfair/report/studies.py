@@ -208,11 +208,11 @@ def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
     entry = {"name": name, "seeds": 1, "history": rounds, "tau": begins.get("tau")}
     entry |= {"outcome": "running", "accuracy": _one(last.get("accuracy"))}
     study = _study(run, f"{name}, still training", [entry], None, mix)
-    study["status"] = (
-        f"Round {last['round']} of at most {most}, {clients} clients. The page follows by itself."
-        if last
-        else "No round has ended yet. The page follows by itself."
+    told = (
+        f"Round {last['round']} of at most {most}, {clients} clients." if last else "No round yet."
     )
+    ended = begins.get("error")
+    study["status"] = f"{told} {f'It ended: {ended}' if ended else 'The page follows by itself.'}"
     study["rows_are"] = "training rows"
     study["warnings"] = ["Still training: nothing here is a result yet."]
     return [study]
