@@ -18,7 +18,6 @@ html_show_sphinx = html_copy_source = html_show_copyright = False
 html_math_renderer = "mathml"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # in the signature only, as written
-add_module_names = False
 
 
 def mathml(inline):
@@ -26,21 +25,35 @@ def mathml(inline):
 
     def visit(translator, node):
         display = "inline" if inline else "block"
-        translator.body.append(convert(node.astext(), display=display))
+        made = convert(node.astext(), display=display)
+        # browsers know MathML Core, where alignment is a matter of style
+        made = made.replace('columnalign="left"', 'style="text-align: left"')
+        translator.body.append(made)
         raise SkipNode
 
     return visit
 
 
+FIELD = r"[a-zA-Z]\w*(?:, [a-zA-Z]\w*)*:\s"
+
+
 def plain(app, what, name, obj, options, lines):
-    """Docstrings are plain text with ``code``: what reStructuredText would take as marks is escaped."""
-    inside = False
-    for k, line in enumerate(lines):
-        inside = line.lstrip().startswith(">>>") or (inside and bool(line.strip()))
-        if not inside:
-            parts = re.split(r"(``.*?``)", line)
+    """Docstrings are plain text with ``code``: what reStructuredText would take as marks is escaped, and
+    a paragraph that says 'one: this.  two: that.' becomes a list."""
+    paragraphs = []
+    for text in re.split(r"\n\s*\n", "\n".join(lines)):
+        if not text.lstrip().startswith(">>>"):
+            parts = re.split(r"(``.*?``|\*\w[\w ]*\*)", text, flags=re.DOTALL)
             parts[::2] = [re.sub(r"([\\*|`])|_(?=\W|$)", r"\\\g<0>", part) for part in parts[::2]]
-            lines[k] = "".join(parts)
+            text = "".join(parts)
+            fields = re.split(rf"(?<=\.)\s+(?={FIELD})", text)
+            if len(fields) > 1:
+                items = [" ".join(field.split()) for field in fields]
+                text = "\n".join(
+                    f"- {item}" if re.match(FIELD, item) else f"{item}\n" for item in items
+                )
+        paragraphs.append(text)
+    lines[:] = "\n\n".join(paragraphs).split("\n")
 
 
 def setup(app):

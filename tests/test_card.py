@@ -14,11 +14,12 @@ from agnosticfair.certificate import upper
 from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
-from agnosticfair.report.card import card, certificates, html, markdown
+from agnosticfair.record import certificates
+from agnosticfair.report.card import card, html, markdown
 
 CLIENTS = dealt(small_table(400, 2), 2)
 FITTED = fit(CLIENTS, "agnosticfair", positive="yes")
-CERTIFIED = certificates(FITTED, CLIENTS)[0]
+CERTIFIED = certificates(FITTED, CLIENTS, bootstrap=0)[0]
 SECTIONS = card(FITTED, CLIENTS, CERTIFIED, "loan")
 
 
@@ -131,7 +132,7 @@ def test_several_attributes_have_a_section_each_or_one_of_their_intersections(in
     clients = dealt(table, 2)
     recipe = method("fairfl", intersections=intersections, notion="equal_opportunity")
     fitted = fit(clients, recipe, positive="yes", attribute=("sex", "band"))
-    made, reasons = certificates(fitted, clients)
+    made, reasons = certificates(fitted, clients, bootstrap=0)
     names = ["sex & band"] if intersections else ["sex", "band"]
     assert (list(made), reasons) == (names, {})
     assert {one.notion for one in made.values()} == {"equal_opportunity"}

@@ -332,3 +332,45 @@ def test_files_are_written_all_or_none(tmp_path):
     with pytest.raises(SettingsError, match="--out"):
         write_files(tmp_path, {"a": b"1", "no/such/folder": b"2"})
     assert {p.name for p in tmp_path.iterdir()} == {"b"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A client's rows as a folder of Parquet files, streamed however few they are."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from agnosticfair.data import files as data_files
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(data_files, "STREAMED", 0)
+    Path("north").mkdir()
+    for k in range(2):
+        rows = [r | {"age": float(r["age"])} for r in client_rows(k)]
+        pq.write_table(pa.Table.from_pylist(rows), f"north/{k}.parquet")
+    return Path("north")
+
+
+FIT = ("--target", "income", "--sensitive", "sex", "--method", "fairfl", "--rounds", "5")
+
+
+def test_fit_on_a_folder_of_parquet(call, folder):
+    write(Path("south.csv"), client_rows(2))
+    code, out, _ = call("fit", folder, "south.csv", *FIT, "--json")
+    assert code == 0
+    found = {entry["client"]: entry["rows"] for entry in json.loads(out)["training_rows"]}
+    assert found == {"all rows": 450, "north": 300, "south": 150}
+
+
+def test_a_truncated_file_in_a_folder_is_named(call, folder):
+    (folder / "1.parquet").write_bytes((folder / "1.parquet").read_bytes()[:-50])
+    code, _, err = call("fit", folder, *FIT)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "file '1.parquet' cannot be read" in err
+
+
+def test_a_device_that_is_not_there_is_a_sentence(call, files):
+    code, _, err = call("fit", "north.csv", *FIT, "--device", "cuda:99")
+    assert code == 2
+    assert "Traceback" not in err
+    assert "cuda:99" in err

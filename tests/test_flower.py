@@ -20,6 +20,9 @@ from agnosticfair.errors import FederationError
 from agnosticfair.faults import Policy
 from agnosticfair.federation import fit
 from agnosticfair.model import load_model
+from agnosticfair.record import read_rounds
+from agnosticfair.report.page import data
+from agnosticfair.report.runs import read_run
 
 ROWS = small_table(300, 3)
 ROLES = Roles("y", ("sex",))
@@ -253,6 +256,9 @@ def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
     assert history["rounds"] == here.rounds
     certificate = json.loads((tmp_path / "certificate.json").read_text())
     assert 0 <= certificate["worst_risk_difference"] <= 1
+    assert read_rounds(tmp_path)[1] == history["history"]
+    (study,) = data([read_run(tmp_path)])["studies"]
+    assert study["methods"][0]["certified"]["mean"] == certificate["worst_risk_difference"]
     assert not [*(tmp_path / "state").iterdir()]  # done: the next run begins anew
 
 
@@ -274,6 +280,7 @@ def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path):
     assert [e for e in history["events"] if e["event"] == "resumed"] == [
         {"event": "resumed", "round": 3}
     ]
+    assert read_rounds(tmp_path)[1] == history["history"]
     here = fit(read_clients(files.values(), ROLES), "fairfl")
     assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
 

@@ -218,6 +218,27 @@ def test_a_fit_without_test_rows_says_so(call, run):  # noqa: F811
     assert "trained on" in study["warnings"][0]
 
 
+def test_weak_claims_are_warned_of(run):
+    for name, changes in (
+        ("history.json", {"events": [{"event": "no answer", "client": "north"}]}),
+        ("certificate.json", {"under_floor": ["X"], "outcome": "failed"}),
+    ):
+        told = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps(told | changes))
+    told = " ".join(data([read_run(run)])["studies"][0]["warnings"])
+    for words in (
+        "Replies were missing: event no answer, client north.",
+        "Left out, as it never has 5% of the mass: 'X'",
+        "search stopped early",
+        "trained on",
+    ):
+        assert words in told
+    (run / "certificate.json").write_text('{"says": "There is no certificate: north refused."}')
+    study = data([read_run(run)])["studies"][0]
+    assert "There is no certificate: north refused." in study["warnings"]
+    assert "Nothing is certified" in " ".join(study["sentences"])
+
+
 def test_two_fits_stand_side_by_side(call, run, files):  # noqa: F811
     call("fit", *files, *ROLES, "--method", "fairfl", "--tau", "0.3", "--run", "lax")
     call("fit", *files, *ROLES, "--method", "fairfl", "--rounds", "2", "--run", "short")

@@ -63,7 +63,7 @@ def test_the_command_fills_a_store_on_disk(call, files):  # noqa: F811
     from mlflow.tracking import MlflowClient
 
     store = f"sqlite:///{files[0].parent.resolve()}/runs.db"
-    asked = (*ROLES, "--method", "fairfl", "--track", f"mlflow:{store}")
+    asked = (*ROLES, "--method", "fairfl", "--track", f"mlflow:{store}", "--run", "run")
     code, _, err = call("fit", *files, *asked)
     assert code == 0, err
     assert call("fit", *files, *asked, "--rounds", 1, "--strict")[0] == 2
@@ -78,7 +78,7 @@ def test_the_command_fills_a_store_on_disk(call, files):  # noqa: F811
     assert [m.step for m in losses] == [*range(1, int(run.data.metrics["rounds"]) + 1)]
     kept = {file.path for file in client.list_artifacts(run.info.run_id)}
     cards = {"model-card.md", "model-card.html"}
-    assert kept == {"model.safetensors", "certificates.json", *cards}
+    assert kept == {"model.safetensors", "certificates.json", "report.html", *cards}
     text = client.download_artifacts(run.info.run_id, "model-card.md", str(files[0].parent))
     assert "Model card: income by fairfl" in Path(text).read_text()
 

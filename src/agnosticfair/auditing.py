@@ -42,6 +42,7 @@ from agnosticfair.certificate import Certificate, Group, Tilt
 from agnosticfair.client import CHUNK, tally
 from agnosticfair.data.census import merge
 from agnosticfair.data.encoding import shown
+from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.engines import Engine
 from agnosticfair.errors import DataError, SettingsError
@@ -203,7 +204,7 @@ def audit(
 
 def audit_clients(
     model: Model,
-    clients: Mapping[str, Table] | Engine,
+    clients: Mapping[str, Table | Stream] | Engine,
     *,
     attribute: str | None = None,
     basis: Basis | None = None,
@@ -220,7 +221,7 @@ def audit_clients(
 ) -> Certificate:
     """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
 
-    clients: a table each, or an engine.  attribute: the sensitive one, by default the model's.
+    clients: a table or a stream each, or an engine.  attribute: the sensitive one, by default the model's.
     centres: (M, d), in the encoding; by default drawn from the clients' rows, which shows these to
     all.  Besides, a client sends one message of sums, with resamples that it draws by itself.
     """

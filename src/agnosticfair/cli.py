@@ -7,12 +7,13 @@ import io
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Argument, Option
@@ -26,12 +27,14 @@ from agnosticfair.commands import shifts as shifts_command
 from agnosticfair.commands import tune as tune_command
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 from agnosticfair.record import COMMAND
+from agnosticfair.threads import cpus
 
 if TYPE_CHECKING:
+    from agnosticfair.certificate import Certificate
+    from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.model import Model
-    from agnosticfair.tracking import Track
 
 app = typer.Typer(
     help="Federated classifiers that stay accurate and fair on a deployment nobody has seen.",
@@ -50,6 +53,12 @@ Folder = Annotated[
 Client = Annotated[str | None, Option(help="Column that names the client, in one file for all.")]
 ModelFile = Annotated[Path, Argument(help="A model written by 'fit'.")]
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
+Sources = Annotated[
+    list[Path],
+    Argument(
+        help="A CSV or Parquet file, or a folder of Parquet, per client; or one file for all."
+    ),
+]
 Columns = list[str] | None
 
 
@@ -115,7 +124,7 @@ def reproduce(
     )
     begin = perf_counter()
     with _progress(len(tasks), "fits") as advance:
-        rows = run(tasks, _cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+        rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
     kept = decided_files(rows, 2, folder)
     results = {
         "format": "agnosticfair-results-1",
@@ -152,7 +161,7 @@ def _present(
 
 @app.command(epilog="Example: agnosticfair fit north.csv south.csv --target income --sensitive sex")
 def fit(
-    files: Files,
+    files: Sources,
     target: Annotated[str, Option(help="Column with the label.")],
     sensitive: Annotated[
         list[str], Option(help="Column with the groups; may be repeated, each is protected.")
@@ -181,6 +190,9 @@ def fit(
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
     ] = None,
     workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
+    device: Annotated[
+        str | None, Option(help="Add up the rows there, in float32: 'cuda' (needs PyTorch).")
+    ] = None,
     track: Annotated[
         str | None, Option(help="mlflow:URI to log the fit there: mlflow:sqlite:///runs.db.")
     ] = None,
@@ -197,9 +209,9 @@ def fit(
     """
     from agnosticfair import federation, record
     from agnosticfair.checkpoints import FILE as CHECKPOINT
-    from agnosticfair.data.files import Roles, read_clients
+    from agnosticfair.data.files import Roles, read_sources
     from agnosticfair.methods import method as recipe
-    from agnosticfair.tracking import parameters, tracker
+    from agnosticfair.tracking import parameters, results, tracker
 
     _check_folder(out.parent, needed=True)
     if run is not None:
@@ -208,7 +220,7 @@ def fit(
     changes["intersections"] = intersections
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
+    clients = read_sources(files, Roles(target, tuple(sensitive), client_column, *kinds))
     resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
@@ -223,7 +235,7 @@ def fit(
                     add(entry)
 
             fitted = federation.fit(
-                federation.in_process(clients, workers),
+                federation.in_process(clients, workers, device),
                 chosen,
                 attribute=tuple(sensitive),
                 positive=positive,
@@ -233,12 +245,18 @@ def fit(
                 on_round=on_round,
             )
         fitted.model.save(out)
-        cards = _describe_fit(fitted, clients, target, out, tell)
-    found = scores(fitted.model, clients)
-    if run is not None:
-        told = {"target": target, "training_rows": found}
-        fitted.model.save(run / "model.safetensors")
-        write_files(run, record.run_files(fitted, clients, told))
+        found = scores(fitted.model, clients)
+        certified = record.certificates(fitted, clients, seed=seed + 1)
+        if run is not None:
+            told = {"target": target, "training_rows": found}
+            fitted.model.save(run / "model.safetensors")
+            kept = record.run_files(fitted, clients, record.certified(*certified), **told)
+            write_files(run, kept)
+        cards = _cards(fitted, clients, certified, target, out.stem)
+        write_files(out.parent, cards)
+        if track is not None:
+            tell("results", results(fitted, certified[0]))
+            tell("files", {out.name: out.read_bytes(), **cards, **_pages(certified[0], run)})
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
@@ -249,25 +267,34 @@ def fit(
     print(f"\n{chosen.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
-    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {', '.join(cards)}.")
+    beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"
+    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
 
 
-def _describe_fit(
-    fitted: Fit, clients: Mapping[str, Table], target: str, out: Path, tell: Track
-) -> list[str]:
-    """Certify the model on its rows, write its card beside it, and tell the tracker; the card's files."""
+def _cards(
+    fitted: Fit, sources: Mapping[str, Table | Stream], certified: Any, target: str, stem: str
+) -> dict[str, bytes]:
+    """The model's card, in both forms, by file name. It is made of rows in memory: where some are
+    streamed there is none."""
     from agnosticfair.report import card
-    from agnosticfair.tracking import results
 
-    made, reasons = card.certificates(fitted, clients)
+    if any(source.streamed for source in sources.values()):
+        return {}
+    clients = cast("Mapping[str, Table]", sources)
+    made, reasons = certified
     sections = card.card(fitted, clients, {**made, **reasons}, target)
     texts = {"md": card.markdown(sections), "html": card.html(sections)}
-    files = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
-    write_files(out.parent, files)
-    certified = json.dumps({name: one.to_json() for name, one in made.items()}, indent=1)
-    tell("results", results(fitted, made))
-    tell("files", {out.name: out.read_bytes(), **files, "certificates.json": certified.encode()})
-    return [str(out.parent / name) for name in files]
+    return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+
+
+def _pages(certificates: Mapping[str, Certificate], run: Path | None) -> dict[str, bytes]:
+    """What a tracker keeps besides model and card: the certificates, and the report of a run, if any."""
+    from agnosticfair.report.page import data, html
+    from agnosticfair.report.runs import read_run
+
+    told = json.dumps({name: made.to_json() for name, made in certificates.items()}, indent=1)
+    pages = {} if run is None else {"report.html": html(data([read_run(run)], None, ())).encode()}
+    return {"certificates.json": told.encode(), **pages}
 
 
 @app.command(epilog="Example: agnosticfair predict model.safetensors new.csv --out predictions.csv")
@@ -424,7 +451,7 @@ def labelled(
 
 
 def scores(
-    model: Model, clients: Mapping[str, Table], attributes: Sequence[str] | None = None
+    model: Model, clients: Mapping[str, Table | Stream], attributes: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """What the model does on all rows together, then at every client where there are several; for each
     attribute, by default the model's.
@@ -435,30 +462,40 @@ def scores(
     return [entry for name in named for entry in _scores(model, clients, name)]
 
 
-def _scores(model: Model, clients: Mapping[str, Table], attribute: str) -> list[dict[str, Any]]:
+def _scores(
+    model: Model, clients: Mapping[str, Table | Stream], attribute: str
+) -> list[dict[str, Any]]:
     import numpy as np
 
     from agnosticfair import metrics
 
-    columns = {k: table.sensitive[attribute] for k, table in clients.items()}
-    groups = tuple(sorted({name for column in columns.values() for name in column.values()}))
-    parts = {
-        k: np.stack((t.labels(model.positive), model.predict(t), columns[k].aligned(groups)))
-        for k, t in clients.items()
-    }
+    def counts(table: Table) -> Counter[tuple[str, int, int]]:
+        column = table.sensitive[attribute]
+        y, y_hat = table.labels(model.positive).astype(int), model.predict(table)
+        cells, rows = np.unique((column.codes * 2 + y) * 2 + y_hat, return_counts=True)
+        names = [(column.categories[c // 4], c // 2 % 2, c % 2) for c in cells.tolist()]
+        return Counter(dict(zip(names, rows.tolist(), strict=True)))
+
+    parts = {k: table.added_up(counts, cpus()) for k, table in clients.items()}
+    total = sum(parts.values(), Counter[tuple[str, int, int]]())
+    groups = tuple(sorted({group for group, _, _ in total}))
     found = []
-    for key, part in {"all rows": np.hstack([*parts.values()]), **parts}.items():
-        y, y_hat, s = part[0], part[1], part[2].astype(int)
-        rates = metrics.positive_rates(y_hat, s, n_groups=len(groups))
+    for key, part in {"all rows": total, **parts}.items():
+        s = np.array([groups.index(group) for group, _, _ in part], int)
+        y, y_hat = (np.array([cell[i] for cell in part]) for i in (1, 2))
+        rows = np.array([*part.values()], float)
+        rates = metrics.positive_rates(y_hat, s, rows, len(groups))
         values = {
-            "accuracy": metrics.accuracy(y, y_hat),
-            "majority_rate": metrics.majority_rate(y),
-            "balanced_accuracy": metrics.balanced_accuracy(y, y_hat),
-            "risk_difference": metrics.risk_difference(y_hat, s),
-            "label_risk_difference": metrics.risk_difference(y, s),
+            "accuracy": metrics.accuracy(y, y_hat, rows),
+            "majority_rate": metrics.majority_rate(y, rows),
+            "balanced_accuracy": metrics.balanced_accuracy(y, y_hat, rows),
+            "risk_difference": metrics.risk_difference(y_hat, s, rows),
+            "label_risk_difference": metrics.risk_difference(y, s, rows),
             "positive_rates": dict(zip(groups, rates.tolist(), strict=True)),
         }
-        found.append({"attribute": attribute, "client": key, "rows": len(y), **_finite(values)})
+        found.append(
+            {"attribute": attribute, "client": key, "rows": part.total(), **_finite(values)}
+        )
     return found if len(parts) > 1 else found[:1]
 
 
@@ -583,7 +620,3 @@ def _listed(text: str, known: Sequence[str] | Mapping[str, Any]) -> list[str]:
     (['fl', 'afl'], ['x', 'y'])
     """
     return list(known) if text.strip() == "all" else [name.strip() for name in text.split(",")]
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -10,15 +10,19 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import numpy as np
 
+from agnosticfair import accelerated
+from agnosticfair.accelerated import Rows32, Shelf, encoded32, question
 from agnosticfair.basis import Basis, constant, design, row_priorities, support, width
 from agnosticfair.data.census import Census, take_census
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
+from agnosticfair.data.stream import Stream, summed
 from agnosticfair.data.table import Table
-from agnosticfair.errors import DataError, FederationError
+from agnosticfair.errors import DataError, FederationError, SettingsError
 from agnosticfair.fairness import Surrogate, surrogate_values
 from agnosticfair.linear import log_loss, log_loss_derivatives, on_grid, with_intercept
 from agnosticfair.messages import Broadcast, Candidates, Reply, Task
@@ -55,19 +59,51 @@ class Rows:
 
 @dataclass
 class Client:
-    """One client: its key, its rows, and a cache of what the present task makes of them."""
+    """One client: its key, its rows, and a cache of what the present task makes of them.  threads: that
+    add up a stream.  device: of PyTorch, on which the rows lie and are added up; None for here."""
 
     key: str
-    table: Table
+    table: Table | Stream
+    threads: int = 1
+    device: str | None = None
     _task: str = ""
     _rows: Rows | None = None
     _kernels: dict[Basis, Callable[[slice], np.ndarray]] = field(default_factory=dict)
+    _batches: list[Callable[[], Rows32]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> Table:
+        """The rows in memory: ``answer`` asks a stream's batches one by one."""
+        return cast(Table, self.table)
 
     def prepare(self, task: Task) -> Rows:
         """The encoded rows under this task, built anew when the task is another one."""
         if self._rows is None or self._task != task.id:
-            self._rows, self._kernels, self._task = encoded(self.key, self.table, task), {}, task.id
+            self._rows, self._kernels, self._task = encoded(self.key, self.rows, task), {}, task.id
         return self._rows
+
+    def batches(self, task: Task) -> list[Callable[[], Rows32]]:
+        """The rows as the task encodes them, in float32, a function for each batch: a stream's lie on
+        disk, and all others, and those on a device, in memory."""
+        if not self._batches or self._task != task.id:
+            encoding, cells = Encoding.from_json(task.settings["encoding"]), task.settings["cells"]
+            if not encoding.scale:
+                raise SettingsError(
+                    "sums in float32 are accurate for features from 0 to 1 only: let columns be scaled, or "
+                    "leave the rows in memory and out of a device"
+                )
+            shelf, who = Shelf() if self.table.streamed else None, f"client {self.key!r}"
+
+            def keep(table: Table) -> list[Callable[[], Rows32]]:
+                y, s = table.labels(task.settings["positive"]), cells_of(self.key, table, task)
+                rows = encoded32(encoding, table, y, s, cells, who)
+                return [(lambda: rows) if shelf is None else shelf.put(rows)]
+
+            self._batches, self._task = self.table.added_up(keep, self.threads), task.id
+            if self.device is not None:
+                there = on_device(self.device).load(self._batches, self.device)
+                self._batches = [lambda: there]
+        return self._batches
 
     def kernels(self, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
         """A function from a slice of the rows to K for these rows, of its ``support`` only."""
@@ -100,19 +136,24 @@ def encoded(key: str, table: Table, task: Task) -> Rows:
         encode(Encoding.from_json(settings["encoding"]), table, who=f"client {key!r}")
     )
     y = table.labels(settings["positive"])
-    s = np.zeros(len(y), np.int64)
-    for name, groups in settings["attributes"]:
-        codes = table.column(name).aligned(tuple(groups))
-        if (codes < 0).any():
-            raise DataError(f"client {key!r} has groups of {name!r} that were not in its census")
-        s = s * len(groups) + codes
-    if settings["by_label"]:
-        s = 2 * s + (y > 0)
+    s = cells_of(key, table, task)
     order = np.argsort(s, kind="stable")
     starts = np.searchsorted(s[order], np.arange(settings["cells"] + 1))
     weights = None if table.weights is None else table.weights[order]
     kernels = None if table.kernels is None else table.kernels[order]
     return Rows(X[order], y[order], s[order], starts, weights, kernels)
+
+
+def cells_of(key: str, table: Table, task: Task) -> np.ndarray:
+    """The cell of every row, (n,): its groups and, where the task says so, its label."""
+    settings = task.settings
+    s = np.zeros(len(table), np.int64)
+    for name, groups in settings["attributes"]:
+        codes = table.column(name).aligned(tuple(groups))
+        if (codes < 0).any():
+            raise DataError(f"client {key!r} has groups of {name!r} that were not in its census")
+        s = s * len(groups) + codes
+    return 2 * s + (table.labels(settings["positive"]) > 0) if settings["by_label"] else s
 
 
 def given_kernels(key: str, rows: Rows, basis: Basis) -> Callable[[slice], np.ndarray]:
@@ -128,7 +169,7 @@ def given_kernels(key: str, rows: Rows, basis: Basis) -> Callable[[slice], np.nd
 
 def census(client: Client, broadcast: None = None) -> Census:
     """Round zero: counts, groups, ranges and categories."""
-    return take_census(client.table, who=f"client {client.key!r}")
+    return take_census(client.rows, who=f"client {client.key!r}")
 
 
 def centres(client: Client, broadcast: Broadcast) -> Candidates:
@@ -181,7 +222,10 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     psi_hat[j] = sum_{s=j} K [d > 0] (of wrong decisions instead, where g is the loss),
     psi_theta[j] = sum_{s=j} K  (each with K = 1 as a last column: the uniform weights), and
     H = sum (theta_L l'' + c g'') x x^T, where theta_L = 1 - share + share K alpha and c = K C[s].
+    Rows in memory are added up exactly; a stream's, and those on a device, in float32 (``sums32``).
     """
+    if client.table.streamed or client.device is not None:
+        return sums32(client, broadcast)
     task, w = broadcast.task, broadcast.arrays["w"]
     rows = client.prepare(task)
     loss_basis, fair_basis = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
@@ -240,8 +284,37 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     )
 
 
+def sums32(client: Client, broadcast: Broadcast) -> Reply:
+    """``sums`` in float32, the batches added in their order."""
+    q = question(broadcast, client.key)
+    add_up = accelerated.sums if client.device is None else on_device(client.device).sums
+
+    def of_batch(rows: Callable[[], Rows32]) -> Reply:
+        found = add_up(rows(), q)
+        return Reply(broadcast.round, accelerated.named(found, broadcast, client.key))
+
+    return summed(of_batch, client.batches(broadcast.task), client.threads)
+
+
+def on_device(name: str) -> ModuleType:
+    """The room that knows PyTorch, if it is installed."""
+    try:
+        from agnosticfair import device
+    except ImportError:
+        raise SettingsError(
+            f"device {name!r} needs PyTorch: install it by pip install 'agnosticfair[torch]', or leave out "
+            "the device"
+        ) from None
+    return device
+
+
 def local(client: Client, broadcast: Broadcast) -> Reply:
     """Algorithm 2, client side: train on the weighted rows, then send the coefficients at w_k."""
+    if client.table.streamed:
+        raise DataError(
+            f"client {client.key!r} streams its rows, and a method of local steps needs them in memory: "
+            "take another method or fewer rows"
+        )
     task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
     rows, basis = client.prepare(task), Basis(**task.settings["basis"])
     own = support(basis, client.key, task.settings["clients"])
@@ -365,6 +438,9 @@ STEPS: dict[str, Callable] = {
     "decisions": decisions,
 }
 
+BY_BATCH = {"census", "centres", "clusters", "decisions"}
+"""Steps that a stream answers batch by batch, each as if it were a client: messages add."""
+
 
 def answer(client: Client, step: str, broadcast: Broadcast | None) -> Census | Candidates | Reply:
     """The client's reply to one step of the protocol; the same question gets the same answer."""
@@ -372,4 +448,8 @@ def answer(client: Client, step: str, broadcast: Broadcast | None) -> Census | C
         raise FederationError(
             f"client {client.key!r} knows no step {step!r}; it knows {', '.join(STEPS)}"
         )
-    return STEPS[step](client, broadcast)
+    if not client.table.streamed or step not in BY_BATCH:
+        return STEPS[step](client, broadcast)
+    return client.table.added_up(
+        lambda table: STEPS[step](Client(client.key, table), broadcast), client.threads
+    )

@@ -21,6 +21,7 @@ from agnosticfair import __version__, checkpoints, server
 from agnosticfair.client import Client, answer
 from agnosticfair.data.census import Census, check_labels_known, merge
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.engines import Engine
 from agnosticfair.engines.in_process import InProcess
@@ -32,7 +33,7 @@ from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
 from agnosticfair.solvers import exact
 from agnosticfair.solvers.exact import Start
-from agnosticfair.threads import one_thread
+from agnosticfair.threads import cpus, one_thread
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,22 @@ class Fit:
         return self.outcome == "converged"
 
 
-def in_process(tables: Mapping[str, Table], workers: int = 1) -> InProcess:
-    """An engine whose clients hold these tables, answered for by that many processes."""
+def in_process(
+    tables: Mapping[str, Table | Stream], workers: int = 1, device: str | None = None
+) -> InProcess:
+    """An engine whose clients hold these tables, answered for by that many processes, which share the
+    processors for what is streamed.  device: of PyTorch, on which rows lie and are added up in float32."""
     if not tables:
         raise SettingsError("there are no clients: give at least one table")
-    handlers = {key: partial(answer, Client(key, table)) for key, table in tables.items()}
+    threads = max(1, cpus() // max(1, workers))
+    handlers = {
+        key: partial(answer, Client(key, table, threads, device)) for key, table in tables.items()
+    }
     return InProcess(handlers, workers)
 
 
 def fit(
-    clients: Mapping[str, Table] | Engine,
+    clients: Mapping[str, Table | Stream] | Engine,
     method: str | Method = "fl",
     *,
     attribute: str | Sequence[str] | None = None,
@@ -94,7 +101,7 @@ def fit(
 ) -> Fit:
     """Train one classifier over clients whose rows stay with them.
 
-    clients: a table per client, or an engine.  method: a name from ``METHODS`` or a recipe.
+    clients: a table or a stream per client, or an engine.  method: a name from ``METHODS`` or a recipe.
     attribute: the sensitive attribute, or some of them, where the data has several.  seed: draws the kernel centres.
     scale: columns of numbers are scaled to [0, 1] by their range.  centres: (M, d) of the kernels,
     encoded, instead of those that the method would find.  start: another fit's, to begin there.

@@ -10,16 +10,19 @@ import hashlib
 import json
 import platform
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agnosticfair.errors import AgnosticFairError, SettingsError
 
 if TYPE_CHECKING:
-    from agnosticfair.data.table import Table
+    from agnosticfair.certificate import Certificate
+    from agnosticfair.data.stream import Stream
+    from agnosticfair.data.table import Column, Table
     from agnosticfair.engines import Engine
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
@@ -34,13 +37,19 @@ COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The arguments of the command that runs, if any."""
 
 
-def provenance(tables: Mapping[str, Table]) -> dict[str, Any]:
+def provenance(tables: Mapping[str, Table | Stream]) -> dict[str, Any]:
     """Command, versions, and what fingerprints the rows have."""
     names = ("agnosticfair", "numpy", "scipy")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
     command = shlex.join(("agnosticfair", *COMMAND.get())) if COMMAND.get() else None
-    data = {k: {"rows": len(t), "sha256": fingerprint(t)} for k, t in tables.items()}
+    data = {k: {"rows": len(t), "sha256": of_all(t)} for k, t in tables.items()}
     return {"command": command, "versions": versions, "data": data}
+
+
+def of_all(table: Table | Stream) -> str:
+    """The fingerprint of a table, or a digest of those of a stream's batches."""
+    prints = table.added_up(lambda rows: [fingerprint(rows)])
+    return prints[0] if len(prints) == 1 else hashlib.sha256("".join(prints).encode()).hexdigest()
 
 
 def fingerprint(table: Table) -> str:
@@ -74,46 +83,67 @@ def history(fitted: Fit) -> dict[str, Any]:
 
     told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
     model = fitted.model
-    about: dict[str, Any] = {
-        "attribute": model.attribute,
-        "groups": model.groups,
-        "positive": model.positive,
-    }
+    about: dict[str, Any] = {"attributes": model.attributes, "positive": model.positive}
     about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
     return {"format": HISTORY, **about, **told, **shown}
 
 
-def certified(fitted: Fit, clients: Mapping[str, Table] | Engine, **asked: Any) -> dict[str, Any]:
-    """The certificate of a fit over the clients that made it, as JSON with what it ``says``; or why
-    there is none, for a site may refuse it and the model is no worse for that.
+def certificates(
+    fitted: Fit, clients: Mapping[str, Table | Stream] | Engine, **asked: Any
+) -> tuple[dict[str, Certificate], dict[str, str]]:
+    """The certificates of a fit over the clients that made it, by what they compare; and where there is
+    none, why: a site may refuse it, and the model is no worse for that.
 
-    Of several attributes that of the worst one, with what the ``others``' say.
+    Tables can be asked about intersections, too; over an engine, and of streams, it is each attribute
+    by itself.
     """
     from agnosticfair.auditing import audit_clients
 
     model, fairness = fitted.model, fitted.method.fairness
+    asked = {"bootstrap": RESAMPLES, **asked}
     asked["notion"] = fairness.notion if fairness else "demographic_parity"
-    try:
-        made = {
-            name: audit_clients(model, clients, attribute=name, bootstrap=RESAMPLES, **asked)
-            for name in model.attributes
-        }
-    except AgnosticFairError as error:
-        return {"says": f"There is no certificate: {error}"}
+    names: Iterable[str] = model.attributes
+    if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
+        tables = cast("Mapping[str, Table]", clients)
+        clients = {k: replace(t, sensitive=compared(fitted, t)) for k, t in tables.items()}
+        names = compared(fitted, next(iter(tables.values())))
+    made, reasons = {}, {}
+    for name in names:
+        try:
+            made[name] = audit_clients(model, clients, attribute=name, **asked)
+        except AgnosticFairError as error:
+            reasons[name] = str(error)
+    return made, reasons
+
+
+def compared(fitted: Fit, table: Table) -> dict[str, Column]:
+    """The groups that a fit compares: those of each attribute, or the intersections of all."""
+    from agnosticfair.data.table import intersected
+
+    columns = {name: table.sensitive[name] for name in fitted.model.attributes}
+    fairness = fitted.method.fairness
+    if fairness is None or not fairness.intersections or len(columns) < 2:
+        return columns
+    return {" & ".join(columns): intersected(columns)}
+
+
+def certified(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> dict[str, Any]:
+    """Certificates as JSON with what they ``say``: the worst one, and what the ``others`` say."""
+    others = {name: f"There is no certificate: {why}" for name, why in reasons.items()}
     if not made:
-        return {"says": "There is no certificate: the model protects nobody."}
+        none = "There is no certificate: the model protects nobody."
+        return {"says": " ".join(others.values()) or none}
     worst = max(made, key=lambda name: made[name].worst_risk_difference)
-    others = {name: str(other) for name, other in made.items() if name != worst}
+    others |= {name: str(other) for name, other in made.items() if name != worst}
     about = {"says": str(made[worst]), "attribute": worst, "others": others}
     return {**about, **made[worst].to_json()}
 
 
 def run_files(
-    fitted: Fit, clients: Mapping[str, Table], told: Mapping[str, Any]
+    fitted: Fit, clients: Mapping[str, Table | Stream], certificate: Mapping[str, Any], **told: Any
 ) -> dict[str, bytes]:
     """History and certificate of a fit, as a deployed run leaves them."""
-    certificate = certified(fitted, clients, seed=fitted.model.seed + 1)
     made = history(fitted) | provenance(clients) | {"certificate": certificate["says"], **told}
     files = {"history.json": made, "certificate.json": certificate}
     return {k: f"{json.dumps(v, indent=1, default=float)}\n".encode() for k, v in files.items()}
@@ -124,6 +154,7 @@ def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable
     path = folder / ROUNDS_FILE
     tau = method.fairness.tau if method.fairness else None
     begins = {"method": method.name, "most": method.rounds, "tau": tau, "clients": clients}
+    begins |= provenance({})
 
     def add(entry: Mapping[str, Any], mode: str = "a") -> None:
         try:

@@ -16,7 +16,7 @@ import numpy as np
 from agnosticfair.auditing import audit
 from agnosticfair.basis import around, design
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.table import Column, Table, intersected
+from agnosticfair.data.table import Table, concatenate, intersected
 from agnosticfair.engines import Engine
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit, in_process
@@ -155,7 +155,7 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
     fairness = made.method.fairness
     assert fairness is not None
     certificates = []
-    table = joined(parts)
+    table = concatenate(parts)
     ask: dict[str, Any] = {"bound": fairness.bound, "floor": fairness.floor, "bootstrap": 0}
     b = None if made.centres is None else made.centres[: fairness.basis.kernels]
     if fairness.basis.kind == "by_client":
@@ -189,27 +189,6 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
         max(one.worst_risk_difference for one in certificates),
         max(one.risk_difference for one in certificates),
     )
-
-
-def joined(parts: Sequence[Table]) -> Table:
-    """The rows of several tables with the same columns, one after the other."""
-    first = parts[0]
-    kernels = [part.kernels for part in parts if part.kernels is not None]
-    weights = [part.weights for part in parts if part.weights is not None]
-    return Table(
-        {k: np.concatenate([p.numeric[k] for p in parts]) for k in first.numeric},
-        {k: _joined([p.categorical[k] for p in parts]) for k in first.categorical},
-        _joined([p.target for p in parts if p.target is not None]),
-        {k: _joined([p.sensitive[k] for p in parts]) for k in first.sensitive},
-        weights=np.concatenate(weights) if weights else None,
-        kernels=np.concatenate(kernels) if kernels else None,
-    )
-
-
-def _joined(columns: Sequence[Column]) -> Column:
-    names = tuple(sorted({name for column in columns for name in column.categories}))
-    codes = np.concatenate([column.aligned(names) for column in columns])
-    return Column(codes.astype(np.int32), names)
 
 
 def knee(worst: np.ndarray, accuracy: np.ndarray) -> int:

@@ -12,6 +12,7 @@ from typer import Option
 
 import agnosticfair
 from agnosticfair.errors import SettingsError
+from agnosticfair.threads import cpus
 
 EPILOG = "Example: agnosticfair shifts --dataset adult --seeds 2 --no-frontier"
 
@@ -45,7 +46,7 @@ def shifts(
     Writes shifts.json (a row per data set, method and seed, with every deployment's numbers),
     shifts.md and PNG figures. The numbers do not depend on the number of processes; only times do.
     """
-    from agnosticfair.cli import _check_folder, _cpus, _listed, _progress
+    from agnosticfair.cli import _check_folder, _listed, _progress
     from agnosticfair.data.datasets import DATASETS, load
     from agnosticfair.experiments.detail import decided_files
     from agnosticfair.experiments.shifts import COMPARED, DIRICHLET, cells, clients_of, run
@@ -67,7 +68,7 @@ def shifts(
     )
     begin = perf_counter()
     with _progress(len(tasks), "fits") as advance:
-        rows = run(tasks, _cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+        rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
     asked = {
         "dataset": dataset,
         "setting": setting,

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.data.table import Column
+from agnosticfair.errors import DataError
+
+
+@contextmanager
+def readable(who: str) -> Iterator[None]:
+    """Arrow's complaints about a file as one sentence of ours; its own may quote a row, which must not
+    leave the file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except DataError:
+        raise
+    except OSError as problem:
+        why = problem.strerror or "it is damaged or cut short"
+        raise DataError(f"{who} cannot be read ({why}): write it again") from None
+    except (pa.ArrowException, ValueError) as problem:
+        found = re.search(r"(Row #\d+: )?Expected \d+ columns, got \d+", str(problem))
+        why = found[0] if found else "it is damaged, cut short or not UTF-8"
+        raise DataError(f"{who} cannot be read ({why}): write it again") from None
 
 
 def to_numbers(values: Any) -> np.ndarray:
@@ -28,14 +51,20 @@ def to_column(values: Any) -> Column:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if pa.types.is_boolean(values.type):
-        values = pc.if_else(values, "True", "False")  # as Python and pandas write them
-    encoded = values.cast(pa.string()).combine_chunks().dictionary_encode()
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    encoded = values.unify_dictionaries().combine_chunks()
+    texts = encoded.dictionary
+    if pa.types.is_boolean(texts.type):
+        texts = pc.if_else(texts, "True", "False")  # as Python and pandas write them
+    codes = encoded.indices.to_numpy()
+    there = np.zeros(len(texts), bool)
+    there[codes] = True
     categories, place = np.unique(
-        np.asarray(encoded.dictionary.to_pylist(), dtype=object), return_inverse=True
+        np.asarray(texts.cast(pa.string()).to_pylist(), dtype=object)[there], return_inverse=True
     )
-    codes = place.astype(np.int32)[encoded.indices.to_numpy()]
+    position = np.zeros(len(texts), np.int32)
+    position[there] = place
+    codes = position[codes]
     codes.flags.writeable = False
     return Column(codes, tuple(categories.tolist()))

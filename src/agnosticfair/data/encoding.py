@@ -81,17 +81,21 @@ def _parse(data: object) -> Encoding:
     return Encoding(tuple(numeric), tuple(categorical), fields["scale"])
 
 
-def encode(encoding: Encoding, table: Table, who: str = "the data") -> np.ndarray:
+def encode(
+    encoding: Encoding, table: Table, who: str = "the data", out: np.ndarray | None = None
+) -> np.ndarray:
     """The feature matrix X, (n, d) float64: numeric columns scaled to [0, 1], then one-hots.
 
-    Scaled values are multiples of 2^-20, so that sums over rows can be exact.
+    Scaled values are multiples of 2^-20, so that sums over rows can be exact; float32 holds them, too.
+    ``out``: where to write X, of any type.
 
     A numeric column that was constant in training encodes to 0.
 
     >>> encode(Encoding((("age", 20.0, 40.0),), ()), Table({"age": np.array([25.0])}, {}, None, {}))
     array([[0.25]])
     """
-    X = np.zeros((len(table), encoding.width))
+    X = np.empty((len(table), encoding.width)) if out is None else out
+    X[:] = 0.0
     for j, (name, low, high) in enumerate(encoding.numeric):
         values = _values(table, name, who)
         if not encoding.scale:
@@ -110,6 +114,8 @@ def check_finite(name: str, values: np.ndarray, who: str) -> None:
 
     >>> check_finite("age", np.array([30.0, 41.0]), "client 'north'")
     """
+    if len(values) and values.min() >= -wire.LARGEST and values.max() <= wire.LARGEST:
+        return
     bad = np.flatnonzero(~(np.abs(values) <= wire.LARGEST))
     if len(bad):
         raise DataError(

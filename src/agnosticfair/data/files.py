@@ -1,23 +1,28 @@
-"""A user's own data: CSV or Parquet files, one with a client column or one per client."""
+"""A user's own data: CSV or Parquet files, one with a client column, or a file or a folder per client."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from agnosticfair.data.arrow import to_column, to_numbers
+from agnosticfair.data.arrow import readable, to_column, to_numbers
 from agnosticfair.data.encoding import Encoding, shown
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.stream import ENDINGS, Stream, pieces
+from agnosticfair.data.table import Column, Table, concatenate
 from agnosticfair.errors import DataError, SettingsError
 
 MOST_CATEGORIES = 1000  # a text column with more is a name or a key, unless the user insists
+STREAMED = 1 << 30  # bytes of values, 8 each, beyond which Parquet and Arrow are streamed, not kept
+Rows = TypeVar("Rows", bound=Table | Stream)
+_INDEX = re.compile(r"__index_level_\d+__")  # pandas' row index is not a feature
 
 
 @dataclass(frozen=True)
@@ -54,17 +59,58 @@ def read_table(path: str | Path, roles: Roles, *, who: str | None = None) -> Tab
     rows = _open(path, _as_text(roles), who)
     for name in roles.named():
         _check_column(name, rows.column_names, who)
-    special = {roles.target, roles.client, *roles.sensitive, *roles.drop}
-    features = [name for name in rows.column_names if name not in special]
-    kinds = {name: _kind(name, rows[name], roles, who) for name in features}
-    table = _table(rows, kinds, roles, who)
-    for name, column in table.categorical.items():
-        if len(column.categories) > MOST_CATEGORIES and name not in roles.categorical:
+    return _checked(_table(rows, _kinds(rows.schema, roles, who), roles, who), roles, who)
+
+
+def read_source(path: str | Path, roles: Roles, *, who: str | None = None) -> Table | Stream:
+    """The rows of a file, or of a folder of Parquet or Arrow files with the same columns: in memory, or
+    as a stream where they are many."""
+    path, who = Path(path), who or _called(path)
+    files = _parts_of(path, who) if path.is_dir() else [path]
+    if files[0].suffix.lower() not in ENDINGS or not files[0].is_file():
+        return read_table(path, roles, who=who)
+    stream = _stream(files, roles, who)
+    if len(stream) * len(stream.columns) * 8 > STREAMED:
+        return stream
+    return _checked(concatenate(stream.added_up(lambda table: [table])), roles, who)
+
+
+def _parts_of(folder: Path, who: str) -> list[Path]:
+    """The files of a folder, in the order of their names; what begins with '.' or '_' is not data."""
+    files = sorted(file for file in folder.iterdir() if file.name[0] not in "._")
+    for file in files:
+        if not file.is_file() or file.suffix.lower() not in ENDINGS:
             raise DataError(
-                f"column {name!r} of {who} has {len(column.categories)} different texts: drop it, "
-                "or name it as numeric or categorical"
+                f"{who} is a folder with {file.name!r} in it: keep nothing but "
+                f"{' or '.join(ENDINGS)} files there"
             )
-    return table
+    if not files:
+        raise DataError(f"{who} is an empty folder: put its {' or '.join(ENDINGS)} files there")
+    return files
+
+
+def _stream(files: Sequence[Path], roles: Roles, who: str) -> Stream:
+    """A stream over files that have the same columns, of the same kinds."""
+    found: list[tuple[Path, int]] = []
+    rows, all_kinds = 0, []
+    for file in files:
+        here = _called(file) if len(files) > 1 else who
+        if file.stat().st_size == 0:
+            raise DataError(f"{here} is empty: check how it was written")
+        with readable(here):
+            schema, parts, size = pieces(file)
+        _check_names(schema.names, here)
+        for name in roles.named():
+            _check_column(name, schema.names, here)
+        all_kinds.append(_kinds(schema, roles, here))
+        _check_alike(all_kinds[0], all_kinds[-1], here, _called(files[0]))
+        found, rows = found + parts, rows + size
+    if not rows:
+        raise DataError(f"{who} has no rows: drop it or check how it was written")
+    kinds = all_kinds[0]
+    others = (roles.target, roles.client, *roles.sensitive)
+    columns = (*kinds, *(name for name in others if name is not None))
+    return Stream(tuple(found), rows, kinds, columns, partial(_batch, kinds=kinds, roles=roles))
 
 
 def read_clients(paths: Iterable[str | Path], roles: Roles) -> dict[str, Table]:
@@ -72,23 +118,41 @@ def read_clients(paths: Iterable[str | Path], roles: Roles) -> dict[str, Table]:
 
     A client that has its own file is named after it, without the ending.
     """
+    files = _one_or_each(paths, roles)
+    if roles.client is not None:
+        return _by_client(read_table(files[0], roles), roles.client)
+    return _alike({file: read_table(file, roles) for file in files})
+
+
+def read_sources(paths: Iterable[str | Path], roles: Roles) -> Mapping[str, Table | Stream]:
+    """``read_clients``, where a client may also be a folder, and is streamed where its rows are many."""
+    files = _one_or_each(paths, roles)
+    if roles.client is not None:
+        return read_clients(files, roles)
+    return _alike({file: read_source(file, roles) for file in files})
+
+
+def _one_or_each(paths: Iterable[str | Path], roles: Roles) -> list[Path]:
     files = [Path(path) for path in paths]
     if not files:
         raise SettingsError("no files: name one with a client column, or one for each client")
-    if roles.client is not None:
-        if len(files) > 1:
-            raise SettingsError(
-                f"{len(files)} files and a client column {roles.client!r}: "
-                "name one file, or no client column"
-            )
-        return _by_client(read_table(files[0], roles), roles.client)
+    if roles.client is not None and len(files) > 1:
+        raise SettingsError(
+            f"{len(files)} files and a client column {roles.client!r}: "
+            "name one file, or no client column"
+        )
     for stem, times in Counter(file.stem for file in files).items():
         if times > 1:
             raise DataError(f"{times} files would be client {stem!r}: rename all but one")
-    tables = {file.stem: read_table(file, roles) for file in files}
-    for file in files[1:]:
-        _check_alike(tables[files[0].stem], tables[file.stem], _called(file), _called(files[0]))
-    return dict(sorted(tables.items()))
+    return files
+
+
+def _alike(tables: dict[Path, Rows]) -> dict[str, Rows]:
+    """The tables by their clients' names, in order, if they have the same features."""
+    (first, model), *rest = tables.items()
+    for file, table in rest:
+        _check_alike(model.kinds, table.kinds, _called(file), _called(first))
+    return {file.stem: tables[file] for file in sorted(tables, key=lambda file: file.stem)}
 
 
 def read_rows(
@@ -131,8 +195,6 @@ def _as_text(roles: Roles) -> list[str]:
 
 def _open(path: str | Path, text: Iterable[str], who: str) -> Any:
     """The file as an Arrow table with at least one row and distinct column names."""
-    import pyarrow as pa
-
     path = Path(path)
     readers = {".csv": _read_csv, ".parquet": _read_parquet}
     if path.suffix.lower() not in readers:
@@ -141,17 +203,9 @@ def _open(path: str | Path, text: Iterable[str], who: str) -> Any:
         raise DataError(f"{who} is not in {str(path.parent)!r}: check the path")
     if path.stat().st_size == 0:
         raise DataError(f"{who} is empty: check how it was written")
-    try:
+    with readable(who):
         rows = readers[path.suffix.lower()](path, text)
         names = rows.column_names
-    except OSError as problem:
-        why = problem.strerror or "it is damaged or cut short"
-        raise DataError(f"{who} cannot be read ({why}): write it again") from None
-    except (pa.ArrowException, ValueError) as problem:
-        # Arrow's own sentence may quote the row, which must not leave the file.
-        found = re.search(r"(Row #\d+: )?Expected \d+ columns, got \d+", str(problem))
-        why = found[0] if found else "it is damaged, cut short or not UTF-8"
-        raise DataError(f"{who} cannot be read ({why}): write it again") from None
     _check_names(names, who)
     if rows.num_rows == 0:
         raise DataError(f"{who} has no rows: drop it or check how it was written")
@@ -179,8 +233,7 @@ def _read_parquet(path: Path, text: Iterable[str]) -> Any:
     import pyarrow.parquet as pq
 
     rows = pq.ParquetFile(path).read()
-    index = re.compile(r"__index_level_\d+__")  # pandas' row index is not a feature
-    keep = [i for i, name in enumerate(rows.column_names) if not index.fullmatch(name)]
+    keep = [i for i, name in enumerate(rows.column_names) if not _INDEX.fullmatch(name)]
     return rows.select(keep)
 
 
@@ -197,6 +250,13 @@ def _check_column(name: str, names: Sequence[str], who: str) -> None:
         near = get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]!r} of" if near else "name one of"
         raise DataError(f"{who} has no column {name!r}: {hint} {shown(names, 12)}")
+
+
+def _kinds(schema: Any, roles: Roles, who: str) -> dict[str, str]:
+    """The features and their kinds: all columns that have no other purpose."""
+    special = {roles.target, roles.client, *roles.sensitive, *roles.drop}
+    names = [name for name in schema.names if name not in special and not _INDEX.fullmatch(name)]
+    return {name: _kind(name, schema.field(name), roles, who) for name in names}
 
 
 def _kind(name: str, values: Any, roles: Roles, who: str) -> str:
@@ -220,7 +280,22 @@ def _kind(name: str, values: Any, roles: Roles, who: str) -> str:
     return "categorical"
 
 
-def _table(rows: Any, kinds: dict[str, str], roles: Roles, who: str) -> Table:
+def _checked(table: Table, roles: Roles, who: str) -> Table:
+    """The table, unless one of its columns of text is a key."""
+    for name, column in table.categorical.items():
+        if len(column.categories) > MOST_CATEGORIES and name not in roles.categorical:
+            raise DataError(
+                f"column {name!r} of {who} has {len(column.categories)} different texts: drop it, "
+                "or name it as numeric or categorical"
+            )
+    return table
+
+
+def _batch(rows: Any, kinds: Mapping[str, str], roles: Roles, who: str) -> Table:
+    return _checked(_table(rows, kinds, roles, who), roles, who)
+
+
+def _table(rows: Any, kinds: Mapping[str, str], roles: Roles, who: str) -> Table:
     def column(name: str) -> Column:
         return _column(name, rows[name], who)
 
@@ -289,12 +364,8 @@ def _by_client(table: Table, client: str) -> dict[str, Table]:
     return {name: table.take(column.codes == code) for code, name in enumerate(column.categories)}
 
 
-def _check_alike(first: Table, other: Table, who: str, model: str) -> None:
+def _check_alike(there: Mapping[str, str], here: Mapping[str, str], who: str, model: str) -> None:
     """Raise unless both files have the same features, of the same kinds."""
-    there, here = (
-        dict.fromkeys(table.numeric, "numeric") | dict.fromkeys(table.categorical, "categorical")
-        for table in (first, other)
-    )
     for name in (*there, *here):
         if name not in here or name not in there:
             lacking = who if name in there else model

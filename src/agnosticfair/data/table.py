@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from agnosticfair.errors import DataError
+
+Message = TypeVar("Message")
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Table:
     other: Mapping[str, Column] = field(default_factory=dict)
     weights: np.ndarray | None = None
     kernels: np.ndarray | None = None
+    streamed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         sizes = {name: len(values) for name, values in self.numeric.items()}
@@ -82,6 +86,17 @@ class Table:
         for values in self.numeric.values():
             return len(values)
         return 0
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The features and their kinds."""
+        return dict.fromkeys(self.numeric, "numeric") | dict.fromkeys(
+            self.categorical, "categorical"
+        )
+
+    def added_up(self, function: Callable[[Table], Message], threads: int = 1) -> Message:
+        """What a function of tables says of all rows; see ``Stream``, whose rows come in batches."""
+        return function(self)
 
     def take(self, rows: np.ndarray) -> Table:
         """The chosen rows (indices or a mask), with every vocabulary kept."""
@@ -122,10 +137,13 @@ def concatenate(tables: Sequence[Table]) -> Table:
     4
     """
     first = tables[0]
+    kernels = [t.kernels for t in tables if t.kernels is not None]
+    weights = [np.ones(len(t)) if t.weights is None else t.weights for t in tables]
 
     def joined(columns: Sequence[Column]) -> Column:
         names = tuple(sorted({name for column in columns for name in column.categories}))
-        return Column(np.concatenate([column.aligned(names) for column in columns]), names)
+        codes = np.concatenate([column.aligned(names) for column in columns])
+        return Column(codes.astype(np.int32), names)
 
     def by_name(kind: str) -> dict[str, Column]:
         return {k: joined([getattr(t, kind)[k] for t in tables]) for k in getattr(first, kind)}
@@ -136,6 +154,8 @@ def concatenate(tables: Sequence[Table]) -> Table:
         None if first.target is None else joined([t.target for t in tables if t.target]),
         by_name("sensitive"),
         by_name("other"),
+        np.concatenate(weights) if any(t.weights is not None for t in tables) else None,
+        np.concatenate(kernels) if kernels else None,
     )
 
 

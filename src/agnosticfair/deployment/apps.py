@@ -105,7 +105,7 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
     dropped = {key for event in fitted.events for key in event.get("without", ())}
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
     asked = {"seed": int(config.get("seed", 0)), "deadline": float(config["deadline"])}
-    return record.certified(fitted, engine, basis=AUDITED, **asked)
+    return record.certified(*record.certificates(fitted, engine, basis=AUDITED, **asked))
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

@@ -9,22 +9,20 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
 from agnosticfair import metrics
-from agnosticfair.auditing import audit_clients
 from agnosticfair.certificate import Certificate, lower, upper
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.table import Column, Table, intersected
-from agnosticfair.errors import AgnosticFairError
+from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.model import Model
+from agnosticfair.record import compared
 from agnosticfair.tracking import parameters
 
 FEW = 100
@@ -60,7 +58,7 @@ def card(
 ) -> tuple[Section, ...]:
     """The card of a fit.
 
-    clients: the rows it was made of.  certified: see ``certificates``.  target: what the label is called.
+    clients: the rows it was made of.  certified: see ``record.certificates``.  target: what the label is called.
     """
     model = fitted.model
     parts = {key: compared(fitted, table) for key, table in clients.items()}
@@ -77,33 +75,6 @@ def card(
         _limits(fitted, groups),
         _made(fitted),
     )
-
-
-def certificates(
-    fitted: Fit, clients: Mapping[str, Table]
-) -> tuple[dict[str, Certificate], dict[str, str]]:
-    """The certificates on the rows of the fit, by what they compare; and where there is none, why: the
-    model is no worse for that."""
-    fairness = fitted.method.fairness
-    ask: dict[str, Any] = {"seed": fitted.model.seed, "bootstrap": 0}
-    ask["notion"] = fairness.notion if fairness else "demographic_parity"
-    rows = {key: replace(t, sensitive=compared(fitted, t)) for key, t in clients.items()}
-    made, reasons = {}, {}
-    for name in next(iter(rows.values())).sensitive:
-        try:
-            made[name] = audit_clients(fitted.model, rows, attribute=name, **ask)
-        except AgnosticFairError as error:
-            reasons[name] = str(error)
-    return made, reasons
-
-
-def compared(fitted: Fit, table: Table) -> dict[str, Column]:
-    """The groups that a fit compares: those of each attribute, or the intersections of all."""
-    columns = {name: table.sensitive[name] for name in fitted.model.attributes}
-    fairness = fitted.method.fairness
-    if fairness is None or not fairness.intersections or len(columns) < 2:
-        return columns
-    return {" & ".join(columns): intersected(columns)}
 
 
 def markdown(sections: Sequence[Section]) -> str:

@@ -213,7 +213,7 @@ def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
         if last
         else "No round has ended yet. The page follows by itself."
     )
-    study["no_explorer"] = "The explorer needs a finished model and test rows."
+    study["rows_are"] = "training rows"
     study["warnings"] = ["Still training: nothing here is a result yet."]
     return [study]
 
@@ -273,7 +273,8 @@ def _detailed(row: Row) -> Json:
     found = row.get("detail") or {}
     about = {"history": found.get("history"), "training_alpha": found.get("alpha")}
     worst = found.get("worst") or {}
-    return about | {"tau": row.get("tau")} | {f"worst_{k}": worst[k] for k in worst}
+    about |= {"tau": row.get("tau"), "first_certified": row.get("certified_risk_difference")}
+    return about | {f"worst_{k}": worst[k] for k in worst}
 
 
 def _reached(certificate: Mapping[str, Any]) -> Json:
@@ -394,6 +395,8 @@ def _configuration(run: Run) -> Json:
     if run.kind == "audit":
         names = ("notion", "basis", "bound", "floor", "tolerance", "confidence", "resamples")
         return {k: told.get(k) for k in names}
+    if run.kind == "running":
+        return {k: told.get(k) for k in ("method", "most", "tau", "clients")}
     return dict(told.get("asked") or {})
 
 
@@ -410,7 +413,7 @@ def _warnings(methods: Sequence[Json]) -> list[str]:
         elif "diverged" in outcome or "infeasible" in outcome or outcome.startswith("not "):
             told.append(f"{method['name']}: {outcome}.")
     if methods and max(m["seeds"] for m in methods) == 1:
-        told.append("One run of each method: how much chance is in these numbers is not known.")
+        told.append("One run only: how much chance is in these numbers is not known.")
     return told
 
 

@@ -100,9 +100,11 @@ def _corner(study: Json, name: str) -> str:
         return ""
     columns = zip(study["explorer"]["columns"], found["only"], strict=True)
     parts = [f"{c['name']} {c['values'][k]}" for c, k in columns if k is not None]
-    where = f"with {', '.join(parts)}" if parts else "taken together"
+    where = f"with {' and '.join(parts)}" if parts else "taken together"
+    several = any(m["seeds"] > 1 for m in study["methods"])
+    rows = f"{found['rows']:,} test rows{' of the first run' if several else ''}"
     return (
-        f"A part of the rows can differ from the whole: among the {found['rows']:,} test rows {where}, {name} "
+        f"A part of the rows can differ from the whole: among the {rows} {where}, {name} "
         f"has a {study['difference']} of {points(found['difference'])}, the most of {found['tried']} parts "
         f"with at least {study['explorer']['least_rows']} rows."
     )

@@ -52,9 +52,12 @@
       return made;
     })));
     const made = el("table", about, el("caption", { text: caption }), el("thead", {}, head), el("tbody", {}, ...body));
-    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, made);
+    return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption }, made);
   };
 
+  // Headings: one level deeper where the page has several studies.
+  const part = (study, text) => el(study.alone ? "h2" : "h3", { class: "part", text });
+  const sub = (study, text) => el(study.alone ? "h3" : "h4", { class: "sub", text });
   const fold = (title, ...inside) => el("details", {}, el("summary", { text: title }), ...inside);
 
   // A chart with its alternative text, and its numbers in a table beneath.
@@ -96,16 +99,16 @@
       cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.difference} over every reweighing in the set below${interval}${runs}`, "certified"));
     }
     const corner = study.explorer && study.explorer.corners[method.name];
-    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.difference} on ${many(corner.rows)} test rows; not covered by a certificate`, "corner"));
-    return el("section", { class: "glance", "aria-label": "The decision at a glance" },
-      el("h3", { text: study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance" }),
+    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.difference} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified`, "corner"));
+    return el("section", { class: "glance" },
+      part(study, study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance"),
       study.status ? el("p", { class: "status", role: "status", text: study.status }) : null,
       cards.length ? el("div", { class: "cards" }, ...cards) : null,
       study.explorer ? el("p", { text: `A positive decision is "${study.explorer.positive_label}"; the groups are those of "${study.explorer.attribute}": ${study.explorer.groups.join(", ")}.` }) : null,
       ...study.sentences.map((text) => el("p", { text })),
       study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "") : null,
       study.no_set ? el("p", { class: "set", text: study.no_set }) : null,
-      study.warnings.length ? el("div", { class: "warnings" }, el("h4", { text: "Where these claims are weak" }), el("ul", {}, ...study.warnings.map((text) => el("li", { text })))) : null);
+      study.warnings.length ? el("div", { class: "warnings" }, sub(study, "Where these claims are weak"), el("ul", {}, ...study.warnings.map((text) => el("li", { text })))) : null);
   };
 
   const comparison = (study) => {
@@ -114,7 +117,7 @@
     const shown = columns.filter(([key]) => study.methods.some((m) => there(mean(m[key]))));
     const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => measure(m[key], form)), m.outcome || ""]);
     const notes = study.methods.filter((m) => m.note).map((m) => `${m.name}: ${m.note}`);
-    return el("section", {}, el("h3", { text: "Method against method" }),
+    return el("section", {}, part(study, "Method against method"),
       table(`${study.rows_are}; RD: risk difference, 0 is equal; ± standard deviation over runs`, ["method", ...shown.map(([, text]) => text), "how it ended"], lines, { class: "methods" }),
       notes.length ? fold("What the methods are", el("ul", {}, ...notes.map((text) => el("li", { text })))) : null,
       el("div", { class: "pair" }, frontier(study), deployments(study)));
@@ -212,7 +215,8 @@
 
   const explorer = (study) => {
     const counts = study.explorer;
-    const section = el("section", { class: "explorer" }, el("h3", { text: "Shift explorer: another mix of people" }));
+    if (study.kind === "running") return null;
+    const section = el("section", { class: "explorer" }, part(study, "Shift explorer: another mix of people"));
     if (!counts) {
       section.append(el("p", { text: study.no_explorer }));
       return section;
@@ -221,9 +225,10 @@
     const weights = counts.columns.map((column) => column.values.map(() => 1));
     const usual = Object.fromEntries(names.map((name) => [name, at(counts, weights, counts.positive[name])]));
     const begin = shares(counts, weights);
-    const certified = Object.fromEntries(study.methods.map((m) => [m.name, mean(m.certified)]));
+    const certified = Object.fromEntries(study.methods.map((m) => [m.name, m.first_certified ?? mean(m.certified)]));
+    const several = study.methods.some((m) => m.seeds > 1);
     const look = looks(study);
-    section.append(el("p", { text: `Each slider says how many times as common a value becomes: 1 is as in the ${many(counts.rows.reduce((a, b) => a + b, 0))} test rows, 0 is absent. All numbers below follow at once. This page holds no rows, only counts of rows by slider value, group, label and decision; for these sliders they give exactly what the rows would.` }));
+    section.append(el("p", { text: `Each slider says how many times as common a value becomes: 1 is as in the ${many(counts.rows.reduce((a, b) => a + b, 0))} test rows, 0 is absent. All numbers below follow at once. This page holds no rows, only counts of rows by slider value, group, label and decision; for these sliders they give exactly what the rows would.${several ? " Models, rows and certificates here are those of the first run." : ""}` }));
 
     const sliders = counts.columns.map((column, c) => column.values.map((value, v) => {
       const id = fresh();
@@ -289,7 +294,7 @@
       const few = counts.groups.filter((_, k) => now.effective[k] < 100);
       const told = [`This mix: ${kept}.`];
       if (few.length) told.push(`Careful: ${few.join(" and ")} rests on fewer than 100 rows here, so the numbers are uncertain.`);
-      if (beyond.length) told.push(`Above its certified bound: ${beyond.join(", ")}. So the certificate does not cover this mix: it is not in the set.`);
+      if (beyond.length) told.push(`Above its certified bound: ${beyond.join(", ")}. A certificate holds over its own set, and this mix is not in it.`);
       said.textContent = told.join(" ");
       said.classList.toggle("alert", few.length + beyond.length > 0);
     }
@@ -301,25 +306,25 @@
 
   // --- one method in detail ---
 
-  const curves = (method) => {
+  const curves = (study, method) => {
     const history = (method.history || []).filter((entry) => there(entry.round));
     if (!history.length) return null;
-    const line = (title, keys, note) => {
+    const line = (title, keys, note, y = {}) => {
       const sets = keys.filter(([get]) => history.some((e) => there(get(e)))).map(([get, label, colour, dash]) => ({ label, data: history.map((e) => ({ x: e.round, y: get(e) ?? null })), borderColor: colour, backgroundColor: colour, borderDash: dash || [], pointRadius: dash ? 0 : 2.5, borderWidth: 2 }));
       if (!sets.length) return null;
-      return chart(title, note, 230, { type: "line", data: { datasets: sets }, options: { parsing: true, scales: { x: { type: "linear", ...axis("round"), ticks: { precision: 0 } }, y: { grid: { color: "#e3e7ec" } } }, plugins: legend(sets.length > 1) } });
+      return chart(title, note, 230, { type: "line", data: { datasets: sets }, options: { parsing: true, scales: { x: { type: "linear", ...axis("round"), ticks: { precision: 0 } }, y: { grid: { color: "#e3e7ec" }, ...y } }, plugins: legend(sets.length > 1) } });
     };
     const tau = method.tau;
     const bounded = there(tau);
     const parts = [
       line("Loss", [[(e) => e.loss, "loss", COLOURS[0]]], "Loss by round."),
-      line("Worst difference over the training set A", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", "#000000", [5, 4]]], "Worst case of the smooth difference by round, with tau."),
-      bounded ? line("Violation of tau", [[(e) => (there(e.worst) ? Math.max(0, e.worst - tau) : null), "violation", COLOURS[3]]], "How far the worst case exceeds tau, by round.") : null,
+      line("Worst difference in training", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", "#000000", [5, 4]]], "Worst case of the smooth difference by round, with tau."),
+      bounded ? line("Violation of tau", [[(e) => (there(e.worst) ? Math.max(0, e.worst - tau) : null), "violation", COLOURS[3]]], "How far the worst case exceeds tau, by round.", { min: 0, suggestedMax: tau / 10 }) : null,
       line("Multiplier of the fairness constraint", [[(e) => e.multiplier, "multiplier", COLOURS[2]]], "Multiplier by round."),
       line("Training accuracy", [[(e) => e.accuracy, "accuracy", COLOURS[6]]], "Training accuracy by round."),
     ].filter((part) => part);
     const keys = ["loss", "worst", "multiplier", "accuracy", "step", "cuts", "lp"].filter((key) => history.some((e) => e[key] !== undefined));
-    return el("div", {}, el("h4", { text: `Training, ${history.length} rounds` }), el("div", { class: "small" }, ...parts),
+    return el("div", {}, sub(study, `Training, ${history.length} rounds`), el("div", { class: "small" }, ...parts),
       fold("Numbers of these charts", table("Rounds", ["round", ...keys], history.map((e) => [e.round, ...keys.map((key) => (typeof e[key] === "number" ? number(e[key], Number.isInteger(e[key]) ? String(e[key]) : e[key].toFixed(5)) : e[key] ?? "none"))]))));
   };
 
@@ -336,7 +341,7 @@
       drawnOf(method.training_alpha, "What the adversary chose in the last round of training", "Against the loss: weight on # of # kernels."));
   };
 
-  const profile = (method) => {
+  const profile = (study, method) => {
     if (!method.worst_profile) return null;
     const means = (tilt) => (tilt.feature.includes("=") ? [percent(tilt.mean, 0), percent(tilt.worst_mean, 0)] : [tilt.mean, tilt.worst_mean].map((x) => String(Number(x.toPrecision(4)))));
     const short = (text) => { const most = narrow() ? 18 : 34; return text.length > most ? `${text.slice(0, most - 1)}…` : text; };
@@ -346,7 +351,7 @@
       { type: "bar", data: { labels: top.map((t) => [short(t.feature)]), datasets: [{ label: "shift", data: top.map((t) => t.shift), backgroundColor: top.map((t) => (t.shift > 0 ? COLOURS[2] : COLOURS[1])) }] }, options: { indexAxis: "y", scales: { x: axis("shift of the mean, in standard deviations"), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(false), tooltip: { callbacks: { title: (items) => top[items[0].dataIndex].feature, label: (item) => means(top[item.dataIndex]).join(" → ") } } } } },
       table("Every feature: mean or share in the rows, and in the worst deployment", ["feature", "rows", "worst deployment", "shift"], method.worst_profile.map((t) => [t.feature, ...means(t), number(t.shift, fixed(t.shift, 2))]))) : null;
     const grid = groups.length ? table("Groups: in the rows the certificate is made on, and in the worst deployment", ["group", "rows", "share", "share there", "positive rate", "rate there"], groups.map(([name, g]) => [name, many(g.rows), percent(g.share), percent(g.worst_share), number(g.rate, fixed(g.rate)), number(g.worst_rate, fixed(g.worst_rate))])) : null;
-    return el("div", {}, el("h4", { text: "The deployment on which it is worst" }), grid, figure);
+    return el("div", {}, sub(study, "The deployment on which it is worst"), grid, figure);
   };
 
   const clients = (study, name) => {
@@ -356,7 +361,7 @@
     const sized = groups.every((g) => there(own[0].groups[g].rows));
     const header = ["client", "rows", "accuracy", "RD", ...groups.flatMap((g) => (sized ? [`${g}: rows`, `${g}: positive rate`] : [`${g}: positive rate`]))];
     const lines = own.map((c) => [c.client, many(c.rows), number(c.accuracy, fixed(c.accuracy)), number(c.risk_difference, fixed(c.risk_difference)), ...groups.flatMap((g) => { const rate = number(c.groups[g].rate, fixed(c.groups[g].rate)); return sized ? [many(c.groups[g].rows), rate] : [rate]; })]);
-    return el("div", {}, el("h4", { text: "Per client and per group" }), table(`${study.rows_are}${study.methods.some((m) => m.seeds > 1) ? " of the first run" : ""}`, header, lines));
+    return el("div", {}, sub(study, "Per client and per group"), table(`${study.rows_are}${study.methods.some((m) => m.seeds > 1) ? " of the first run" : ""}`, header, lines));
   };
 
   const inDetail = (study) => {
@@ -368,12 +373,12 @@
       own.forEach((drawn) => { drawn.destroy(); charts.splice(charts.indexOf(drawn), 1); });
       const before = charts.length;
       const method = study.methods.find((m) => m.name === name);
-      place.replaceChildren(...[clients(study, name), curves(method), profile(method), alphas(method)].filter((part) => part));
+      place.replaceChildren(...[clients(study, name), curves(study, method), profile(study, method), alphas(method)].filter((part) => part));
       own = charts.slice(before);
     };
     const choose = study.methods.length > 1 ? el("p", { class: "choose" }, el("label", { for: id, text: "Method: " }), el("select", { id, class: "method", onchange: (event) => show(event.target.value) }, ...study.methods.map((m) => el("option", { value: m.name, text: m.name, selected: m.name === study.headline })))) : null;
     show(study.headline);
-    return el("section", {}, el("h3", { text: "In detail" }), choose, study.methods.some((m) => m.seeds > 1) ? el("p", { class: "note", text: "Of the first run (seed 0)." }) : null, place);
+    return el("section", {}, part(study, "In detail"), choose, study.methods.some((m) => m.seeds > 1) ? el("p", { class: "note", text: "Of the first run (seed 0)." }) : null, place);
   };
 
   // --- where it comes from ---
@@ -384,7 +389,7 @@
     const from = study.provenance;
     const lines = [...flat(study.configuration), ...flat(from.versions || {}).map(([k, v]) => [`version of ${k}`, v])];
     const data = Object.entries(from.data || {});
-    return el("section", {}, el("h3", { text: "Configuration, and how to reproduce it" }),
+    return el("section", {}, part(study, "Configuration, and how to reproduce it"),
       from.command ? el("pre", { tabindex: "0", "aria-label": "The command that made this run" }, el("code", { text: from.command })) : el("p", { text: "The command is not known: the run was made by a program, or deployed." }),
       data.length ? table("Data: the same fingerprint means the same columns and values", ["data", "rows", "sha256"], data.map(([name, d]) => [name, many(d.rows), el("code", { class: "hash", text: d.sha256 })])) : null,
       fold("All settings and versions", table("Settings and versions", ["name", "value"], lines, { class: "settings" })));
@@ -394,6 +399,7 @@
 
   const render = (data) => {
     while (charts.length) charts.pop().destroy();
+    const height = window.scrollY, open = [...document.querySelectorAll("details")].map((fold) => fold.open);
     Chart.defaults.font.family = "system-ui, sans-serif";
     Chart.defaults.color = "#1b2733";
     document.title = `${data.title}: agnosticfair report`;
@@ -402,15 +408,18 @@
     const main = document.getElementById("main");
     main.replaceChildren();
     for (const study of data.studies) {
+      study.alone = data.studies.length === 1;
       const place = el("article", { "aria-label": study.title });
       main.append(place);
-      if (data.studies.length > 1) place.append(el("h2", { text: study.title }));
-      for (const part of [glance, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, inDetail, provenance]) {
-        const made = part(study);
+      if (!study.alone) place.append(el("h2", { text: study.title }));
+      for (const section of [glance, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, inDetail, provenance]) {
+        const made = section(study);
         if (made) place.append(made);
       }
     }
     document.getElementById("foot").replaceChildren(el("p", { text: `Made by agnosticfair ${data.version}. This file asks nothing of the network and carries no rows. "Certified" always means: over the set that is named beside it.` }));
+    document.querySelectorAll("details").forEach((fold, k) => { fold.open = open[k] === true; }); // a live page stays as it was
+    window.scrollTo(0, height);
   };
   const explorerFirst = (study) => study.methods.length < 2;
 

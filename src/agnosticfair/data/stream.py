@@ -1,0 +1,126 @@
+"""A client's rows in Parquet or Arrow files, read a batch at a time: they never need to fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import add
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from agnosticfair.data.arrow import readable
+from agnosticfair.data.table import Table
+
+BATCH = 1 << 14
+"""Rows that are read and encoded at a time."""
+
+ENDINGS = (".parquet", ".arrow", ".feather")
+
+Item = TypeVar("Item")
+Message = TypeVar("Message", bound=Any)
+
+
+def summed(function: Callable[[Item], Message], items: Iterable[Item], threads: int = 1) -> Message:
+    """The sum of a function over items, added in their order: the same for any number of threads.
+
+    >>> summed(lambda item: [item, item], "ab", threads=2)
+    ['a', 'a', 'b', 'b']
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            return reduce(add, pool.map(function, items))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+@dataclass(frozen=True)
+class Stream:
+    """pieces: (file, number) of every row group or record batch.  rows: in all of them.  kinds: of the
+    features.  columns: those to read.  table: from an Arrow table of some rows, and ``who`` holds them, to
+    ours."""
+
+    pieces: tuple[tuple[Path, int], ...]
+    rows: int
+    kinds: Mapping[str, str]
+    columns: tuple[str, ...]
+    table: Callable[..., Table]
+    streamed: ClassVar[bool] = True
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def added_up(self, function: Callable[[Table], Message], threads: int = 1) -> Message:
+        """The sum of a function over all batches, whose values add with ``+``.
+
+        Each thread takes whole pieces.
+        """
+
+        def of_piece(piece: tuple[Path, int]) -> Message:
+            return reduce(add, (function(table) for table in self.batches(*piece)))
+
+        return summed(of_piece, self.pieces, threads)
+
+    def batches(self, path: Path, number: int) -> Iterator[Table]:
+        """The tables of one piece, of at most BATCH rows each."""
+        import pyarrow as pa
+
+        who = f"file {path.name!r}"
+        with readable(who):
+            for batch in _batches(path, number, self.columns):
+                if batch.num_rows:
+                    yield self.table(pa.Table.from_batches([batch]), who=who)
+
+
+def pieces(path: Path) -> tuple[Any, list[tuple[Path, int]], int]:
+    """The schema of a file, its pieces that have rows, and how many rows they have; nothing is read yet."""
+    if path.suffix.lower() == ".parquet":
+        metadata = _metadata(path)
+        sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        schema = metadata.schema.to_arrow_schema()
+    else:
+        file = _arrow(path)
+        sizes = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
+        schema = file.schema
+    return schema, [(path, i) for i, size in enumerate(sizes) if size], sum(sizes)
+
+
+def _batches(path: Path, number: int, columns: tuple[str, ...]) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if path.suffix.lower() != ".parquet":
+        batch = _arrow(path).get_batch(number).select(list(columns))
+        for first in range(0, batch.num_rows, BATCH):
+            yield batch.slice(first, BATCH)
+        return
+    metadata = _metadata(path)
+    texts = [
+        field.name
+        for field in metadata.schema.to_arrow_schema()
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+    ]
+    file = pq.ParquetFile(path, metadata=metadata, memory_map=True, read_dictionary=texts)
+    with file:
+        yield from file.iter_batches(BATCH, [number], list(columns), use_threads=False)
+
+
+def _metadata(path: Path) -> Any:
+    status = path.stat()
+    return _footer(path.absolute(), status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _footer(path: Path, changed: int, size: int) -> Any:
+    """The footer of a Parquet file as it was last written."""
+    import pyarrow.parquet as pq
+
+    return pq.read_metadata(path, memory_map=True)
+
+
+def _arrow(path: Path) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.open_file(pa.memory_map(str(path)))
