@@ -55,7 +55,7 @@ def main() -> None:
 
     growing = {
         "rows": {n: (some(n), ROBUST) for n in (10_000, 20_000, 40_000, 80_000, 160_000)},
-        "clients": {p: (some(40_000, p), ROBUST) for p in (2, 10, 50, 100)},
+        "clients": {p: (some(40_000, p), ROBUST) for p in (2, 10, 50, 100, 1000)},
         "kernels": {m: (some(40_000), kernels(m)) for m in (50, 100, 200, 400)},
     }
     print("| what grows | size | size, ratio | time, ratio |\n|---|---:|---:|---:|")

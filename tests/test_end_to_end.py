@@ -165,22 +165,27 @@ class Deployed:
         process = self.processes.pop(name)
         process.send_signal(how)
         try:
-            process.wait(timeout=30)
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(timeout=30)
+            process.wait(timeout=60)
 
     def close(self):
         """Stop what was started, in whatever state a test has left it."""
         for run in self.runs:
             if run.poll() is None:
                 run.terminate()
-                run.wait(timeout=30)
+                run.wait(timeout=60)
         for name in sorted(self.processes, reverse=True):
             self.stop(name)
         for pid in started_for(self.folder):  # orphans of a process that was killed
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def sound(self):
+        """Whether all servers are there, and no run is left."""
+        ended = all(run.poll() is not None for run in self.runs)
+        return ended and self.processes.keys() == {"superlink", *SITES}
 
     def listens(self):
         with socket.socket() as there:
@@ -258,9 +263,9 @@ def standing(rows, tmp_path_factory):
 
 @pytest.fixture
 def bank(standing):
-    """A SuperLink and two SuperNodes; new ones if a test before could not end its run."""
+    """A SuperLink and two SuperNodes; new ones if a test before did not come to its end."""
     kept, make = standing
-    if kept and any(run.poll() is None for run in kept[0].runs):
+    if kept and not kept[0].sound():
         kept.pop().close()
     if not kept:
         kept.append(make())
@@ -290,7 +295,7 @@ def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, t
         assert shell.wait(timeout=LONG) == 0, log.read_text()
     finally:
         shell.terminate()
-        shell.wait(timeout=30)
+        shell.wait(timeout=60)
         wait(lambda: not started_for(tmp_path), "the servers to end")
     said, results = log.read_text(), tmp_path / "bank" / "results"
     expected = here(files.values(), "agnosticfair")
@@ -329,7 +334,7 @@ def test_a_superlink_killed_in_mid_run_resumes_from_the_checkpoint(bank):
     wait(lambda: bank.round() >= 2, "the second round", pause=0.05)
     bank.stop("superlink", signal.SIGKILL)
     run.terminate()
-    run.wait(timeout=30)
+    run.wait(timeout=60)
     wait(lambda: not bank.serving(), "the ServerApp to end with its SuperLink")
     assert (bank.folder / "state" / "checkpoint" / "checkpoint.safetensors").is_file()
     bank.start("superlink")

@@ -33,6 +33,15 @@ def test_the_number_of_threads_does_not_change_the_model(adult):
     assert one.model.w.tobytes() == two.model.w.tobytes() == pooled.model.w.tobytes()
 
 
+@pytest.mark.slow
+def test_a_thousand_clients_give_the_model_of_two(adult):
+    few, many = (
+        fit(dealt(adult, p), method("agnosticfair", rounds=2), attribute="sex") for p in (2, 1000)
+    )
+    assert many.model.clients == 1000
+    assert many.model.w.tobytes() == few.model.w.tobytes()
+
+
 def test_a_client_that_raises_in_a_worker_is_named():
     tables = {"a": ROWS, "b": ROWS.take(np.arange(0))}
     with pytest.raises(FederationError, match="client 'b' has no rows"):
