@@ -12,6 +12,9 @@ from agnosticfair.data.adult import load_adult
 from agnosticfair.data.dutch import VARIABLE, cache_folder, find_dutch, load_dutch
 from agnosticfair.data.table import Table
 
+os.environ.setdefault(
+    "TRITON_INTERPRET", "1"
+)  # read when Triton is imported: kernels run on the CPU
 settings.register_profile("steady", deadline=None)  # a busy machine is no failure
 settings.load_profile("steady")
 
