@@ -181,6 +181,7 @@ class Deployed:
         for pid in started_for(self.folder):  # orphans of a process that was killed
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        wait(lambda: not started_for(self.folder), "every process to end", seconds=60)
 
     def sound(self):
         """Whether all servers are there, and no run is left."""
@@ -408,11 +409,3 @@ def test_status_of_an_unknown_run_is_told(bank, monkeypatch):
     monkeypatch.setattr(runner, "LOST", 0.0)
     with pytest.raises(FederationError, match="gives no news of run 12"):
         status_of(bank.folder, "12")
-
-
-def test_every_process_ends_with_its_deployment(standing):
-    kept, _ = standing
-    for one in kept:
-        one.close()
-        assert not started_for(one.folder)
-    kept.clear()
