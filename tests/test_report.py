@@ -21,7 +21,7 @@ from agnosticfair.data.table import Column, concatenate
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.fairness import NOTIONS
 from agnosticfair.methods import method
-from agnosticfair.record import fingerprint, read_rounds, rounds
+from agnosticfair.record import COMMAND, fingerprint, read_rounds, rounds
 from agnosticfair.report.explorer import LEAST_SHARE, counts, gap, values
 from agnosticfair.report.page import as_text, data, html
 from agnosticfair.report.runs import read_run
@@ -387,3 +387,13 @@ def test_intersections_are_reported(call, files):  # noqa: F811
     (study,) = page_data("report.html")["studies"]
     assert study["explorer"]["attribute"] == "sex & town"
     assert study["explorer"]["groups"] == ["F & x", "F & y", "M & x", "M & y"]
+
+
+def test_a_password_in_the_command_is_kept_nowhere(tmp_path):
+    token = COMMAND.set(("fit", "a.csv", "--track", "mlflow:https://me:p@ss@host/runs"))
+    try:
+        rounds(tmp_path / "run", method("fl"), 2, resume=False)
+    finally:
+        COMMAND.reset(token)
+    begins, _ = read_rounds(tmp_path / "run")
+    assert begins["command"] == "agnosticfair fit a.csv --track mlflow:https://host/runs"
