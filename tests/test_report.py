@@ -334,6 +334,10 @@ def test_a_run_of_another_version_or_damaged_is_refused(call, run):  # noqa: F81
 def test_a_run_that_goes_on_is_not_reported(call, run):  # noqa: F811
     later = (run / "history.json").stat().st_mtime + 1
     os.utime(run / "rounds.jsonl", (later, later))
+    assert read_run(run).kind == "fit"  # a copy has any times; its last round is the result's
+    with (run / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 1, "loss": 0.5, "accuracy": 0.5}\n')
+    os.utime(run / "rounds.jsonl", (later, later))
     assert "agnosticfair watch run" in refused(call, "report", run)
     assert read_run(run, live=True).kind == "running"
     (run / "error.json").write_text('{"error": "site north is gone"}')
@@ -387,6 +391,17 @@ def test_intersections_are_reported(call, files):  # noqa: F811
     (study,) = page_data("report.html")["studies"]
     assert study["explorer"]["attribute"] == "sex & town"
     assert study["explorer"]["groups"] == ["F & x", "F & y", "M & x", "M & y"]
+
+
+@pytest.mark.parametrize("line", ["5", "null", "[1]", '{"round": "x"}', '{"round": null}'])
+def test_a_line_of_rounds_that_is_not_ours_is_left_out(tmp_path, line):
+    (tmp_path / "rounds.jsonl").write_text(f'{{"method": "fl"}}\n{line}\n{{"round": 1}}\n')
+    assert read_rounds(tmp_path) == ({"method": "fl"}, [{"round": 1}])
+
+
+def test_a_column_that_cannot_be_mixed_is_not_called_a_damaged_run(call, run, files):  # noqa: F811
+    told = refused(call, "report", run, "--test", files[0], "--mix", "colour")
+    assert told.startswith("error: no column 'colour' to mix by")
 
 
 def test_a_password_in_the_command_is_kept_nowhere(tmp_path):

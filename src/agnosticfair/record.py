@@ -197,8 +197,10 @@ def read_rounds(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             entry = json.loads(line)
         except json.JSONDecodeError:
             continue
-        if "round" in entry:
+        if not isinstance(entry, dict):
+            continue
+        if isinstance(entry.get("round"), int):
             found = [*(e for e in found if e["round"] < entry["round"]), entry]
-        else:
+        elif "round" not in entry:
             begins = entry
     return begins, found
