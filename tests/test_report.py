@@ -4,8 +4,10 @@ import csv
 import json
 import os
 from dataclasses import replace
+from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from agnosticfair.fairness import NOTIONS
 from agnosticfair.methods import method
 from agnosticfair.record import COMMAND, fingerprint, read_rounds, rounds
 from agnosticfair.report.explorer import LEAST_SHARE, counts, gap, values
+from agnosticfair.report.live import serve
 from agnosticfair.report.page import as_text, data, html
 from agnosticfair.report.runs import read_run
 
@@ -412,3 +415,15 @@ def test_a_password_in_the_command_is_kept_nowhere(tmp_path):
         COMMAND.reset(token)
     begins, _ = read_rounds(tmp_path / "run")
     assert begins["command"] == "agnosticfair fit a.csv --track mlflow:https://host/runs"
+
+
+def test_an_error_in_any_script_is_told_by_the_server(call, run):  # noqa: F811
+    run = run.rename("żółć")
+    with serve(run, "127.0.0.1", 0) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        (run / "history.json").write_text("{")
+        link = HTTPConnection("127.0.0.1", server.server_port)
+        link.request("GET", "/")
+        answer = link.getresponse()
+        assert (answer.status, "żółć" in answer.read().decode()) == (503, True)
+        server.shutdown()
