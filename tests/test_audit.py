@@ -511,6 +511,7 @@ BAD = {
     "basis 'by_client' needs clients": {"basis": by_client()},
     "tolerance is 0; it must be positive": {"tolerance": 0},
     "bootstrap is -1": {"bootstrap": -1},
+    "seed is -1": {"seed": -1},
     "confidence is 95; it must be between 0 and 1": {"confidence": 95},
     "X has shape (150,): give rows and columns": {"X": np.zeros(150)},
     "column '1' of X is not numbers: encode it": {"X": np.array([[1.0, "a"]] * 150, object)},

@@ -4,8 +4,10 @@ import csv
 import json
 import os
 from dataclasses import replace
+from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -21,8 +23,9 @@ from agnosticfair.data.table import Column, concatenate
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.fairness import NOTIONS
 from agnosticfair.methods import method
-from agnosticfair.record import fingerprint, read_rounds, rounds
+from agnosticfair.record import COMMAND, fingerprint, read_rounds, rounds
 from agnosticfair.report.explorer import LEAST_SHARE, counts, gap, values
+from agnosticfair.report.live import serve
 from agnosticfair.report.page import as_text, data, html
 from agnosticfair.report.runs import read_run
 
@@ -334,6 +337,10 @@ def test_a_run_of_another_version_or_damaged_is_refused(call, run):  # noqa: F81
 def test_a_run_that_goes_on_is_not_reported(call, run):  # noqa: F811
     later = (run / "history.json").stat().st_mtime + 1
     os.utime(run / "rounds.jsonl", (later, later))
+    assert read_run(run).kind == "fit"  # a copy has any times; its last round is the result's
+    with (run / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 1, "loss": 0.5, "accuracy": 0.5}\n')
+    os.utime(run / "rounds.jsonl", (later, later))
     assert "agnosticfair watch run" in refused(call, "report", run)
     assert read_run(run, live=True).kind == "running"
     (run / "error.json").write_text('{"error": "site north is gone"}')
@@ -387,3 +394,36 @@ def test_intersections_are_reported(call, files):  # noqa: F811
     (study,) = page_data("report.html")["studies"]
     assert study["explorer"]["attribute"] == "sex & town"
     assert study["explorer"]["groups"] == ["F & x", "F & y", "M & x", "M & y"]
+
+
+@pytest.mark.parametrize("line", ["5", "null", "[1]", '{"round": "x"}', '{"round": null}'])
+def test_a_line_of_rounds_that_is_not_ours_is_left_out(tmp_path, line):
+    (tmp_path / "rounds.jsonl").write_text(f'{{"method": "fl"}}\n{line}\n{{"round": 1}}\n')
+    assert read_rounds(tmp_path) == ({"method": "fl"}, [{"round": 1}])
+
+
+def test_a_column_that_cannot_be_mixed_is_not_called_a_damaged_run(call, run, files):  # noqa: F811
+    told = refused(call, "report", run, "--test", files[0], "--mix", "colour")
+    assert told.startswith("error: no column 'colour' to mix by")
+
+
+def test_a_password_in_the_command_is_kept_nowhere(tmp_path):
+    token = COMMAND.set(("fit", "a.csv", "--track", "mlflow:https://me:p@ss@host/runs"))
+    try:
+        rounds(tmp_path / "run", method("fl"), 2, resume=False)
+    finally:
+        COMMAND.reset(token)
+    begins, _ = read_rounds(tmp_path / "run")
+    assert begins["command"] == "agnosticfair fit a.csv --track mlflow:https://host/runs"
+
+
+def test_an_error_in_any_script_is_told_by_the_server(call, run):  # noqa: F811
+    run = run.rename("żółć")
+    with serve(run, "127.0.0.1", 0) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        (run / "history.json").write_text("{")
+        link = HTTPConnection("127.0.0.1", server.server_port)
+        link.request("GET", "/")
+        answer = link.getresponse()
+        assert (answer.status, "żółć" in answer.read().decode()) == (503, True)
+        server.shutdown()

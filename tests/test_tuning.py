@@ -118,6 +118,13 @@ def test_a_path_that_makes_no_sense_is_refused(changed, said):
         trace({"a": shifted()}, method("fl"), attribute="sex")
 
 
+def test_a_client_of_one_row_takes_part():
+    table = shifted()
+    clients = {"a": table.take([0]), "b": table.take(range(1, len(table)))}
+    made = trace(clients, method("agnosticfair"), attribute="sex", taus=(0.05, 0.2), folds=2)
+    assert [point.tau for point in made.points] == [0.05, 0.2]
+
+
 def test_the_command_writes_the_frontier_and_the_model(tmp_path, capsys):
     table, lines = shifted(300), ["age,hours,job,sex,label"]
     columns = [

@@ -31,6 +31,7 @@ from agnosticfair.ambiguity import (
 from agnosticfair.basis import (
     Basis,
     Reweighing,
+    check_seed,
     checked,
     design,
     gaussian,
@@ -148,6 +149,7 @@ def audit(
     """
     own = None if isinstance(basis, Basis) else basis
     data = basis if isinstance(basis, Basis) else None
+    check_seed(seed)
     asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
     if asked.basis.kind in ("by_client", "given"):
         raise SettingsError(
@@ -225,6 +227,7 @@ def audit_clients(
     centres: (M, d), in the encoding; by default drawn from the clients' rows, which shows these to
     all.  Besides, a client sends one message of sums, with resamples that it draws by itself.
     """
+    check_seed(seed)
     asked = _asked(basis, bound, floor, tolerance, bootstrap, confidence, notion)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     census = merge(gather(engine, "census", None, deadline))

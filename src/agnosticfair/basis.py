@@ -213,6 +213,12 @@ def design(
     return K
 
 
+def check_seed(seed: int) -> None:
+    """Raise unless numbers can be drawn with that seed."""
+    if seed < 0:
+        raise SettingsError(f"seed is {seed}; it must not be negative")
+
+
 def row_priorities(X: np.ndarray, seed: int) -> np.ndarray:
     """A pseudo-random number in [0, 1) for every row, a function of its content and the seed alone.
 

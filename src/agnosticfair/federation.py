@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agnosticfair import __version__, checkpoints, server
+from agnosticfair.basis import check_seed
 from agnosticfair.client import Client, answer
 from agnosticfair.data.census import Census, check_labels_known, merge
 from agnosticfair.data.encoding import Encoding
@@ -153,6 +154,9 @@ class Run:
     centres: np.ndarray | None
     start: Start | None
     folder: Path | None
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
     def identity(self, census: Census, keys: tuple[str, ...]) -> dict[str, Any]:
         """What must be the same for a checkpoint to be gone on with."""

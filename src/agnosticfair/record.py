@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -41,9 +42,19 @@ def provenance(tables: Mapping[str, Table | Stream]) -> dict[str, Any]:
     """Command, versions, and what fingerprints the rows have."""
     names = ("agnosticfair", "numpy", "scipy")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
-    command = shlex.join(("agnosticfair", *COMMAND.get())) if COMMAND.get() else None
+    told = map(without_password, COMMAND.get())
+    command = shlex.join(("agnosticfair", *told)) if COMMAND.get() else None
     data = {k: {"rows": len(t), "sha256": of_all(t)} for k, t in tables.items()}
     return {"command": command, "versions": versions, "data": data}
+
+
+def without_password(text: str) -> str:
+    """The text without the user and the password that an address in it may hold.
+
+    >>> without_password("mlflow:https://me:p@ss@host/runs")
+    'mlflow:https://host/runs'
+    """
+    return re.sub(r"//[^/\s]*@", "//", text)
 
 
 def of_all(table: Table | Stream) -> str:
@@ -186,8 +197,10 @@ def read_rounds(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             entry = json.loads(line)
         except json.JSONDecodeError:
             continue
-        if "round" in entry:
+        if not isinstance(entry, dict):
+            continue
+        if isinstance(entry.get("round"), int):
             found = [*(e for e in found if e["round"] < entry["round"]), entry]
-        else:
+        elif "round" not in entry:
             begins = entry
     return begins, found

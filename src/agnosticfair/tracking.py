@@ -25,6 +25,7 @@ from agnosticfair.certificate import Certificate
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit
 from agnosticfair.methods import Method
+from agnosticfair.record import without_password
 
 Track = Callable[[str, Mapping[str, Any]], None]
 EXPERIMENT = "agnosticfair"
@@ -138,5 +139,5 @@ def _legal(name: str) -> str:
 def _refused(error: Exception) -> SettingsError:
     """MLflow's own first sentence, without the password that an address may hold."""
     sentence = str(error).partition("\n")[0].partition(". ")[0].strip()
-    hidden = re.sub(r"//[^/@\s]*@", "//", sentence)
+    hidden = without_password(sentence)
     return SettingsError(f"MLflow refused: {hidden}; name another store, sqlite:///runs.db say")

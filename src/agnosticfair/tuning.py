@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing import audit
-from agnosticfair.basis import around, design
+from agnosticfair.basis import around, check_seed, design
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table, concatenate, intersected
 from agnosticfair.engines import Engine
@@ -101,6 +101,7 @@ def trace(
     (done, total).
     """
     check(recipe, taus, folds)
+    check_seed(seed)
     names = (attribute,) if isinstance(attribute, str) else tuple(attribute)
     how = {"attribute": attribute, "seed": seed, **how}
     total, done, found = (folds + 1) * len(taus), 0, np.zeros((folds, len(taus), 3))
@@ -114,7 +115,8 @@ def trace(
     rng = np.random.default_rng(seed)
     parts = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
     for k in range(folds):
-        train = {key: table.take(parts[key] != k) for key, table in clients.items()}
+        kept = {key: table.take(parts[key] != k) for key, table in clients.items()}
+        train = {key: table for key, table in kept.items() if len(table)}  # one row is in one fold
         out = [table.take(parts[key] == k) for key, table in clients.items()]
         for j, made in enumerate(fit_path(train, recipe, taus, **how)):
             found[k, j] = held_out(made, out, names)

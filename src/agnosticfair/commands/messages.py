@@ -39,6 +39,8 @@ def explain_messages(
     from agnosticfair.explanation import explain, explain_audit
     from agnosticfair.methods import method as recipe
 
+    if bootstrap < 0:
+        raise SettingsError(f"bootstrap is {bootstrap}; it must not be negative")
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
     chosen = recipe(method)

@@ -33,7 +33,8 @@ def serve(run: Path, host: str, port: int) -> ThreadingHTTPServer:
                 else:
                     self.send_error(HTTPStatus.NOT_FOUND)
             except AgnosticFairError as error:  # between two files of a run that just ends
-                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, " ".join(str(error).split()))
+                why = " ".join(str(error).split())  # in the body: a status line takes Latin-1 only
+                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=why)
 
         def reply(self, text: str, kind: str) -> None:
             content = text.encode()

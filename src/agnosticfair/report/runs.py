@@ -49,9 +49,10 @@ def read_run(path: Path, live: bool = False) -> Run:
         )
     begins, rounds = read_rounds(folder)
     name = next((name for name in MAIN if (folder / name).is_file()), None)
-    if live and (name is None or _running(folder)):  # watching may begin before the run does
+    running = _running(folder, rounds)
+    if live and (name is None or running):  # watching may begin before the run does
         return Run(path, "running", begins | _error(folder), rounds=rounds)
-    if _running(folder):
+    if running:
         told = _error(folder).get("error")
         why = f"ended with an error ({told})" if told else "has not ended"
         raise ModelError(
@@ -87,9 +88,17 @@ def fit_run(files: Mapping[str, bytes], model: Model) -> Run:
     return Run(Path(told["method"]["name"]), "fit", told, certificate, model=model)
 
 
-def _running(folder: Path) -> bool:
-    """Whether rounds were written after the last result."""
-    return _time(folder / ROUNDS_FILE) > _time(folder / "history.json")
+def _running(folder: Path, rounds: list[dict[str, Any]]) -> bool:
+    """Whether rounds were written after the last result. In a copied folder times say nothing: there the
+    last round is the result's own."""
+    path = folder / "history.json"
+    if _time(folder / ROUNDS_FILE) <= _time(path):
+        return False
+    try:
+        last = _json(path)["history"][-1]
+        return any(rounds[-1][key] != last[key] for key in ("round", "loss", "accuracy"))
+    except (ModelError, LookupError, TypeError):
+        return True
 
 
 def _error(folder: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from agnosticfair import metrics
 from agnosticfair.basis import Basis
 from agnosticfair.certificate import DIFFERENCES, about, warnings
 from agnosticfair.data.decided import SITE, Decided
-from agnosticfair.errors import DataError, ModelError
+from agnosticfair.errors import AgnosticFairError, DataError, ModelError
 from agnosticfair.experiments import shifts as suite
 from agnosticfair.report import shifts as shift_tables
 from agnosticfair.report import tables
@@ -48,6 +48,8 @@ def _guarded(run: Run, build: Callable[[Run], list[Json]]) -> list[Json]:
     """A file of the right format whose content is not what it should be is refused, too."""
     try:
         return build(run)
+    except AgnosticFairError:  # which says what is wrong, and is not the run's fault
+        raise
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise ModelError(
             f"the run in {str(run.path)!r} is damaged or of another version ({type(error).__name__}: "
