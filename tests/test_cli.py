@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from agnosticfair import federation
+from agnosticfair import federation, record
 from agnosticfair.cli import main, write_files
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import reproduce
@@ -363,6 +363,18 @@ def test_fit_on_a_folder_of_parquet(call, folder):
     assert code == 0
     found = {entry["client"]: entry["rows"] for entry in json.loads(out)["training_rows"]}
     assert found == {"all rows": 450, "north": 300, "south": 150}
+
+
+def test_streamed_rows_are_not_read_for_what_nobody_asked_for(call, folder, monkeypatch):
+    made = []
+    for name in ("certificates", "run_files"):
+        own = getattr(record, name)
+        monkeypatch.setattr(record, name, lambda *a, own=own, **k: made.append(own) or own(*a, **k))
+    asked = (folder, *FIT)
+    assert call("fit", *asked)[0] == 0
+    assert not made
+    assert call("fit", *asked, "--run", "run")[0] == 0
+    assert len(made) == 2
 
 
 def test_a_truncated_file_in_a_folder_is_named(call, folder):

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -172,3 +173,48 @@ def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys)
     for start in starts.split("&"):
         assert not start.strip() or Path(start.split()[1]).is_file()
     assert last == capsys.readouterr().out.splitlines()[-1].strip()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--host", "münchen"), "host 'münchen'"),
+        (("--host", "a b"), "host 'a b'"),
+        (("--seed", "-1"), "seed is -1"),
+        (("--deadline", "-1"), "deadline is -1.0"),
+        (("--least-rows", "0"), "least-rows is 0"),
+        (("--drop", "a,b"), "column 'a,b'"),
+        (("--sites", 'a=a".csv'), "quotation mark"),
+        ((), "is not empty"),
+    ],
+)
+def test_a_deployment_that_cannot_work_is_refused_at_once(tmp_path, capsys, asked, said):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
+    there = tmp_path / ("bank" if asked else "a file")
+    if not asked:
+        there.write_text("")
+    columns = ("--target", "y", "--sensitive", "sex")
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "init", str(there), "--sites", "a=a.csv", *columns, *asked])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert there.exists() != bool(asked)
+
+
+def test_without_the_packages_a_sentence_says_what_to_install(tmp_path, monkeypatch):
+    from agnosticfair.deployment.folder import Deployment, write_folder
+
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(SettingsError, match=r"install 'agnosticfair\[flower\]'"):
+        write_folder(tmp_path / "bank", Deployment({"a": Path("a")}, Roles("y", ("sex",))))
+
+
+def test_every_sensitive_column_is_protected(tmp_path):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.deployment.apps import attributes_of
+    from agnosticfair.deployment.folder import Deployment, write_folder
+    from agnosticfair.deployment.runner import read_config
+
+    write_folder(tmp_path / "bank", Deployment({"a": Path("a")}, Roles("y", ("sex", "race"))))
+    assert attributes_of(read_config(tmp_path / "bank")) == ("sex", "race")
+    assert attributes_of({"attribute": ""}) is None

@@ -1,6 +1,7 @@
 """A known target: weights towards it, and a set that shrinks around them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import small_table
 
@@ -30,6 +31,7 @@ def test_weights_bring_the_means_of_the_target(rows, how):
         np.abs(m - target.mean(axis=0)).max() for m in (X.mean(axis=0), w @ X / len(X))
     )
     assert after < before / 2
+    assert target_weights(X, target, how, most=1.5).max() <= 1.5 + 1e-6
     same = target_weights(X, X, how)
     assert np.abs(same @ X / len(X) - X.mean(axis=0)).max() < 0.02
 
@@ -63,6 +65,12 @@ def test_bad_targets_are_named(rows):
     X, _, _ = rows
     with pytest.raises(DataError, match="the target has 2 columns and X 5"):
         target_weights(X, X[:, :2])
+    frame = pd.DataFrame(X, columns=[*"abcde"])
+    with pytest.raises(DataError, match="the target has column 'b' where X has 'a'"):
+        target_weights(frame, frame[[*"bacde"]])
+    for bad in ({"most": 0.5}, {"kernels": 0}, {"sigma": "mean"}, {"sigma": 0.0}):
+        with pytest.raises(SettingsError, match=next(iter(bad))):
+            target_weights(X, X, "kernel_mean_matching", **bad)
     with pytest.raises(SettingsError, match="unknown way 'magic'"):
         target_weights(X, X, "magic")
     with pytest.raises(SettingsError, match="trust is 2"):

@@ -45,10 +45,23 @@ def target_weights(
     """
     if how not in HOW:
         raise SettingsError(f"unknown way {how!r} to weigh rows; take {' or '.join(HOW)}")
+    if not most >= 1 or kernels < 1 or not (sigma == "median" or _is_positive(sigma)):
+        raise SettingsError(
+            f"most is {most}, kernels {kernels}, sigma {sigma!r}: give at least 1, at least 1, and 'median' "
+            "or a positive width"
+        )
     one, two = features(X), features(target)
     if len(one.names) != len(two.names):
         raise DataError(
             f"the target has {len(two.names)} columns and X {len(one.names)}: give the same features"
+        )
+    named = _has_names(X) and _has_names(target)
+    if strange := [
+        pair for pair in zip(one.names, two.names, strict=True) if named and len({*pair}) > 1
+    ]:
+        raise DataError(
+            f"the target has column {strange[0][1]!r} where X has {strange[0][0]!r}: give the same "
+            "features in the same order"
         )
     x = one.at(slice(0, one.n))
     b = (two.low + two.span * two.at(slice(0, two.n)) - one.low) / one.span
@@ -65,6 +78,14 @@ def target_weights(
     return _matched(Phi, (gaussian_kernel(b, centres, width) @ white).mean(axis=0), most)
 
 
+def _is_positive(sigma: Any) -> bool:
+    return not isinstance(sigma, str) and sigma > 0
+
+
+def _has_names(X: Any) -> bool:
+    return isinstance(X, Table) or hasattr(X, "columns")
+
+
 def _odds(x: np.ndarray, b: np.ndarray, most: float, ridge: float) -> np.ndarray:
     """Odds of coming from b rather than x, by the linear classifier of this package."""
     both = np.vstack([x, b])
@@ -74,10 +95,22 @@ def _odds(x: np.ndarray, b: np.ndarray, most: float, ridge: float) -> np.ndarray
     recipe = method("fl", ridge=ridge)
     model = fit({"both": table}, recipe, positive="1", scale=False).model
     d = x @ model.w[:-1]
-    weights = np.exp(d - d.max())
-    for _ in range(20):  # a cut lowers the mean, which the others make up for
-        weights = np.minimum(weights / weights.mean(), most)
-    return weights / weights.mean()
+    return _cut(np.exp(d - d.max()), most)
+
+
+def _cut(weights: np.ndarray, most: float) -> np.ndarray:
+    """min(c weights, most) with the c that makes its mean one; where too few are positive for that, these
+    weigh the same.
+
+    >>> _cut(np.array([0.0, 1.0, 9.0]), 2.0)
+    array([0., 1., 2.])
+    """
+    n, w = len(weights), np.sort(weights)[::-1]
+    rest, left = np.cumsum(w[::-1])[::-1], n - most * np.arange(n)
+    first = int(np.argmax(left * w <= most * rest))  # so many are cut
+    if not rest[first] > 0:
+        return (weights > 0) / (weights > 0).mean()
+    return np.minimum(weights * (left[first] / rest[first]), most)
 
 
 def _matched(Phi: np.ndarray, wanted: np.ndarray, most: float) -> np.ndarray:
@@ -93,4 +126,4 @@ def _matched(Phi: np.ndarray, wanted: np.ndarray, most: float) -> np.ndarray:
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         ahead = step + (momentum - 1) / following * (step - theta)
         theta, momentum = step, following
-    return theta / theta.mean()
+    return _cut(theta, most)

@@ -27,7 +27,9 @@ def init(
     folder: Annotated[Path, Argument(help="A new folder.")],
     sites: Annotated[str, Option(help="NAME=FILE of each site, with commas between.")],
     target: Annotated[str, Option(help="Column with the label.")],
-    sensitive: Annotated[list[str], Option(help="Column with the groups.")],
+    sensitive: Annotated[
+        list[str], Option(help="Column with the groups; may be repeated, each is protected.")
+    ],
     numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
     categorical: Annotated[Columns, Option(help="Take this column as categories.")] = None,
     drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
@@ -111,7 +113,7 @@ def _show(told: dict[str, Any]) -> None:
 
 
 def _sites(text: str) -> dict[str, Path]:
-    """Sites from NAME=FILE texts; every file must be there.
+    """Sites from NAME=FILE texts; the files may lie on the sites' own machines.
 
     >>> _sites("north=a.csv, south=b.csv")
     {'north': PosixPath('a.csv'), 'south': PosixPath('b.csv')}

@@ -81,6 +81,12 @@ def method_of(config: Mapping[str, Any]) -> Method:
     return method(str(config["method"]), **{k: v for k, v in changes.items() if v is not None})
 
 
+def attributes_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The sensitive columns of a run's configuration, which has commas between them."""
+    names = (part.strip() for part in str(config.get("attribute", "")).split(","))
+    return tuple(name for name in names if name) or None
+
+
 def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
     """The fit of a run's configuration."""
     named = policy(str(config.get("on-failure", "stop")))
@@ -88,7 +94,7 @@ def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> F
     return fit(
         engine,
         method_of(config),
-        attribute=config.get("attribute") or None,
+        attribute=attributes_of(config),
         positive=config.get("positive") or None,
         seed=int(config.get("seed", 0)),
         deadline=float(config["deadline"]),

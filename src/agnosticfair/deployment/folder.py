@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from agnosticfair.basis import check_seed
 from agnosticfair.data.files import Roles
 from agnosticfair.errors import SettingsError
 
@@ -47,6 +49,19 @@ class Deployment:
                 raise SettingsError(f"site {key!r}: use letters, digits, '-' and '_' in its name")
         if not self.sites:
             raise SettingsError("there are no sites: name each as NAME=FILE")
+        if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.host):
+            raise SettingsError(f"host {self.host!r}: give an address, or a name in ASCII")
+        if self.least_rows < 1:
+            raise SettingsError(f"least-rows is {self.least_rows}: give one or more")
+        if not float(self.run.get("deadline", 1.0)) > 0:
+            raise SettingsError(f"deadline is {self.run['deadline']}: give seconds, more than none")
+        check_seed(int(self.run.get("seed", 0)))
+        for name in self.roles.named():  # in lists names have commas between, and texts are quoted
+            if re.search('[,"]', name) or not name.isprintable():
+                raise SettingsError(f"column {name!r}: rename it without comma and quotation mark")
+        for file in map(str, self.sites.values()):
+            if '"' in file:
+                raise SettingsError(f"file {file!r}: rename it without quotation mark")
         if not 0 < self.port < 65536 - len(self.sites):
             raise SettingsError(f"port {self.port}: name one between 1 and 65000")
 
@@ -54,7 +69,7 @@ class Deployment:
 def write_folder(folder: Path, plan: Deployment) -> None:
     """Write the deployment's folder, which must not be there yet."""
     folder = folder.resolve()
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{str(folder)!r} is not empty: name a new folder")
     files: dict[str, str] = {
         "app/pyproject.toml": _pyproject(folder, plan),
@@ -65,14 +80,21 @@ def write_folder(folder: Path, plan: Deployment) -> None:
         "start-superlink.sh": _superlink(folder, plan),
         **{f"start-{key}.sh": _supernode(folder, plan, key) for key in plan.sites},
     }
-    secrets = certificates(plan.host)
+    try:
+        secrets = certificates(plan.host)
+    except ImportError:
+        raise SettingsError("a deployment needs Flower: install 'agnosticfair[flower]'") from None
     for key in plan.sites:
         secrets |= {f"keys/{key}{end}": text for end, text in key_pair().items()}
-    for name, text in (files | secrets).items():
-        _write(folder / name, text)
-    for private in ("keys", "certificates", "state", "results"):
-        (folder / private).mkdir(exist_ok=True)
-        (folder / private).chmod(0o700)
+    try:
+        for private in ("keys", "certificates", "state", "results"):
+            (folder / private).mkdir(0o700, parents=True)
+        for name, text in (files | secrets).items():
+            _write(folder / name, text)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot write to {str(folder)!r}: {error.strerror}; name another folder"
+        ) from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -94,7 +116,7 @@ def _pyproject(folder: Path, plan: Deployment) -> str:
     run = {
         "method": "agnosticfair",
         "seed": 0,
-        "attribute": plan.roles.sensitive[0],
+        "attribute": ",".join(plan.roles.sensitive),
         "positive": "",
         "tau": 0.0,
         "bound": 0.0,
