@@ -17,7 +17,9 @@ ALLOWED = {
     "errors": set(),
     **{room: MATHEMATICS | {"errors"} for room in MATHEMATICS},
     **{room: MATHEMATICS | VOCABULARY | {"errors"} for room in VOCABULARY},
-    "client": MATHEMATICS | VOCABULARY | {"errors"},
+    "model": MATHEMATICS | VOCABULARY | {"errors", "deep"},
+    "client": MATHEMATICS | VOCABULARY | {"errors", "deep"},
+    "deep": MATHEMATICS | VOCABULARY | {"errors", "client"},
     "solvers": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
     "server": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
     "engines": {"engines", "errors", "messages", "threads"},
@@ -60,6 +62,12 @@ def test_flower_is_known_in_two_files_only(path):
         elif isinstance(node, ast.Import):
             names |= {a.name.split(".")[0] for a in node.names}
     assert ("flwr" in names) == (path.relative_to(ROOT).as_posix() in KNOW_FLOWER)
+
+
+def test_torch_is_known_in_one_room_only():
+    for path in ROOT.rglob("*.py"):
+        inside = path.relative_to(ROOT).parts[0] == "deep"
+        assert inside or "import torch" not in path.read_text(), path
 
 
 @pytest.mark.parametrize("room", ["ambiguity", "basis", "linear", "fairness", "metrics"])

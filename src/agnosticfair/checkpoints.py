@@ -25,7 +25,15 @@ from agnosticfair.solvers import exact, local, printed
 
 FORMAT = "agnosticfair-checkpoint-1"
 FILE = "checkpoint.safetensors"
-_PARTS = (server.State, server.Plan, Task, methods.Method, methods.Fairness, methods.Local, methods.Network)
+_PARTS = (
+    server.State,
+    server.Plan,
+    Task,
+    methods.Method,
+    methods.Fairness,
+    methods.Local,
+    methods.Network,
+)
 _SOLVERS = (exact.State, exact.Point, exact.Step, printed.State, local.State)
 TYPES = {
     f"{t.__module__}.{t.__qualname__}": t

@@ -63,7 +63,7 @@ class Client:
     _task: str = ""
     _rows: Rows | None = None
     _kernels: dict[Basis, Callable[[slice], np.ndarray]] = field(default_factory=dict)
-    deep: dict[str, Any] = field(default_factory=dict)
+    deep: dict[Any, Any] = field(default_factory=dict)
 
     def prepare(self, task: Task) -> Rows:
         """The encoded rows under this task, built anew when the task is another one."""

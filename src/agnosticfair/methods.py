@@ -225,8 +225,8 @@ def method(name: str | Method, **changes: Any) -> Method:
     if isinstance(name, str) and name not in METHODS:
         raise SettingsError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
     recipe = METHODS[name] if isinstance(name, str) else name
-    if changes.get("network") is not None and recipe.network is None:
-        given = changes["network"]
+    given = changes.pop("network", None)
+    if given is not None:
         own = {} if recipe.local is not None else {"ridge": 1e-3, "rounds": 100, "tolerance": 1e-3}
         changes = DEEP.get(recipe.name, {}) | own | changes
         changes["network"] = Network(given) if isinstance(given, str) else given

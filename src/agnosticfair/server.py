@@ -251,7 +251,10 @@ def with_network(plan: Plan) -> Plan:
 
 def moments_question(plan: Plan) -> tuple[Broadcast, dict[str, tuple[int, ...]]]:
     """Ask for the moments of features and kernels; and what the answer must look like."""
-    F, G = width(exact.fairness_of(plan.method).basis, plan.clients) + 1, plan.compared.parts.shape[1]
+    F, G = (
+        width(exact.fairness_of(plan.method).basis, plan.clients) + 1,
+        plan.compared.parts.shape[1],
+    )
     d = (features(plan),)
     shapes = {"mass": (), "x": d, "x_squares": d, "gram": (G, F, F)}
     return Broadcast(0, plan.task), shapes

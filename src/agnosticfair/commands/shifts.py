@@ -24,6 +24,7 @@ def shifts(
     methods: Annotated[
         str | None, Option(help="Names with commas between, or all; by default the main ones.")
     ] = None,
+    model: Annotated[str, Option(help="linear, or mlp for a network (extra 'torch').")] = "linear",
     seeds: Annotated[int, Option(help="Runs of each method, each on a split of its own.")] = 5,
     frontier: Annotated[
         bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")
@@ -61,6 +62,7 @@ def shifts(
         frontier=frontier,
         strict=strict,
         folder=None if data_folder is None else str(data_folder),
+        network=None if model == "linear" else model,
     )
     begin = perf_counter()
     with _progress(len(tasks), "fits") as advance:
@@ -70,6 +72,7 @@ def shifts(
         "setting": setting,
         "methods": methods or ",".join(usual),
         "seeds": seeds,
+        **({} if model == "linear" else {"model": model}),
     }
     _present(rows, asked, peers, out, perf_counter() - begin, as_json)
 

@@ -16,7 +16,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -132,9 +131,7 @@ def held_at(client: Client, broadcast: Broadcast, net: Flat, suffix: str = "") -
     if "z" not in client.deep:
         client.deep["z"] = net.inputs(rows.X[:, :-1])
     y = torch.from_numpy(np.asarray(rows.y, np.float32))
-    return Held(
-        client.deep["z"], *(v.to(where) for v in (y, weights, a * weights, c * weights))
-    )
+    return Held(client.deep["z"], *(v.to(where) for v in (y, weights, a * weights, c * weights)))
 
 
 def in_chunks(rows: Rows, visit: Callable[[int, slice], None], most: int = 1 << 20) -> None:

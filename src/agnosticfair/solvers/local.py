@@ -39,7 +39,10 @@ from agnosticfair.solvers.exact import fairness_of
 RHO, LEAD, ASCENT = 1.0, 4.0, 2.0
 """Steps of the multipliers, of what clients get beyond them, and of the loss adversary."""
 
-NU = 2.0
+MOST_BOOST = 4.0
+"""As the clients' rate falls, the multipliers may go faster by as much, up to this."""
+
+NU = 5.0
 """What a violation of one costs in the merit."""
 
 PATIENCE, SETTLING, LAST = 15, 40, 0.02
@@ -112,9 +115,7 @@ def init(
     empty, none = np.zeros((0, G, F)), np.zeros(0)
     C = np.zeros_like(game.C)
     gram, squares = moments["gram"], np.zeros_like(w)
-    return State(
-        game, network, seed, w, decay, gram, game.alpha, C, squares, empty, none, none
-    )
+    return State(game, network, seed, w, decay, gram, game.alpha, C, squares, empty, none, none)
 
 
 def rate(state: State) -> float:
@@ -220,9 +221,7 @@ def multipliers(state: State, Q: np.ndarray, gap: np.ndarray, step: float) -> np
     if not k:
         return np.zeros(0)
     least = 1e-6 * np.trace(Q) / k
-    found = minimise(
-        Q + least * np.eye(k), -(step * gap + Q @ state.mu), -np.eye(k), np.zeros(k)
-    )
+    found = minimise(Q + least * np.eye(k), -(step * gap + Q @ state.mu), -np.eye(k), np.zeros(k))
     return np.where(found.x > 1e-4, found.x, 0.0)
 
 
@@ -232,7 +231,8 @@ def priced(state: State, psi: np.ndarray) -> State:
     gap = np.einsum("kgm,gm->k", pool, psi) - fairness_of(state.method).tau
     # what a cut weighs the rows by is n K C[s]; Q is the mean over rows of the product of two
     Q = state.game.n * np.einsum("kgm,gml,qgl->kq", pool, state.gram, pool, optimize=True)
-    lead, mu = (multipliers(state, Q, gap, step) for step in (RHO + LEAD, RHO))
+    boost = min(MOST_BOOST, state.network.rate / max(rate(state), 1e-12))
+    lead, mu = (multipliers(state, Q, gap, boost * step) for step in (RHO + LEAD, RHO))
     idle = np.where((lead > 0) | (mu > 0), 0, state.idle + 1)
     C = state.game.n * np.einsum("k,kgm->gm", lead, pool) if len(pool) else np.zeros((G, F))
     keep = idle < 2
@@ -255,7 +255,12 @@ def step(state: State, reply: Reply) -> State:
     used = rate(state)
     state = _judged(replace(state, round=reply.round), here, merit)
     mean = sums["gradient"] / sums["mass"] + state.decay * state.w
-    before = {"w": state.w, "alpha": state.alpha, "C": state.C, "gradient": sums["gradient"] / sums["mass"]}
+    before = {
+        "w": state.w,
+        "alpha": state.alpha,
+        "C": state.C,
+        "gradient": sums["gradient"] / sums["mass"],
+    }
     squares = sums["squares"] / sums["mass"]
     keep = MEMORY if reply.round > 1 else 0.0
     entry = {
@@ -305,7 +310,7 @@ def _ended(state: State) -> State:
         return state
     best = state.game.here
     assert best is not None
-    recent = [entry["merit"] for entry in state.history[-5:]]
+    recent = [entry["loss"] for entry in state.history[-5:]]
     still = max(recent) - min(recent) < 10 * state.method.tolerance
     held = best.worst <= fairness_of(state.method).tau + BROKEN
     outcome = "converged" if over and still and held else "rounds"

@@ -18,7 +18,6 @@ from agnosticfair.errors import SolverError
 from agnosticfair.messages import Reply
 from agnosticfair.methods import Local, Method
 
-
 WHOLE = 100
 """Local steps of a network where a linear model is minimised in full."""
 
