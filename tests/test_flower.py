@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from agnosticfair.engines.flower import FlowerEngine
 from agnosticfair.errors import FederationError
 from agnosticfair.faults import Policy
 from agnosticfair.federation import fit
+from agnosticfair.methods import Network, method
 from agnosticfair.model import load_model
 from agnosticfair.record import read_rounds
 from agnosticfair.report.page import data
@@ -102,6 +104,30 @@ class FakeGrid:
 def engine_over(files, sites=None, names=None, **more):
     grid = FakeGrid([node_config(k, p, **more.get(k, {})) for k, p in files.items()], names)
     return FlowerEngine(grid, tuple(sites or files), pause=0.01), grid
+
+
+def test_a_network_is_the_in_process_one_bit_for_bit(files):
+    pytest.importorskip("torch")
+    made = method("agnosticfair", network=Network("mlp", (4,), steps=3), kernels=20, rounds=4)
+    engine, grid = engine_over(files)
+    result = fit(engine, made)
+    here = fit(read_clients(files.values(), ROLES), made)
+    assert result.model.w.tobytes() == here.model.w.tobytes()
+    assert [step for step, _ in grid.log].count("train") == 3 * 4
+
+
+def test_a_site_knows_its_own_networks_by_a_module_it_names(files, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    made = replace(method("fl", network="their_network", rounds=2), name="fl")
+    code = (
+        "import torch\nfrom agnosticfair.deep.networks import register\n"
+        "register('their_network', lambda d: torch.nn.Linear(d, 1))\n"
+    )
+    (tmp_path / "their_networks.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    engine, _ = engine_over(files, **{k: {"imports": "their_networks"} for k in files})
+    fit(engine, "fl", deadline=5)  # a first question, with which the sites import
+    assert fit(engine, made).rounds == 2
 
 
 @pytest.mark.parametrize("name", ["agnosticfair", "agnosticfair-printed", "afl"])

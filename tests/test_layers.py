@@ -20,7 +20,9 @@ ALLOWED = {
     "accelerated": MATHEMATICS | VOCABULARY | {"errors"},
     "device": {"accelerated", "errors", "fused"},
     "fused": {"accelerated"},
-    "client": MATHEMATICS | VOCABULARY | {"errors", "accelerated", "device"},
+    "model": MATHEMATICS | VOCABULARY | {"errors", "deep"},
+    "client": MATHEMATICS | VOCABULARY | {"errors", "accelerated", "device", "deep"},
+    "deep": MATHEMATICS | VOCABULARY | {"errors", "client"},
     "solvers": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
     "server": MATHEMATICS | VOCABULARY | {"errors", "solvers"},
     "engines": {"engines", "errors", "messages", "threads"},
@@ -63,6 +65,12 @@ def test_flower_is_known_in_two_files_only(path):
         elif isinstance(node, ast.Import):
             names |= {a.name.split(".")[0] for a in node.names}
     assert ("flwr" in names) == (path.relative_to(ROOT).as_posix() in KNOW_FLOWER)
+
+
+def test_torch_is_known_to_networks_and_devices_only():
+    for path in ROOT.rglob("*.py"):
+        inside = path.relative_to(ROOT).parts[0] in ("deep", "device.py", "fused.py")
+        assert inside or "import torch" not in path.read_text(), path
 
 
 @pytest.mark.parametrize("room", ["ambiguity", "basis", "linear", "fairness", "metrics"])

@@ -242,6 +242,7 @@ def audit_clients(
         method, census, engine.clients(), attribute=attribute, positive=model.positive
     )
     settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
+    settings |= {} if model.network is None else {"network": dict(model.network)}
     plan = replace(plan, task=Task.of(settings, {}))
     plan = agree_on_centres(plan, Asker(engine, engine.clients(), deadline=deadline), seed, b)
     asked = replace(asked, basis=plan.method.basis)

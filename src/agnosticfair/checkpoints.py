@@ -21,12 +21,20 @@ from agnosticfair.basis import Basis
 from agnosticfair.errors import ModelError, SettingsError
 from agnosticfair.fairness import Comparisons, Surrogate
 from agnosticfair.messages import Task
-from agnosticfair.solvers import exact, printed
+from agnosticfair.solvers import exact, local, printed
 
 FORMAT = "agnosticfair-checkpoint-1"
 FILE = "checkpoint.safetensors"
-_PARTS = (server.State, server.Plan, Task, methods.Method, methods.Fairness, methods.Local)
-_SOLVERS = (exact.State, exact.Point, exact.Step, printed.State)
+_PARTS = (
+    server.State,
+    server.Plan,
+    Task,
+    methods.Method,
+    methods.Fairness,
+    methods.Local,
+    methods.Network,
+)
+_SOLVERS = (exact.State, exact.Point, exact.Step, printed.State, local.State)
 TYPES = {
     f"{t.__module__}.{t.__qualname__}": t
     for t in (*_PARTS, *_SOLVERS, Basis, Comparisons, Surrogate)

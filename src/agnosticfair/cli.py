@@ -174,6 +174,7 @@ def fit(
         str | None, Option(help="The label that counts as 1; by default the last of two.")
     ] = None,
     method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    model: Annotated[str, Option(help="linear, or mlp for a network (extra 'torch').")] = "linear",
     notion: Annotated[
         str | None,
         Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
@@ -218,6 +219,7 @@ def fit(
         _check_folder(run)
     changes = {"tau": tau, "bound": bound, "rounds": rounds, "notion": notion}
     changes["intersections"] = intersections
+    changes["network"] = None if model == "linear" else model
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_sources(files, Roles(target, tuple(sensitive), client_column, *kinds))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, cast
@@ -69,6 +70,7 @@ class Client:
     _task: str = ""
     _rows: Rows | None = None
     _kernels: dict[Basis, Callable[[slice], np.ndarray]] = field(default_factory=dict)
+    deep: dict[Any, Any] = field(default_factory=dict)
     _batches: list[Callable[[], Rows32]] = field(default_factory=list)
 
     @property
@@ -80,6 +82,7 @@ class Client:
         """The encoded rows under this task, built anew when the task is another one."""
         if self._rows is None or self._task != task.id:
             self._rows, self._kernels, self._task = encoded(self.key, self.rows, task), {}, task.id
+            self.deep = {}
         return self._rows
 
     def batches(self, task: Task) -> list[Callable[[], Rows32]]:
@@ -388,7 +391,12 @@ def decisions(client: Client, broadcast: Broadcast) -> Reply:
     """
     task = broadcast.task
     rows, basis = client.prepare(task), Basis(**task.settings["basis"])
-    cells = (rows.s * 2 + (rows.y > 0)) * 2 + (rows.X @ broadcast.arrays["w"] > 0)
+    if "network" in task.settings:
+        decide = import_module("agnosticfair.deep.networks").decide
+        d = decide(task.settings["network"], broadcast.arrays["w"], rows.X[:, :-1])
+    else:
+        d = rows.X @ broadcast.arrays["w"]
+    cells = (rows.s * 2 + (rows.y > 0)) * 2 + (d > 0)
     digest = hashlib.sha256(np.ascontiguousarray(rows.X).data).digest()
     rng = np.random.default_rng([broadcast.settings["seed"], *digest])
 
@@ -429,6 +437,15 @@ def tally(
     return {"psi": psi, "psi_x": psi_x, "x_squares": squares}
 
 
+def _of_networks(name: str) -> Callable:
+    """A step that trains or asks a network: PyTorch is imported when the first one is asked for."""
+
+    def step(client: Client, broadcast: Broadcast) -> Reply:
+        return getattr(import_module("agnosticfair.deep.steps"), name)(client, broadcast)
+
+    return step
+
+
 STEPS: dict[str, Callable] = {
     "census": census,
     "centres": centres,
@@ -436,6 +453,9 @@ STEPS: dict[str, Callable] = {
     "sums": sums,
     "local": local,
     "decisions": decisions,
+    "moments": _of_networks("moments"),
+    "train": _of_networks("train"),
+    "average": _of_networks("average"),
 }
 
 BY_BATCH = {"census", "centres", "clusters", "decisions"}

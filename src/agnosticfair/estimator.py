@@ -22,7 +22,7 @@ from agnosticfair.fairness import Surrogate
 from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.given import codes
 from agnosticfair.linear import on_grid, sigmoid
-from agnosticfair.methods import METHODS, Fairness, Method, method, needs_groups
+from agnosticfair.methods import METHODS, Fairness, Method, Network, method, needs_groups
 from agnosticfair.tuning import TAUS, Frontier, Progress, trace
 
 try:
@@ -45,11 +45,12 @@ BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
 
 
 class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
-    """A linear classifier that is accurate, and fair, for every reweighing of its rows in a set A.
+    """A classifier that is accurate, and fair, for every reweighing of its rows in a set A.
 
     ``None`` leaves a value as the method has it (``agnosticfair methods`` lists them).
 
-    method: a name of ``METHODS``, or a ``Method``.  notion: 'demographic_parity',
+    method: a name of ``METHODS``, or a ``Method``.  model: 'linear'; 'mlp', a ``Network``, or a function
+    from d to a ``torch.nn.Module`` with one logit (extra 'torch', docs/deep.md).  notion: 'demographic_parity',
     'equal_opportunity', 'equalized_odds' or 'bounded_group_loss'.  tau: the largest difference of two
     groups over A (of a group's mean log loss, for the last notion), in the surrogate; nominal: the
     same under uniform weights.  bound: no kernel weighs more, so the larger, the larger A.  floor:
@@ -67,8 +68,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     strict: no convergence is an error.  random_state: draws the kernels' centres.  verbose: 1 prints
     every round.
 
-    After ``fit``: coef_ (1, d), intercept_ (1,), classes_, n_features_in_, feature_names_in_, n_iter_,
-    alpha_ (the loss adversary's weights of its kernels), history_ (a record per round), converged_,
+    After ``fit``: coef_ (1, d), intercept_ (1,) (both of a linear model), classes_, n_features_in_,
+    feature_names_in_, n_iter_, alpha_ (the loss adversary's weights of its kernels), history_ (a record per round), converged_,
     under_floor_ (groups too small for the floor, compared with none over A), fit_ (all of the fit),
     and certificate_.
 
@@ -86,6 +87,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self,
         method: str | Method = "agnosticfair",
         *,
+        model: Any = "linear",
         notion: str | None = None,
         tau: float | None = None,
         nominal: float | None = None,
@@ -109,6 +111,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         verbose: int = 0,
     ) -> None:
         self.method = method
+        self.model = model
         self.notion = notion
         self.tau = tau
         self.nominal = nominal
@@ -196,8 +199,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def _take(self, fitted: Fit, low: np.ndarray, span: np.ndarray) -> None:
         """Keep what a fit found, its weights in the units of X."""
         self.fit_, self._units = fitted, (low, span)
-        coef = fitted.model.w[:-1] / span
-        self.coef_, self.intercept_ = coef[None], np.array([fitted.model.w[-1] - coef @ low])
+        if fitted.model.network is None:
+            coef = fitted.model.w[:-1] / span
+            self.coef_, self.intercept_ = coef[None], np.array([fitted.model.w[-1] - coef @ low])
         self.alpha_, self.history_ = fitted.alpha, fitted.history
         self.converged_, self.n_iter_ = fitted.converged, fitted.rounds
         self.under_floor_ = fitted.under_floor
@@ -206,8 +210,13 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """Signed distances, (n,): positive where the answer is ``classes_[1]``."""
         check_is_fitted(self)
-        X = self._numbers(X)
-        return X @ self.coef_[0] + self.intercept_[0]
+        X, model = self._numbers(X), self.fit_.model
+        if model.network is None:
+            return X @ self.coef_[0] + self.intercept_[0]
+        from agnosticfair.deep.networks import decide
+
+        low, span = self._units
+        return decide(model.network, model.w, (X - low) / span)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of every row, (n,)."""
@@ -351,6 +360,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         }
         if self.intersections:
             changes["intersections"] = True
+        changes["network"] = _network(self.model)
         if self.basis is not None:
             changes["reweigh"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
         if self.centres is not None:
@@ -488,6 +498,17 @@ def _dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> di
 def is_function(basis: Any) -> bool:
     """Whether a basis is a user's own function."""
     return callable(basis) and not isinstance(basis, Basis)
+
+
+def _network(model: Any) -> Network | None:
+    """The network that ``model`` means; a user's own is made known in this process by its qualified name."""
+    if isinstance(model, Network) or model == "linear":
+        return None if model == "linear" else model
+    if not callable(model):
+        return Network(str(model))
+    from agnosticfair.deep.networks import register
+
+    return Network(register(f"{model.__module__}.{model.__qualname__}", model))
 
 
 def _basis(basis: Any) -> Basis:

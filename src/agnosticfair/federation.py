@@ -195,7 +195,7 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
     restated = any(event["event"] == "restated" for event in asker.events)
     kept = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
     if kept is None:
-        state = server.init(_plan(asker, run, census), run.start)
+        state = _begun(asker, run, _plan(asker, run, census))
     else:
         state, asker.events[:0] = kept
         asker.note("resumed", round=state.inner.round)
@@ -208,6 +208,23 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
         if on_round is not None:
             on_round(state.inner.history[-1])
     return state
+
+
+def _begun(asker: Asker, run: Run, plan: server.Plan) -> server.State:
+    """The state before the first round; a network is built here once, to draw its weights."""
+    network = plan.method.network
+    if network is None:
+        return server.init(plan, run.start)
+    if run.start is not None:
+        raise SettingsError("a network begins at weights drawn by its seed: leave out start")
+    from agnosticfair.deep.networks import initial
+
+    w, shapes = initial(network.name, network.hidden, server.features(plan), run.seed)
+    plan = server.with_network(plan)
+    question, wanted = server.moments_question(plan)
+    check = partial(check_reply, round=0, shapes=wanted)
+    moments = add_up(asker.ask("moments", question, check).values())
+    return server.init_network(plan, moments, server.Drawn(w, shapes, run.seed))
 
 
 def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
@@ -280,8 +297,8 @@ def _check_converged(state: server.State) -> None:
     if inner.outcome != "converged" and method.local is None:
         last = inner.history[-1]
         raise SolverError(
-            f"{method.name} did not converge in {inner.round} rounds (decrement "
-            f"{last['decrement']:.2g}, worst difference {last['worst']:.4f}): allow more rounds or raise tau"
+            f"{method.name} did not converge in {inner.round} rounds (loss {last['loss']:.4f}, "
+            f"worst difference {last['worst']:.4f}): allow more rounds or raise tau"
         )
 
 
@@ -296,7 +313,7 @@ def outcome_of(entry: Mapping[str, Any]) -> str:
     if "lp" in entry:
         return f"lp {entry['lp']}"
     if "kept" not in entry:
-        return "averaged"
+        return "averaged"  # local steps, of any solver
     return "step kept" if entry["kept"] else "step rejected"
 
 
@@ -315,4 +332,5 @@ def model_of(state: server.State, seed: int) -> Model:
         rows=state.plan.n,
         clients=len(state.plan.clients),
         outcome=state.inner.outcome,
+        network=settings.get("network"),
     )

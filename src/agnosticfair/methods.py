@@ -2,7 +2,8 @@
 
 A method says what the adversary of the *loss* may reweigh (``basis``, ``bound``), what the fairness
 constraint holds for (``fairness``), and, for the methods of local steps and an average, how a
-client trains (``local``). Everything else is the same code for all of them.
+client trains (``local``). Which model is trained, linear or a network of PyTorch's, is its
+``network``. Everything else is the same code for all of them.
 """
 
 from __future__ import annotations
@@ -71,6 +72,38 @@ class Local:
 
 
 @dataclass(frozen=True)
+class Network:
+    """Which network clients train, and how (``solvers/local.py``).
+
+    name: 'mlp', 'linear', or one that ``deep.networks.register`` was told of.  hidden: widths of its
+    layers.  steps: local steps a round, on ``batch`` rows each (None: all).  rate: of a step, scaled as
+    in Adam.  momentum: of local steps.  decisions: the constraint holds for the decisions, and the
+    surrogate lends its slope only; a network can meet tau in the surrogate and break it in what it
+    decides.  device: 'cpu' or 'cuda'.
+    """
+
+    name: str = "mlp"
+    hidden: tuple[int, ...] = (32,)
+    steps: int = 30
+    batch: int | None = 2048
+    rate: float = 0.005
+    momentum: float = 0.9
+    decisions: bool = True
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for what, value, good in (
+            ("steps", self.steps, self.steps >= 1),
+            ("batch", self.batch, self.batch is None or self.batch >= 1),
+            ("rate", self.rate, self.rate > 0),
+            ("momentum", self.momentum, 0 <= self.momentum < 1),
+            ("hidden", self.hidden, all(h >= 1 for h in self.hidden)),
+        ):
+            if not good:
+                raise SettingsError(f"{what} of the network is {value}; it must be positive")
+
+
+@dataclass(frozen=True)
 class Method:
     """One recipe. share: the part of the weight that the loss adversary may move, the rest stays
     uniform.  q: the power of q-fair federated learning, 0 for a plain (worst-case) mean.
@@ -91,6 +124,7 @@ class Method:
     rounds: int = 40
     tolerance: float = 1e-5
     polish: bool = True
+    network: Network | None = None
 
     def __post_init__(self) -> None:
         fairness = self.fairness or Fairness()
@@ -167,6 +201,12 @@ _RECIPES = (
 METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
 
+DEEP: dict[str, dict[str, Any]] = {
+    "agnosticfair": {"kernels": 500, "bound": 30.0, "nominal": 0.02},
+}
+"""What a recipe changes for a network, which needs a richer set (docs/deep.md); all of them have
+``ridge`` 1e-3 and ``rounds`` 100."""
+
 _INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections", "trust")
 _SETS = ("bound", "kernels", "sigma", "centres", "reweigh")
 
@@ -176,7 +216,8 @@ def method(name: str | Method, **changes: Any) -> Method:
 
     ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion``, ``intersections`` and ``trust`` reach into
     its fairness; ``bound``, ``kernels``, ``sigma`` and ``centres`` are set wherever an adversary has kernels, and
-    ``reweigh``, a basis, takes the place of these kernels.
+    ``reweigh``, a basis, takes the place of these kernels.  ``network``, a ``Network`` or its name, is
+    trained instead of the linear model, with the values that suit it (``DEEP``).
 
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
@@ -184,6 +225,11 @@ def method(name: str | Method, **changes: Any) -> Method:
     if isinstance(name, str) and name not in METHODS:
         raise SettingsError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
     recipe = METHODS[name] if isinstance(name, str) else name
+    given = changes.pop("network", None)
+    if given is not None:
+        own = {} if recipe.local is not None else {"ridge": 1e-3, "rounds": 100, "tolerance": 1e-3}
+        changes = DEEP.get(recipe.name, {}) | own | changes
+        changes["network"] = Network(given) if isinstance(given, str) else given
     inner = {k: changes.pop(k) for k in _INNER if k in changes}
     sets = {k: changes.pop(k) for k in _SETS if k in changes}
     recipe = _with_sets(recipe, sets)

@@ -1,7 +1,7 @@
 """The fitted classifier: weights, the encoding they belong to, and where they came from.
 
 A model file is a safetensors file: one array, ``w``, behind a header of JSON. Reading it runs no
-code.
+code; a network is then built from this package's own table of names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _TEXTS = ("positive", "negative", "outcome", "version")
 
 @dataclass(frozen=True)
 class Model:
-    """w: (d + 1,), the intercept last.  positive, negative: the labels.  attributes, groups: what the
+    """w: (d + 1,), the intercept last; of a network (its name and widths) all weights in one vector, the
+    inputs' centre and scale first.  positive, negative: the labels.  attributes, groups: what the
     fit protected.  method: the recipe's values.  rows, clients, seed, outcome: the fit's."""
 
     w: np.ndarray
@@ -42,6 +43,7 @@ class Model:
     rows: int = 0
     clients: int = 0
     outcome: str = ""
+    network: Mapping[str, Any] | None = None
     version: str = field(default=agnosticfair.__version__)
 
     @property
@@ -51,7 +53,12 @@ class Model:
 
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
         """Signed distances d_w(x), (n,): positive where the model says ``positive``."""
-        return encode(self.encoding, table, who) @ self.w[:-1] + self.w[-1]
+        X = encode(self.encoding, table, who)
+        if self.network is None:
+            return X @ self.w[:-1] + self.w[-1]
+        from agnosticfair.deep.networks import decide
+
+        return decide(self.network, self.w, X)
 
     def probabilities(self, table: Table, who: str = "the data") -> np.ndarray:
         """Probability of the positive label, (n,)."""
@@ -113,7 +120,11 @@ def _parse(header: Any, w: np.ndarray) -> Model:
             f"the model has format {header['format']!r}; this version reads {FORMAT!r}"
         )
     encoding = Encoding.from_json(header["encoding"])
-    if w.shape != (encoding.width + 1,) or w.dtype != np.float64 or not np.isfinite(w).all():
+    network = header.get("network")
+    if network is not None:
+        network = {"name": str(network["name"]), "hidden": tuple(map(int, network["hidden"]))}
+    fits = w.shape == (encoding.width + 1,) if network is None else w.ndim == 1
+    if not fits or w.dtype != np.float64 or not np.isfinite(w).all():
         raise ModelError(
             f"the model has weights of shape {w.shape} for {encoding.width} features: write it again with 'fit'"
         )
@@ -130,5 +141,6 @@ def _parse(header: Any, w: np.ndarray) -> Model:
         seed=int(header["seed"]),
         rows=int(header["rows"]),
         clients=int(header["clients"]),
+        network=network,
         **{k: header[k] for k in _TEXTS},
     )

@@ -18,7 +18,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.fairness import Comparisons, comparisons, uses_labels
 from agnosticfair.messages import Broadcast, Candidates, Reply, Task
 from agnosticfair.methods import Method, needs_groups
-from agnosticfair.solvers import exact, printed
+from agnosticfair.solvers import exact, local, printed
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class State:
     """A plan and its solver's state."""
 
     plan: Plan
-    inner: exact.State | printed.State
+    inner: exact.State | printed.State | local.State
 
     @property
     def done(self) -> bool:
@@ -49,7 +49,9 @@ class State:
 
     @property
     def solver(self) -> ModuleType:
-        return printed if self.plan.method.local is not None else exact
+        if self.plan.method.local is not None:
+            return printed
+        return local if self.plan.method.network is not None else exact
 
 
 def plan(
@@ -228,6 +230,49 @@ def init(plan: Plan, start: exact.Start | None = None) -> State:
     return State(plan, inner if start is None else exact.warm(inner, start))
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A network before the first round.  w: (P,).  shapes: of its parts, by name, in order.  seed: for
+    the clients' batches."""
+
+    w: np.ndarray
+    shapes: Mapping[str, tuple[int, ...]]
+    seed: int
+
+
+def with_network(plan: Plan) -> Plan:
+    """The plan whose task names the network, for the clients to build."""
+    network = plan.method.network
+    assert network is not None
+    settings = {"name": network.name, "hidden": network.hidden}
+    task = Task.of({**plan.task.settings, "network": settings}, plan.task.arrays)
+    return replace(plan, task=task)
+
+
+def moments_question(plan: Plan) -> tuple[Broadcast, dict[str, tuple[int, ...]]]:
+    """Ask for the moments of features and kernels; and what the answer must look like."""
+    F, G = (
+        width(exact.fairness_of(plan.method).basis, plan.clients) + 1,
+        plan.compared.parts.shape[1],
+    )
+    d = (features(plan),)
+    shapes = {"mass": (), "x": d, "x_squares": d, "gram": (G, F, F)}
+    return Broadcast(0, plan.task), shapes
+
+
+def init_network(plan: Plan, moments: Reply, drawn: Drawn) -> State:
+    """The state before the first round of a network."""
+    method, d = plan.method, features(plan)
+    M = width(method.basis, plan.clients)
+    F = width(exact.fairness_of(method).basis, plan.clients)
+    game = exact.init(method, plan.n, plan.s_bar, plan.clients, plan.compared, d + 1, M, F)
+    inner = local.init(game, moments.sums, drawn.w, drawn.shapes, drawn.seed)
+    if method.local is None:
+        return State(plan, inner)
+    averaged = printed.init(method, plan.n, plan.s_bar, len(inner.w), M)
+    return State(plan, replace(averaged, w=inner.w, decay=inner.decay))
+
+
 def question(state: State) -> tuple[str, Broadcast]:
     """The step and the broadcast of the next round."""
     step, settings, arrays = state.solver.question(state.inner)
@@ -246,11 +291,12 @@ def step(state: State, total: Reply) -> State:
 
 def worst_cases(state: State) -> tuple[float, float]:
     """The worst difference over the set, of the surrogate and of the true decisions."""
-    if isinstance(state.inner, exact.State) and state.inner.here is not None:
-        return state.inner.here.worst, exact.worst_decisions(state.inner)
+    game = state.inner.game if isinstance(state.inner, local.State) else state.inner
+    if isinstance(game, exact.State) and game.here is not None:
+        return game.here.worst, exact.worst_decisions(game)
     return float("nan"), float("nan")
 
 
 def weights(state: State) -> np.ndarray:
-    """w, the intercept last."""
+    """w, the intercept last; of a network, all its weights in one vector."""
     return state.inner.w

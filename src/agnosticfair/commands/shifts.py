@@ -25,6 +25,7 @@ def shifts(
     methods: Annotated[
         str | None, Option(help="Names with commas between, or all; by default the main ones.")
     ] = None,
+    model: Annotated[str, Option(help="linear, or mlp for a network (extra 'torch').")] = "linear",
     seeds: Annotated[int, Option(help="Runs of each method, each on a split of its own.")] = 5,
     frontier: Annotated[
         bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")
@@ -65,6 +66,7 @@ def shifts(
         frontier=frontier,
         strict=strict,
         folder=folder,
+        network=None if model == "linear" else model,
     )
     begin = perf_counter()
     with _progress(len(tasks), "fits") as advance:
@@ -74,6 +76,7 @@ def shifts(
         "setting": setting,
         "methods": methods or ",".join(usual),
         "seeds": seeds,
+        **({} if model == "linear" else {"model": model}),
     }
     kept = decided_files(rows, clients_of(setting), folder)
     about = provenance({name: load(name, folder) for name in _listed(dataset, DATASETS)})

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,21 @@ from agnosticfair.threads import one_thread
 LEAST_ROWS = 10
 """Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
 
-_LISTS = ("sensitive", "numeric", "categorical", "drop", "allow")
+_LISTS = ("sensitive", "numeric", "categorical", "drop", "allow", "imports")
 _NAMES = {"site", "file", "target", "least-rows", *_LISTS}
 
 
 @dataclass(frozen=True)
 class Site:
-    """key: the site's name in the federation.  allow: the steps it answers.  least_rows: per group."""
+    """key: the site's name in the federation.  allow: the steps it answers.  least_rows: per group.
+    imports: modules of its own, which make its networks known (``deep.networks.register``)."""
 
     key: str
     file: str
     roles: Roles
     allow: tuple[str, ...] = tuple(STEPS)
     least_rows: int = LEAST_ROWS
+    imports: tuple[str, ...] = ()
 
 
 def site_of(config: Mapping[str, Any]) -> Site:
@@ -53,14 +56,14 @@ def site_of(config: Mapping[str, Any]) -> Site:
         name: tuple(part.strip() for part in str(config.get(name, "")).split(",") if part.strip())
         for name in _LISTS
     }
-    allow = lists.pop("allow") or tuple(STEPS)
+    allow, imports = lists.pop("allow") or tuple(STEPS), lists.pop("imports")
     if strange := [step for step in allow if step not in STEPS]:
         raise SettingsError(f"--node-config allows {strange[0]!r}; there are: {', '.join(STEPS)}")
     least = config.get("least-rows", LEAST_ROWS)
     if isinstance(least, bool) or not isinstance(least, int) or least < 1:
         raise SettingsError(f"least-rows is {least!r}: give a whole number, one or more")
     roles = Roles(str(config["target"]), **lists)
-    return Site(str(config["site"]), str(config["file"]), roles, allow, least)
+    return Site(str(config["site"]), str(config["file"]), roles, allow, least, imports)
 
 
 def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
@@ -90,6 +93,8 @@ def reason(error: Exception) -> str:
 @lru_cache(maxsize=1)
 def _client(site: Site, stamp: int) -> Client:
     """The site's client; the file is read again when it is another one."""
+    for name in site.imports:
+        import_module(name)
     table = read_table(site.file, site.roles, who=f"the file of site {site.key!r}")
     groups = take_census(table, who=f"site {site.key!r}").groups
     for attribute, counts in groups.items():

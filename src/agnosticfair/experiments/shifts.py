@@ -70,7 +70,7 @@ BOUND, WIDTH, KERNELS, FLOOR, OTHER_SEED = 5.0, 1.0, 200, 0.05, 991
 @dataclass(frozen=True)
 class Task:
     """One cell. tau: other than the usual one.  kept: the share of positives that a moved threshold
-    leaves.  frontier: a point of the frontier, of no use to the tables."""
+    leaves.  network: its name, None for the linear model.  frontier: a point of the frontier, of no use to the tables."""
 
     dataset: str
     setting: str
@@ -81,6 +81,13 @@ class Task:
     frontier: bool = False
     strict: bool = False
     folder: str | None = None
+    network: str | None = None
+
+    @property
+    def usual(self) -> float:
+        """AgnosticFair's tau where no other is asked for."""
+        source = dataset(self.dataset)
+        return source.tau if self.network is None else source.network_tau
 
 
 def cells(
@@ -93,6 +100,7 @@ def cells(
     frontier: bool = False,
     strict: bool = False,
     folder: str | None = None,
+    network: str | None = None,
 ) -> list[Task]:
     """Every cell asked for; those that share a split are neighbours.
 
@@ -116,7 +124,7 @@ def cells(
     for data in datasets:
         dataset(data)
         for seed in range(seeds):
-            plain = Task(data, setting, "", seed, strict=strict, folder=folder)
+            plain = Task(data, setting, "", seed, strict=strict, folder=folder, network=network)
             tasks += [replace(plain, method=name) for name in (*names, *peers)]
             if frontier and seed < FRONTIER_SEEDS and setting != "dirichlet":
                 tasks += [replace(t, frontier=True) for t in _frontier(plain, names)]
@@ -125,7 +133,7 @@ def cells(
 
 def _frontier(plain: Task, names: Sequence[str]) -> list[Task]:
     """The points that a table does not have already."""
-    usual = dataset(plain.dataset).tau
+    usual = plain.usual
     points: dict[str, list[dict[str, Any]]] = {
         "agnosticfair": [{"tau": round(usual * factor, 4)} for factor in FACTORS],
         "fairfl": [{"tau": tau} for tau in TAUS],
@@ -212,12 +220,12 @@ def _recipe(task: Task) -> Method | None:
     """The method of a task with its tau; None for a peer."""
     if task.method in PEERS:
         return None
-    if task.method == TUNED:
-        return _TUNED
     name = "fairfl" if task.method in MOVED else task.method
-    tau = dataset(task.dataset).tau if name == "agnosticfair" else None
+    tau = task.usual if name == "agnosticfair" else None
     tau = tau if task.tau is None else task.tau
-    return METHODS[name] if tau is None else recipe(name, tau=tau)
+    changes = {} if tau is None else {"tau": tau}
+    chosen = _TUNED if task.method == TUNED else METHODS[name]
+    return recipe(chosen, network=task.network, **changes)
 
 
 def _decider(task: Task, held: Held) -> Decider:

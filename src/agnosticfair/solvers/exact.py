@@ -161,11 +161,17 @@ def question(state: State) -> tuple[str, dict, dict]:
         "surrogate": vars(fairness_of(state.method).measured),
         "share": state.method.share,
     }
-    C, trust = state.C, fairness_of(state.method).trust
-    if trust > 0 and state.here is not None:  # the clients' kernels are not drawn together
-        p = state.here.sums["psi_theta"][:, :-1].sum(axis=0) / state.n
-        C = np.hstack([(1 - trust) * C[:, :-1], C[:, -1:] + trust * (C[:, :-1] @ p)[:, None]])
+    C = state.C if state.here is None else for_clients(state.C, state, state.here.sums)
     return "sums", settings, {"w": state.w, "alpha": state.alpha, "C": C}
+
+
+def for_clients(C: np.ndarray, state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+    """C, (G, F + 1), for the clients' kernels, which are not drawn together by ``trust``."""
+    trust = fairness_of(state.method).trust
+    if trust == 0:
+        return C
+    p = sums["psi_theta"][:, :-1].sum(axis=0) / state.n
+    return np.hstack([(1 - trust) * C[:, :-1], C[:, -1:] + trust * (C[:, :-1] @ p)[:, None]])
 
 
 def shapes(state: State) -> dict[str, tuple[int, ...]]:
@@ -280,7 +286,7 @@ def drawn_together(state: State, sums: Mapping[str, np.ndarray]) -> Mapping[str,
     if trust == 0:
         return sums
     p = sums["psi_theta"][:, :-1].sum(axis=0) / state.n
-    names = ("psi_g", "psi_theta", "psi_hat", "J_g")
+    names = [name for name in ("psi_g", "psi_theta", "psi_hat", "J_g") if name in sums]
     return {**sums, **{name: shrunk(sums[name], p, trust) for name in names}}
 
 

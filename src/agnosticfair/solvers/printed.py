@@ -18,10 +18,14 @@ from agnosticfair.errors import SolverError
 from agnosticfair.messages import Reply
 from agnosticfair.methods import Local, Method
 
+WHOLE = 100
+"""Local steps of a network where a linear model is minimised in full."""
+
 
 @dataclass(frozen=True)
 class State:
-    """All of the solver between two rounds."""
+    """All of the solver between two rounds. phi_C: of a linear model the slope of C, of a network C itself
+    at the last round's start, ``before``.  decay: (P,), ridge of a network's weights."""
 
     method: Method
     local: Local
@@ -30,6 +34,8 @@ class State:
     w: np.ndarray
     alpha: np.ndarray
     phi_C: np.ndarray
+    decay: np.ndarray | None = None
+    before: Mapping[str, np.ndarray] = field(default_factory=dict)
     round: int = 0
     outcome: str = "running"
     history: tuple[dict, ...] = field(default_factory=tuple)
@@ -56,6 +62,11 @@ def question(state: State) -> tuple[str, dict, dict]:
         "n": state.n,
         "s_bar": state.s_bar,
     }
+    network = state.method.network
+    if network is not None and state.decay is not None:
+        own = {"steps": state.local.steps or WHOLE, "rate": network.rate, "device": network.device}
+        arrays = {"w": state.w, "alpha": state.alpha, "ridge": state.decay, **state.before}
+        return "average", {**settings, **own, "C": float(state.phi_C[0])}, arrays
     return "local", settings, {"w": state.w, "alpha": state.alpha, "phi_C": state.phi_C}
 
 
@@ -63,7 +74,8 @@ def shapes(state: State) -> dict[str, tuple[int, ...]]:
     """What every client's answer must look like."""
     D, M = len(state.w), len(state.alpha)
     kernels = dict.fromkeys(("psi_L", "psi_theta", "psi_C"), (M,))
-    return {"w": (D,), "clients": (), "phi_C": (D,), "correct": (), **kernels}
+    slope: dict[str, tuple[int, ...]] = {"phi_C": (D,)} if state.decay is None else {"C": ()}
+    return {"w": (D,), "clients": (), **slope, "correct": (), **kernels}
 
 
 def adversary(state: State, sums: Mapping[str, np.ndarray]) -> Worst:
@@ -107,7 +119,8 @@ def step(state: State, reply: Reply) -> State:
         state,
         w=w,
         alpha=alpha,
-        phi_C=sums["phi_C"],
+        phi_C=sums["phi_C"] if state.decay is None else np.array([float(sums["C"])]),
+        before={"w_before": state.w, "alpha_before": state.alpha},
         round=reply.round,
         outcome="rounds" if last else "running",
         history=(*state.history, entry),

@@ -1,0 +1,163 @@
+"""Networks with one logit, by name: their weights as one vector, in and out.
+
+The vector begins with what the inputs are centred and scaled by, (d,) each, which is agreed on once
+and never trained; then come the module's parameters in their own order. A site builds networks from
+its own table of names only: no code, and no name of code, comes over the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.errors import ModelError, SettingsError
+
+try:
+    import torch
+except ImportError as error:  # pragma: no cover
+    raise SettingsError(
+        "networks need PyTorch, which is not installed: pip install 'agnosticfair[torch]'"
+    ) from error
+
+Factory = Callable[..., torch.nn.Module]
+CENTRE, SCALE = "input.centre", "input.scale"
+CHUNK = 1 << 16
+"""Rows that a network sees at a time where nothing is learned from them."""
+
+
+def mlp(d: int, hidden: Sequence[int]) -> torch.nn.Module:
+    """Layers of these widths with SiLU between them, one logit at the end."""
+    layers: list[torch.nn.Module] = []
+    for width in hidden:
+        layers += [torch.nn.Linear(d, width), torch.nn.SiLU()]
+        d = width
+    return torch.nn.Sequential(*layers, torch.nn.Linear(d, 1))
+
+
+FACTORIES: dict[str, Factory] = {"mlp": mlp, "linear": lambda d, hidden: torch.nn.Linear(d, 1)}
+
+
+def register(name: str, factory: Callable[[int], torch.nn.Module]) -> str:
+    """Know a user's own network, ``factory(d)`` with one logit a row, under this name.
+
+    It must be known by the same name in every process that takes part.
+
+    >>> register("thin", lambda d: torch.nn.Sequential(torch.nn.Linear(d, 2), torch.nn.Linear(2, 1)))
+    'thin'
+    """
+    FACTORIES[name] = lambda d, hidden: factory(d)
+    _module.cache_clear()
+    return name
+
+
+def device(name: str) -> torch.device:
+    """The device of that name, if it is here."""
+    if name not in ("cpu", "cuda"):
+        raise SettingsError(f"unknown device {name!r}: take 'cpu' or 'cuda'")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise SettingsError("there is no CUDA device here: take device 'cpu'")
+    return torch.device(name)
+
+
+def build(name: str, hidden: Sequence[int], d: int, seed: int = 0) -> torch.nn.Module:
+    """A new network for d features whose weights are drawn with this seed."""
+    if name not in FACTORIES:
+        known = ", ".join(FACTORIES)
+        raise SettingsError(
+            f"no network {name!r} here; there are: {known}. Make your own known by "
+            "agnosticfair.deep.networks.register, in every process that takes part"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = FACTORIES[name](d, hidden)
+    buffers = [name for name, _ in module.named_buffers()]
+    if buffers:
+        raise ModelError(
+            f"the network has buffers ({buffers[0]!r}), which clients cannot average: take LayerNorm "
+            "instead of BatchNorm"
+        )
+    with torch.no_grad():
+        shape = tuple(module.eval()(torch.zeros(3, d)).shape)
+    if shape not in ((3,), (3, 1)):
+        outputs = prod(shape[1:])
+        raise ModelError(
+            f"the network has {outputs} outputs a row, shape {shape} for 3 rows; it needs one logit: end it in "
+            "a Linear layer of one output"
+        )
+    return module
+
+
+def initial(name: str, hidden: Sequence[int], d: int, seed: int) -> tuple[np.ndarray, dict]:
+    """Weights (P,) before the first round, and the shapes that they are made of, by name, in order.
+
+    >>> initial("linear", (), 2, 0)[1]
+    {'input.centre': (2,), 'input.scale': (2,), 'weight': (1, 2), 'bias': (1,)}
+    """
+    module = build(name, hidden, d, seed)
+    parts = {k: v.detach().numpy().astype(np.float64) for k, v in module.named_parameters()}
+    parts = {CENTRE: np.zeros(d), SCALE: np.ones(d), **parts}
+    return np.concatenate([v.ravel() for v in parts.values()]), {
+        k: v.shape for k, v in parts.items()
+    }
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A network whose parameters are views of ``values``, (P,), and their gradients of ``slopes``."""
+
+    module: torch.nn.Module
+    values: torch.Tensor
+    slopes: torch.Tensor
+    d: int
+
+    def load(self, w: np.ndarray) -> Flat:
+        """The same with these weights."""
+        if w.shape != tuple(self.values.shape):
+            raise ModelError(
+                f"{len(w)} weights came for a network of {len(self.values)}: it has another shape here"
+            )
+        self.values.copy_(torch.from_numpy(w))
+        return self
+
+    def inputs(self, X: np.ndarray) -> torch.Tensor:
+        """Rows (n, d), centred and scaled, where the network is."""
+        z = torch.as_tensor(X, dtype=torch.float32, device=self.values.device)
+        return (z - self.values[: self.d]) / self.values[self.d : 2 * self.d]
+
+    def logits(self, z: torch.Tensor) -> torch.Tensor:
+        """(n,) signed distances of inputs (n, d)."""
+        return self.module(z).reshape(len(z))
+
+
+@lru_cache(maxsize=4)
+def _module(name: str, hidden: tuple[int, ...], d: int, where: str) -> Flat:
+    module = build(name, hidden, d).to(device(where))
+    size = 2 * d + sum(p.numel() for p in module.parameters())
+    values, slopes = (torch.zeros(size, device=device(where)) for _ in range(2))
+    first = 2 * d
+    for p in module.parameters():
+        own = slice(first, first := first + p.numel())
+        p.data, p.grad = values[own].view(p.shape), slopes[own].view(p.shape)
+    return Flat(module, values, slopes, d)
+
+
+def flat(network: Mapping[str, Any], d: int, w: np.ndarray) -> Flat:
+    """The network of these settings with weights w; one per settings and process, made once."""
+    where = network.get("device", "cpu")
+    return _module(network["name"], tuple(network["hidden"]), d, where).load(w)
+
+
+def decide(network: Mapping[str, Any], w: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Signed distances (n,) of rows X (n, d), on the CPU."""
+    net = flat({**network, "device": "cpu"}, X.shape[1], w)
+    net.module.eval()
+    with torch.no_grad():
+        parts = [
+            net.logits(net.inputs(X[first : first + CHUNK])) for first in range(0, len(X), CHUNK)
+        ]
+    return torch.cat(parts).double().numpy() if parts else np.zeros(0)

@@ -1,0 +1,369 @@
+"""A client's steps for networks: what its rows are like, a few local steps, and sums at where they began.
+
+A client trains on weighted rows. With alpha and the cuts' weighted sum C from the server,
+
+    f_k(w) = (1 / n_k) sum_i [a_i l_i(w) + c_i g_i(w)] + ridge |w|^2 / 2,    a = theta_L,  c = K C[s]
+
+and f, the Lagrangian, is the n_k-weighted mean of all f_k. Clients differ, so the minimum of f_k is not
+that of f; a local step therefore follows grad f_k(v) + b_k, b_k = grad f(u) - grad f_k(u) at the last
+round's start u, as in SCAFFOLD: where f is stationary, no client moves. What b_k needs is recomputed
+from the question where it is not at hand, so that an answer is a function of rows and question.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import softplus
+
+from agnosticfair.basis import Basis, constant, design, support, width
+from agnosticfair.client import KERNEL_BYTES, Client, Rows, given_kernels
+from agnosticfair.deep.networks import Flat, flat
+from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.fairness import Surrogate
+from agnosticfair.messages import Broadcast, Reply, Task
+
+LEAST_CHUNK = 1 << 10
+"""A device that has no room for this many rows at a time is too small."""
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """With several threads the bits of a sum depend on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch.Tensor]:
+    """From a slice of the rows to K, of its ``support`` only, in float32."""
+    rows, centres = client.prepare(task), task.arrays.get("centres")
+    if basis.kind == "given":
+        given = given_kernels(client.key, rows, basis)
+        return lambda part: torch.as_tensor(given(part), dtype=torch.float32)
+    own = constant() if basis.kind == "by_client" else basis
+    centres = None if centres is None else centres[: basis.kernels]
+
+    def build(part: slice) -> torch.Tensor:
+        K = design(own, rows.X[part, :-1], centres, client.key, ())
+        return torch.as_tensor(K, dtype=torch.float32)
+
+    if len(rows.X) * width(own, ()) * 4 > KERNEL_BYTES:
+        return build
+    if basis not in client.deep:
+        client.deep[basis] = torch.cat([build(part) for _, part in rows.chunks()])
+    return client.deep[basis].__getitem__
+
+
+def moments(client: Client, broadcast: Broadcast) -> Reply:
+    """First and second moments of the features, and of the kernels per cell: gram[j] = sum_{s=j} K K^T,
+    with K = 1 as its last column."""
+    task, rows = broadcast.task, client.prepare(broadcast.task)
+    basis, clients = Basis(**task.settings["fair_basis"]), task.settings["clients"]
+    K, own = kernels(client, task, basis), support(basis, client.key, clients)
+    F = width(basis, clients)
+    gram = np.zeros((task.settings["cells"], F + 1, F + 1))
+    at = np.r_[np.arange(F)[own], F]
+    x, squares, mass = np.zeros(rows.X.shape[1] - 1), np.zeros(rows.X.shape[1] - 1), 0.0
+    with one_torch_thread():
+        for j, part in rows.chunks():
+            k = torch.cat([K(part), torch.ones(part.stop - part.start, 1)], dim=1)
+            weights = _weights(rows)[part]
+            gram[j][np.ix_(at, at)] += ((k * torch.from_numpy(weights)[:, None]).T @ k).numpy()
+            X = rows.X[part, :-1]
+            x, squares, mass = x + weights @ X, squares + weights @ (X * X), mass + weights.sum()
+    sums = {"mass": np.array(float(mass)), "x": x, "x_squares": squares, "gram": gram}
+    return Reply(broadcast.round, sums)
+
+
+def _weights(rows: Rows) -> np.ndarray:
+    ones = np.ones(len(rows.X)) if rows.weights is None else rows.weights
+    return ones.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A client's rows where the network is.  z: inputs.  weights: of the rows.  a, c: what they weigh in
+    loss and surrogate, each with the row's own weight."""
+
+    z: torch.Tensor
+    y: torch.Tensor
+    weights: torch.Tensor
+    a: torch.Tensor
+    c: torch.Tensor
+
+    def take(self, rows: torch.Tensor | slice) -> Held:
+        return Held(*(v[rows] for v in vars(self).values()))
+
+
+def objective(net: Flat, held: Held, surrogate: Surrogate) -> tuple[torch.Tensor, ...]:
+    """sum_i a_i l_i + c_i g_i with d, l and g of every row."""
+    d = net.logits(held.z)
+    loss = softplus(d) - held.y * d
+    g = loss if surrogate.kind == "loss" else d
+    if surrogate.kind == "sigmoid":
+        g = torch.sigmoid(d / surrogate.temperature)
+    return (held.a * loss + held.c * g).sum(), d, loss, g
+
+
+def held_at(client: Client, broadcast: Broadcast, net: Flat, suffix: str = "") -> Held:
+    """The rows, weighed as this question says; ``suffix`` for the question before."""
+    task, arrays, share = broadcast.task, broadcast.arrays, broadcast.settings["share"]
+    rows, clients = client.prepare(task), task.settings["clients"]
+    of_L, of_F = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
+    K_L, K_F = kernels(client, task, of_L), kernels(client, task, of_F)
+    alpha = torch.from_numpy(arrays["alpha" + suffix][support(of_L, client.key, clients)]).float()
+    own = support(of_F, client.key, clients)
+    C = torch.from_numpy(arrays["C" + suffix]).float()
+    a, c = torch.empty(len(rows.X)), torch.empty(len(rows.X))
+    for j, part in rows.chunks():
+        a[part] = (1.0 - share) + share * (K_L(part) @ alpha)
+        c[part] = K_F(part) @ C[j, own] + C[j, -1]
+    weights, where = torch.from_numpy(_weights(rows)), net.values.device
+    if "z" not in client.deep:
+        client.deep["z"] = net.inputs(rows.X[:, :-1])
+    y = torch.from_numpy(np.asarray(rows.y, np.float32))
+    return Held(client.deep["z"], *(v.to(where) for v in (y, weights, a * weights, c * weights)))
+
+
+def in_chunks(rows: Rows, visit: Callable[[int, slice], None], most: int = 1 << 20) -> None:
+    """Visit the rows in chunks within cells; where the device has no room, in smaller ones."""
+    for j, first in enumerate(rows.starts[:-1]):
+        first, last = int(first), int(rows.starts[j + 1])
+        while first < last:
+            try:
+                visit(j, slice(first, min(first + most, last)))
+                first = min(first + most, last)
+            except torch.cuda.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                most //= 4
+                if most < LEAST_CHUNK:
+                    raise SettingsError(
+                        f"the device has no room for {LEAST_CHUNK} rows at a time: take a smaller "
+                        "network, or device 'cpu'"
+                    ) from None
+
+
+def sums_at(
+    client: Client, broadcast: Broadcast, net: Flat, held: Held, surrogate: Surrogate
+) -> dict[str, np.ndarray]:
+    """Sums over the rows at w, as in ``client.sums``, and the gradient of sum_i a_i l_i + c_i g_i."""
+    task, rows = broadcast.task, client.prepare(broadcast.task)
+    clients, G = task.settings["clients"], task.settings["cells"]
+    of_L, of_F = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
+    K_L, K_F = kernels(client, task, of_L), kernels(client, task, of_F)
+    own_L, own_F = (support(basis, client.key, clients) for basis in (of_L, of_F))
+    of_loss = np.zeros((width(of_L, clients), 2))
+    of_fair, plain = np.zeros((G, width(of_F, clients) + 1, 3)), np.zeros(3)
+    net.module.eval()
+    net.slopes.zero_()
+
+    def visit(j: int, part: slice) -> None:
+        nonlocal plain
+        here = held.take(part)
+        before = net.slopes.clone()
+        try:
+            value, d, loss, g = objective(net, here, surrogate)
+            value.backward()
+        except torch.cuda.OutOfMemoryError:
+            net.slopes.copy_(before)
+            raise
+        right = (d > 0) == (here.y > 0)
+        hat = ~right if surrogate.kind == "loss" else d > 0
+        ones = torch.ones_like(loss)
+        v = torch.stack([loss, ones, g, hat.float(), right.float()], dim=1).detach()
+        v = (v * here.weights[:, None]).cpu()
+        of_loss[own_L] += (K_L(part).T @ v[:, :2]).numpy()
+        of_fair[j, own_F] += (K_F(part).T @ v[:, [2, 1, 3]]).numpy()
+        of_fair[j, -1] += v[:, [2, 1, 3]].double().sum(dim=0).numpy()
+        plain = plain + v[:, [0, 1, 4]].double().sum(dim=0).numpy()
+
+    in_chunks(rows, visit)
+    return {
+        "loss": plain[0],
+        "mass": plain[1],
+        "correct": plain[2],
+        "psi_L": of_loss[:, 0],
+        "psi_theta_L": of_loss[:, 1],
+        "psi_g": of_fair[:, :, 0],
+        "psi_theta": of_fair[:, :, 1],
+        "psi_hat": of_fair[:, :, 2],
+        "gradient": net.slopes.double().cpu().numpy(),
+    }
+
+
+def train(client: Client, broadcast: Broadcast) -> Reply:
+    """Sums and gradient at w, then some local steps: what they moved (times n_k), and the mean square of
+    their gradients, by which the server scales the steps of the next round."""
+    task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
+    surrogate, w = Surrogate(**settings["surrogate"]), arrays["w"]
+    with one_torch_thread():
+        before = _gradient_before(client, broadcast, surrogate)
+        net = flat({**task.settings["network"], "device": settings["device"]}, _d(client, task), w)
+        held = held_at(client, broadcast, net)
+        sums = sums_at(client, broadcast, net, held, surrogate)
+        mass = float(sums["mass"])
+        client.deep["before"] = (_key(arrays, ""), sums["gradient"] / mass)
+        correction = np.zeros_like(w) if before is None else arrays["gradient_before"] - before
+        steps = descend(net, held, surrogate, correction, broadcast, _rng(client, broadcast))
+        if not bool(torch.isfinite(net.values).all()):
+            raise SolverError(
+                f"client {client.key!r}: weights of the network became NaN in round {broadcast.round}: "
+                f"lower the network's rate, which is {settings['rate']:g}"
+            )
+        moved = net.values.double().cpu().numpy() - w
+    return Reply(broadcast.round, {**sums, "moved": mass * moved, "squares": mass * steps})
+
+
+def _d(client: Client, task: Task) -> int:
+    return client.prepare(task).X.shape[1] - 1
+
+
+def _rng(client: Client, broadcast: Broadcast) -> np.random.Generator:
+    digest = hashlib.sha256(client.key.encode()).digest()
+    return np.random.default_rng([broadcast.settings["seed"], broadcast.round, *digest])
+
+
+def _key(arrays: Mapping[str, np.ndarray], suffix: str) -> bytes:
+    content = b"".join(arrays[name + suffix].tobytes() for name in ("w", "alpha", "C"))
+    return hashlib.sha256(content).digest()
+
+
+def _gradient_before(
+    client: Client, broadcast: Broadcast, surrogate: Surrogate
+) -> np.ndarray | None:
+    """The client's mean gradient at the start of the last round; None in the first one."""
+    task, arrays = broadcast.task, broadcast.arrays
+    if "w_before" not in arrays:
+        return None
+    client.prepare(task)
+    key, found = client.deep.get("before", (b"", None))
+    if key == _key(arrays, "_before"):
+        return found
+    settings = {**task.settings["network"], "device": broadcast.settings["device"]}
+    net = flat(settings, _d(client, task), arrays["w_before"])
+    held = held_at(client, broadcast, net, "_before")
+    sums = sums_at(client, broadcast, net, held, surrogate)
+    return sums["gradient"] / float(sums["mass"])
+
+
+def descend(
+    net: Flat,
+    held: Held,
+    surrogate: Surrogate,
+    correction: np.ndarray,
+    broadcast: Broadcast,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Local steps v <- v - rate scale m, m the running mean of grad f_k(v) + b_k over batches.
+
+    Changes the network; returns the mean of the squared gradients, (P,).
+    """
+    settings, arrays, where = broadcast.settings, broadcast.arrays, net.values.device
+    ridge, scale, b = (
+        torch.from_numpy(v).float().to(where)
+        for v in (arrays["ridge"], arrays["scale"] * settings["rate"], correction)
+    )
+    m, squares = torch.zeros_like(net.values), torch.zeros_like(net.values)
+    mean_weight = float(held.weights.double().mean())
+    net.module.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**31)))
+        for rows in batches(len(held.y), settings["batch"], settings["steps"], rng):
+            here = held if rows is None else held.take(torch.from_numpy(rows).to(where))
+            net.slopes.zero_()
+            (objective(net, here, surrogate)[0] / (len(here.y) * mean_weight)).backward()
+            gradient = net.slopes + ridge * net.values + b
+            squares += gradient * gradient
+            m = settings["momentum"] * m + (1.0 - settings["momentum"]) * gradient
+            net.values.sub_(scale * m)
+    return (squares / settings["steps"]).double().cpu().numpy()
+
+
+def batches(
+    n: int, size: int | None, steps: int, rng: np.random.Generator
+) -> Iterator[np.ndarray | None]:
+    """Rows of every step, pass after pass over a shuffle; None for all of them.
+
+    >>> [len(rows) for rows in batches(5, 2, 3, np.random.default_rng(0))]
+    [2, 2, 2]
+    """
+    if size is None or size >= n:
+        yield from [None] * steps
+        return
+    order, first = rng.permutation(n), 0
+    for _ in range(steps):
+        if first + size > n:
+            order, first = rng.permutation(n), 0
+        yield order[first : first + size]
+        first += size
+
+
+def average(client: Client, broadcast: Broadcast) -> Reply:
+    """Algorithms 1 and 2 for a network: Adam's steps on (1/n_k) sum theta l + lambda (C - tau)^2 (eq.
+    agnostic_objective_fairness_penalty_term), all rows at a time, then the coefficients at w_k.
+
+    C = (C_k(w) + the others' share) / n. The others' share is that of the last round's start, the total
+    from the server less the client's own, and lags as phi_C does for a linear model.
+    """
+    task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
+    rows, basis = client.prepare(task), Basis(**task.settings["basis"])
+    own = support(basis, client.key, task.settings["clients"])
+    K = kernels(client, task, basis)(slice(0, len(rows.X)))
+    network = {**task.settings["network"], "device": settings["device"]}
+    centred = torch.from_numpy(rows.s - settings["s_bar"]).float()
+    y = torch.from_numpy(np.asarray(rows.y, np.float32))
+
+    def share(suffix: str) -> tuple[Flat, torch.Tensor, torch.Tensor]:
+        net = flat(network, _d(client, task), arrays["w" + suffix])
+        z = net.inputs(rows.X[:, :-1])
+        theta = K @ torch.from_numpy(arrays["alpha" + suffix][own]).float()
+        return net, z, theta.to(z.device)
+
+    def spread(values: torch.Tensor) -> np.ndarray:
+        whole = np.zeros_like(arrays["alpha"])
+        whole[own] = values.numpy()
+        return whole
+
+    with one_torch_thread():
+        others = 0.0
+        if settings["penalty"] and "w_before" in arrays:
+            net, z, theta = share("_before")
+            with torch.no_grad():
+                mine = (theta * centred.to(z.device) * net.logits(z)).sum()
+            others = settings["C"] - float(mine)
+        net, z, theta = share("")
+        s, labels = centred.to(z.device), y.to(z.device)
+        with torch.no_grad():
+            C = float((theta * s * net.logits(z)).sum())
+        ridge = torch.from_numpy(arrays["ridge"]).float().to(z.device)
+        optimiser = torch.optim.Adam(net.module.parameters(), lr=settings["rate"])
+        for _ in range(settings["steps"]):
+            net.slopes.zero_()
+            d = net.logits(z)
+            loss = (theta * (softplus(d) - labels * d)).sum() / len(labels)
+            gap = ((theta * s * d).sum() + others) / settings["n"] - settings["tau"]
+            (loss + settings["penalty"] * gap**2).backward()
+            net.slopes.add_(ridge * net.values)
+            optimiser.step()
+        with torch.no_grad():
+            d = net.logits(z).cpu()
+        loss = softplus(d) - y * d
+        sums = {
+            "w": net.values.double().cpu().numpy(),
+            "clients": np.array(1.0),
+            "psi_L": spread(K.T @ loss),
+            "psi_theta": spread(K.sum(dim=0)),
+            "psi_C": spread(K.T @ (centred * d)),
+            "C": np.array(C),
+            "correct": np.array(float(((d > 0) == (y > 0)).sum())),
+        }
+    return Reply(broadcast.round, sums)
