@@ -17,8 +17,9 @@ from agnosticfair.data.census import Census, encoding_of
 from agnosticfair.messages import Broadcast, Candidates, Message, Reply, pack
 from agnosticfair.methods import Method
 
-AUDITED = gaussian(200, 1.0)
-"""The kernels of a deployment's certificate."""
+AUDITED = gaussian(200, 1.0, "ranges")
+"""The kernels of a deployment's certificate: around the fit's own centres, or else around a draw from the
+agreed ranges and categories, so that a certificate asks nobody for a row."""
 
 REVEALS = {
     "n": "how many rows the site has",
