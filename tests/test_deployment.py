@@ -80,6 +80,12 @@ def test_a_folder_that_is_no_deployment_is_told(tmp_path, capsys):
         main(["deploy", "run", str(tmp_path)])
     assert ended.value.code == 2
     assert "is no deployment" in capsys.readouterr().err
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "pyproject.toml").write_text('[tool.flwr.app.config]\nmethod = "fl"\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "run", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "is no deployment (KeyError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
