@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agnosticfair.data.census import (
@@ -41,6 +41,7 @@ def test_censuses_add_like_rows(a, b, c):
 
 
 @given(ROWS, ROWS)
+@example([(0.0, "a", "a", "a")], [(-0.0, "a", "a", "a")])
 def test_order_of_clients_does_not_change_the_encoding(a, b):
     one = merge({"north": census(a), "south": census(b)})
     two = merge({"north": census(b), "south": census(a)})

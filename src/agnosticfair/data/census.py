@@ -87,7 +87,8 @@ def take_census(table: Table, who: str) -> Census:
         raise DataError(f"{who} has no label: name the target column")
     if len(table) == 0:
         raise DataError(f"{who} has no rows: drop it or check its file")
-    for name, values in table.numeric.items():
+    numeric = sorted(table.numeric.items())
+    for name, values in numeric:
         check_finite(name, values, who)
     for name, column in table.categorical.items():
         _counts(column, f"column {name!r}", who)
@@ -95,7 +96,7 @@ def take_census(table: Table, who: str) -> Census:
         len(table),
         _counts(table.target, "the label", who),
         {k: _counts(table.sensitive[k], f"attribute {k!r}", who) for k in sorted(table.sensitive)},
-        {k: (float(v.min()), float(v.max())) for k, v in sorted(table.numeric.items())},
+        {k: (float(v.min()) + 0.0, float(v.max()) + 0.0) for k, v in numeric},  # -0.0 is 0.0
         {k: tuple(sorted(c.categories)) for k, c in sorted(table.categorical.items())},
         None if table.weights is None else float(table.weights.sum()),
     )
