@@ -80,6 +80,12 @@ def test_a_folder_that_is_no_deployment_is_told(tmp_path, capsys):
         main(["deploy", "run", str(tmp_path)])
     assert ended.value.code == 2
     assert "is no deployment" in capsys.readouterr().err
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "pyproject.toml").write_text('[tool.flwr.app.config]\nmethod = "fl"\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "run", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "is no deployment (KeyError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -158,6 +164,20 @@ def test_explain_messages_on_the_command_line(capsys):
         main(["explain-messages", "--json", "--method", "fl"])
     messages = json.loads(capsys.readouterr().out)
     assert [m["step"] for m in messages] == ["hello", "census", "sums", "sums", "decisions"]
+
+
+def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys):
+    file = tmp_path / "north.csv"
+    rows = [f"{20 + i},{i % 3},{'FM'[i % 2]},{'abc'[i % 3]},{i % 5 // 3}" for i in range(60)]
+    file.write_text("\n".join(["age,zip,sex,race,y", *rows]))
+    asked = ["explain-messages", str(file), "--target", "y", "--categorical", "zip", "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main([*asked, "--sensitive", "sex", "--sensitive", "race", "--bootstrap", "0"])
+    messages = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    certificates = [m for m in messages if m["step"] == "decisions"]
+    assert [m["fields"]["psi"] for m in certificates] == ["1 x 12 x 201", "1 x 8 x 201"]
+    assert {m["fields"]["x_squares"] for m in certificates} == {"4"}  # age, and zip's three values
 
 
 def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys):

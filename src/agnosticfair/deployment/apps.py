@@ -110,8 +110,11 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
         return {"says": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
+    own = fitted.centres
+    basis = AUDITED if own is None else replace(AUDITED, centres="given")
     asked = {"seed": int(config.get("seed", 0)), "deadline": float(config["deadline"])}
-    return record.certified(*record.certificates(fitted, engine, basis=AUDITED, **asked))
+    made = record.certificates(fitted, engine, basis=basis, centres=own, **asked)
+    return record.certified(*made)
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
