@@ -201,6 +201,7 @@ def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys)
         (("--host", "münchen"), "host 'münchen'"),
         (("--host", "a b"), "host 'a b'"),
         (("--seed", "-1"), "seed is -1"),
+        (("--notion", "luck"), "unknown notion 'luck'"),
         (("--deadline", "-1"), "deadline is -1.0"),
         (("--least-rows", "0"), "least-rows is 0"),
         (("--drop", "a,b"), "column 'a,b'"),
@@ -238,3 +239,18 @@ def test_every_sensitive_column_is_protected(tmp_path):
     write_folder(tmp_path / "bank", Deployment({"a": Path("a")}, Roles("y", ("sex", "race"))))
     assert attributes_of(read_config(tmp_path / "bank")) == ("sex", "race")
     assert attributes_of({"attribute": ""}) is None
+
+
+def test_a_notion_can_be_deployed(tmp_path):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.deployment.apps import method_of
+    from agnosticfair.deployment.runner import read_config
+
+    columns = ("--target", "y", "--sensitive", "sex", "--sensitive", "race")
+    asked = ("--notion", "equalized_odds", "--intersections", "--tau", "0.07")
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "init", str(tmp_path / "bank"), "--sites", "a=a.csv", *columns, *asked])
+    assert ended.value.code == 0
+    fairness = method_of(read_config(tmp_path / "bank")).fairness
+    told = (fairness.notion, fairness.intersections, fairness.tau)
+    assert told == ("equalized_odds", True, 0.07)

@@ -30,6 +30,13 @@ def explain_messages(
     rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
     method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    notion: Annotated[
+        str | None,
+        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
+    ] = None,
+    intersections: Annotated[
+        bool | None, Option("--intersections", help="Compare the attributes' intersections.")
+    ] = None,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
     as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -45,7 +52,8 @@ def explain_messages(
         raise SettingsError(f"bootstrap is {bootstrap}; it must not be negative")
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
-    chosen = recipe(method)
+    changes = {"notion": notion, "intersections": intersections}
+    chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
     census = (
         _supposed(features, groups, rows)
