@@ -615,6 +615,7 @@ def test_the_command_writes_what_the_library_finds(call, rows):
     assert told["command"].startswith("agnosticfair audit ")
     assert str(made) in " ".join(out.split())
     assert f"{made.risk_difference:.4f}" in out
+    assert "rows.parquet" in out  # it holds rows: say so
     assert (rows.parent / "one" / "certificate.png").read_bytes()[:4] == b"\x89PNG"
     assert sorted(p.name for p in (rows.parent / "one").iterdir()) == [
         "certificate.json",

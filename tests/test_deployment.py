@@ -80,6 +80,12 @@ def test_a_folder_that_is_no_deployment_is_told(tmp_path, capsys):
         main(["deploy", "run", str(tmp_path)])
     assert ended.value.code == 2
     assert "is no deployment" in capsys.readouterr().err
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "pyproject.toml").write_text('[tool.flwr.app.config]\nmethod = "fl"\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "run", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "is no deployment (KeyError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -160,6 +166,20 @@ def test_explain_messages_on_the_command_line(capsys):
     assert [m["step"] for m in messages] == ["hello", "census", "sums", "sums", "decisions"]
 
 
+def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys):
+    file = tmp_path / "north.csv"
+    rows = [f"{20 + i},{i % 3},{'FM'[i % 2]},{'abc'[i % 3]},{i % 5 // 3}" for i in range(60)]
+    file.write_text("\n".join(["age,zip,sex,race,y", *rows]))
+    asked = ["explain-messages", str(file), "--target", "y", "--categorical", "zip", "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main([*asked, "--sensitive", "sex", "--sensitive", "race", "--bootstrap", "0"])
+    messages = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    certificates = [m for m in messages if m["step"] == "decisions"]
+    assert [m["fields"]["psi"] for m in certificates] == ["1 x 12 x 201", "1 x 8 x 201"]
+    assert {m["fields"]["x_squares"] for m in certificates} == {"4"}  # age, and zip's three values
+
+
 def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys):
     """They are run for real in test_end_to_end; here the text is held to what they write and read."""
     pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
@@ -181,6 +201,7 @@ def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys)
         (("--host", "münchen"), "host 'münchen'"),
         (("--host", "a b"), "host 'a b'"),
         (("--seed", "-1"), "seed is -1"),
+        (("--notion", "luck"), "unknown notion 'luck'"),
         (("--deadline", "-1"), "deadline is -1.0"),
         (("--least-rows", "0"), "least-rows is 0"),
         (("--drop", "a,b"), "column 'a,b'"),
@@ -218,3 +239,18 @@ def test_every_sensitive_column_is_protected(tmp_path):
     write_folder(tmp_path / "bank", Deployment({"a": Path("a")}, Roles("y", ("sex", "race"))))
     assert attributes_of(read_config(tmp_path / "bank")) == ("sex", "race")
     assert attributes_of({"attribute": ""}) is None
+
+
+def test_a_notion_can_be_deployed(tmp_path):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.deployment.apps import method_of
+    from agnosticfair.deployment.runner import read_config
+
+    columns = ("--target", "y", "--sensitive", "sex", "--sensitive", "race")
+    asked = ("--notion", "equalized_odds", "--intersections", "--tau", "0.07")
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "init", str(tmp_path / "bank"), "--sites", "a=a.csv", *columns, *asked])
+    assert ended.value.code == 0
+    fairness = method_of(read_config(tmp_path / "bank")).fairness
+    told = (fairness.notion, fairness.intersections, fairness.tau)
+    assert told == ("equalized_odds", True, 0.07)

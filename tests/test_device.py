@@ -102,3 +102,11 @@ def test_the_fused_kernel_in_triton_s_interpreter():
     found = fused.sums(there(rows), narrowed(q), {"BM": 16, "BR": 32, "per_sm": 1})
     check_close(found, accelerated.sums(rows, q))
     assert not fused.fits(replace(q, w=np.zeros(62)))
+
+
+def test_what_half_precision_cannot_hold_is_added_up_without_it(monkeypatch):
+    pytest.importorskip("triton")
+    fused = pytest.importorskip("agnosticfair.fused")
+    monkeypatch.setattr(fused, "sums", lambda rows, q: (np.array([1.0, np.inf]),))
+    rows, q = rows_and_question(n=400)
+    check_close(device.sums(there(rows), narrowed(q), fuse=True), accelerated.sums(rows, q))

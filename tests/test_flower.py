@@ -317,7 +317,16 @@ def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path
     apps.main(grid, Context(7, 0, {}, RecordDict(), config))
     assert (tmp_path / "model.safetensors").is_file()
     told = json.loads((tmp_path / "certificate.json").read_text())
-    assert "does not answer step 'centres'" in told["says"]
+    assert "does not answer step 'decisions'" in told["says"]
+
+
+@pytest.mark.parametrize(("name", "rows"), [("fairfl", 0), ("agnosticfair", 1)])
+def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, rows):
+    grid, run = run_server(files, tmp_path, method=name, rounds=2)
+    run()
+    steps = [step for step, site in grid.log if site == "north"]
+    assert (steps.count("centres"), steps.count("decisions")) == (rows, 1)
+    assert "worst_risk_difference" in json.loads((tmp_path / "certificate.json").read_text())
 
 
 def test_a_restated_problem_has_its_model_and_its_certificate(files, tmp_path):

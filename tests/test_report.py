@@ -396,6 +396,20 @@ def test_intersections_are_reported(call, files):  # noqa: F811
     assert study["explorer"]["groups"] == ["F & x", "F & y", "M & x", "M & y"]
 
 
+def test_fits_in_folders_of_one_name_are_told_apart(call, run, files):  # noqa: F811
+    call("fit", *files, *ROLES, "--method", "fairfl", "--tau", "0.5", "--run", "other/run")
+    asked = ("report", run, "other/run", run, "--test", files[0], "--out", "two.html")
+    assert call(*asked)[0] == 0
+    (study,) = page_data("two.html")["studies"]
+    found = {m["name"]: m["accuracy"]["mean"] for m in study["methods"]}
+    assert [*found] == ["fairfl (run)", "fairfl (other/run)"] == [*study["explorer"]["positive"]]
+    tables = {name: read_run(Path(name)).model for name in ("run", "other/run")}
+    for name, model in tables.items():
+        (rows,) = labelled(model, files[:1], "income", ("sex",), None).values()
+        right = metrics.accuracy(rows.labels("yes"), model.predict(rows))
+        assert found[f"fairfl ({name})"] == pytest.approx(right)
+
+
 @pytest.mark.parametrize("line", ["5", "null", "[1]", '{"round": "x"}', '{"round": null}'])
 def test_a_line_of_rounds_that_is_not_ours_is_left_out(tmp_path, line):
     (tmp_path / "rounds.jsonl").write_text(f'{{"method": "fl"}}\n{line}\n{{"round": 1}}\n')

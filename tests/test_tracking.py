@@ -83,6 +83,21 @@ def test_the_command_fills_a_store_on_disk(call, files):  # noqa: F811
     assert "Model card: income by fairfl" in Path(text).read_text()
 
 
+def test_a_store_that_fails_for_a_while_does_not_end_a_fit(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+
+    def fail(*asked, **named):
+        raise MlflowException("no answer")
+
+    with mlflow_run(f"sqlite:///{tmp_path}/runs.db") as track:
+        monkeypatch.setattr(MlflowClient, "log_batch", fail)
+        track("round", {"round": 1, "loss": 0.5})
+        with pytest.raises(MlflowException):
+            track("results", {"accuracy": 0.8})
+
+
 def test_what_mlflow_refuses_is_one_sentence_without_the_password():
     pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
     sentence = "unsupported URI 'xyz://host/db'"

@@ -78,8 +78,9 @@ def sums(rows: Rows32, q: Question, fuse: bool | None = None) -> tuple[np.ndarra
         from agnosticfair import fused
 
         try:
-            if fused.fits(q):
-                return fused.sums(rows, q)
+            found = fused.sums(rows, q) if fused.fits(q) else None
+            if found is not None and all(np.isfinite(part).all() for part in found):
+                return found  # else a value was too large for half precision
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
     asked = moved(q, lambda v: torch.from_numpy(v).to(rows.Z.device))

@@ -238,6 +238,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         **options: Any,
     ) -> Certificate | dict[str, Certificate]:
         """A certificate on these rows over the set of the fit; one per attribute where there are several.
+        Who holds a row is not known here, so for basis 'by_client' it is over the default set of
+        ``agnosticfair.audit``; ``about`` names the set.
 
         sample_weight: the centre of the set, None for equal weights; "measured" is without it.
         options: those of ``agnosticfair.audit``; kernels, bound, floor and notion are the fit's unless
@@ -301,7 +303,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         return self._certificate
 
     def __getstate__(self) -> dict[str, Any]:
-        """Training rows do not travel with a saved model."""
+        """Training rows do not travel with a saved model, but for those that are kernels' centres."""
         state = dict(super().__getstate__())
         if "_training" in state:
             state["_training"] = None

@@ -17,8 +17,9 @@ from agnosticfair.data.census import Census, encoding_of
 from agnosticfair.messages import Broadcast, Candidates, Message, Reply, pack
 from agnosticfair.methods import Method
 
-AUDITED = gaussian(200, 1.0)
-"""The kernels of a deployment's certificate."""
+AUDITED = gaussian(200, 1.0, "ranges")
+"""The kernels of a deployment's certificate: around the fit's own centres, or else around a draw from the
+agreed ranges and categories, so that a certificate asks nobody for a row."""
 
 REVEALS = {
     "n": "how many rows the site has",
@@ -70,7 +71,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     census: what the sites' summaries add up to, as far as it is known.  share: this site's part of all
     rows, on which only the number of candidate rows depends.
     """
-    plan = server.plan(method, census, tuple(sites))
+    plan = server.plan(method, census, tuple(sites), attribute=tuple(census.groups))
     summary = {k: _size(v) for k, v in census.to_json().items()}
     found = [
         Explained("hello", "0", "site", {"site": "its name"}, len(sites[0]), {"site": "its name"}),
@@ -98,12 +99,16 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
 
 
 def explain_audit(census: Census, bootstrap: int) -> list[Explained]:
-    """The one message of sums that a certificate takes, after the last round."""
-    M, G = AUDITED.kernels, 4 * len(next(iter(census.groups.values())))
-    d = encoding_of(census).width
-    shapes = {"psi": (1 + bootstrap, G, M + 1), "psi_x": (M + 1, d), "x_squares": (d,)}
-    reply = Reply(1, {name: np.zeros(shape) for name, shape in shapes.items()})
-    return [_message("decisions", "after the last, once", reply)]
+    """The messages of sums that a certificate takes, after the last round: one for each attribute."""
+    M, d = AUDITED.kernels, encoding_of(census).width
+    found = []
+    for name, groups in census.groups.items():
+        when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")
+        psi = (1 + bootstrap, 4 * len(groups), M + 1)
+        shapes = {"psi": psi, "psi_x": (M + 1, d), "x_squares": (d,)}
+        reply = Reply(1, {name: np.zeros(shape) for name, shape in shapes.items()})
+        found.append(_message("decisions", when, reply))
+    return found
 
 
 def _message(step: str, rounds: str, message: Message) -> Explained:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
@@ -115,7 +115,9 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
         else:
             now, step = int(1000 * time()), int(values.get("round", 0))
             told = {_legal(k): v for k, v in numbers(values).items() if k != "round"}
-            client.log_batch(run, [Metric(k, v, now, step) for k, v in told.items()])
+            # a store that fails for a while costs some rounds' records, not the fit
+            with suppress(MlflowException) if kind == "round" else nullcontext():
+                client.log_batch(run, [Metric(k, v, now, step) for k, v in told.items()])
 
     try:
         yield track

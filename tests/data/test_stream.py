@@ -163,3 +163,12 @@ def test_a_key_among_the_texts_is_noticed(folder, streams, monkeypatch):
 def test_an_empty_folder(tmp_path):
     with pytest.raises(DataError, match="empty folder"):
         read_source(tmp_path, ROLES)
+
+
+def test_a_bad_row_is_told_by_its_place(tmp_path):
+    age = [str(k) for k in range(1000)]
+    age[650] = "old"
+    write(tmp_path / "a.parquet", age=pa.array(age))
+    roles = Roles("income", ("sex",), numeric=("age",))
+    with pytest.raises(DataError, match=r"'a\.parquet' after 600 rows .* row 51 is not"):
+        read_source(tmp_path / "a.parquet", roles)

@@ -50,7 +50,8 @@ def audit(
     """Certify any model: its worst risk difference and accuracy over every reweighing in a set.
 
     Give a model file, or the column with the predictions of a model from elsewhere. Writes
-    certificate.json and certificate.png. The options numeric, categorical and drop may be repeated.
+    certificate.json, certificate.png and, for 'report', rows.parquet, which holds the rows. The
+    options numeric, categorical and drop may be repeated.
     """
     from agnosticfair.auditing import audit as certify
     from agnosticfair.basis import gaussian
@@ -101,7 +102,8 @@ def audit(
     )
     label = next(iter(table.target.values()[y]), "positive")
     rows = Decided.of(table, sensitive, label, {name: decided.astype(float)})
-    write_files(out, files | {"rows.parquet": rows.to_bytes()})
+    files["rows.parquet"] = rows.to_bytes()
+    write_files(out, files)
     if as_json:
         return print(text)
     for grid in report.grids(made):

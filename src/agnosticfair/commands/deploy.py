@@ -35,6 +35,14 @@ def init(
     drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
     method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    notion: Annotated[
+        str | None,
+        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
+    ] = None,
+    intersections: Annotated[
+        bool | None, Option("--intersections", help="Compare the attributes' intersections.")
+    ] = None,
+    tau: Annotated[float | None, Option(help="Largest difference between groups.")] = None,
     seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
@@ -48,12 +56,14 @@ def init(
     from agnosticfair.faults import policy
     from agnosticfair.methods import method as recipe
 
-    recipe(method), policy(on_failure)  # refused now rather than at the first run
+    asked = {"notion": notion, "intersections": intersections, "tau": tau}
+    changes = {k: v for k, v in asked.items() if v is not None}
+    recipe(method, **changes), policy(on_failure)  # refused now rather than at the first run
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
     roles = Roles(target, tuple(sensitive), **columns)
     run = {"method": method, "seed": seed, "positive": positive, "deadline": deadline}
-    run |= {"on-failure": on_failure}
+    run |= {"on-failure": on_failure, **changes}
     write_folder(folder, Deployment(_sites(sites), roles, run, host, port, least_rows))
     print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
     for name in ("superlink", *sorted(_sites(sites))):

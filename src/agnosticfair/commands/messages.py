@@ -21,13 +21,22 @@ Columns = list[str] | None
 def explain_messages(
     file: Annotated[Path | None, Argument(help="The site's file; it is read here only.")] = None,
     target: Annotated[str | None, Option(help="Column with the label.")] = None,
-    sensitive: Annotated[Columns, Option(help="Column with the groups.")] = None,
+    sensitive: Annotated[Columns, Option(help="Column with the groups; may be repeated.")] = None,
+    numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
+    categorical: Annotated[Columns, Option(help="Take this column as categories.")] = None,
     drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
     features: Annotated[int, Option(help="Without a file: encoded features.")] = 100,
     groups: Annotated[int, Option(help="Without a file: sensitive groups.")] = 2,
     rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
     method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    notion: Annotated[
+        str | None,
+        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
+    ] = None,
+    intersections: Annotated[
+        bool | None, Option("--intersections", help="Compare the attributes' intersections.")
+    ] = None,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
     as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
@@ -43,9 +52,13 @@ def explain_messages(
         raise SettingsError(f"bootstrap is {bootstrap}; it must not be negative")
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
-    chosen = recipe(method)
+    changes = {"notion": notion, "intersections": intersections}
+    chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
+    kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
     census = (
-        _supposed(features, groups, rows) if file is None else _own(file, target, sensitive, drop)
+        _supposed(features, groups, rows)
+        if file is None
+        else _own(file, target, tuple(sensitive or ()), kinds)
     )
     names = tuple(f"site-{k + 1}" for k in range(sites))
     found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
@@ -62,14 +75,19 @@ def explain_messages(
     return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and round.")
 
 
-def _own(file: Path, target: str | None, sensitive: Columns, drop: Columns) -> Census:
+def _own(
+    file: Path,
+    target: str | None,
+    sensitive: tuple[str, ...],
+    kinds: tuple[tuple[str, ...], ...],
+) -> Census:
     """The census of the site's own rows."""
     from agnosticfair.data.census import take_census
     from agnosticfair.data.files import Roles, read_table
 
     if target is None or not sensitive:
         raise SettingsError("with a file, name its columns by --target and --sensitive")
-    roles = Roles(target, tuple(sensitive), drop=tuple(drop or ()))
+    roles = Roles(target, sensitive, None, *kinds)
     return take_census(read_table(file, roles), who=f"file {file.name!r}")
 
 

@@ -42,7 +42,7 @@ def report(
     from agnosticfair.report.runs import read_run
 
     _check_folder(out.parent, needed=True)
-    found = [read_run(path) for path in runs]
+    found = [read_run(path) for path in dict.fromkeys(runs)]
     tested = None if not test else _tested(found, test, target, client_column)
     text = html(data(found, tested, mix or ()))
     write_files(out.parent, {out.name: text.encode()})

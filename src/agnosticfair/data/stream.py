@@ -67,24 +67,29 @@ class Stream:
         """The tables of one piece, of at most BATCH rows each."""
         import pyarrow as pa
 
-        who = f"file {path.name!r}"
+        who, first = f"file {path.name!r}", sum(_sizes(path)[1][:number])
         with readable(who):
             for batch in _batches(path, number, self.columns):
                 if batch.num_rows:
-                    yield self.table(pa.Table.from_batches([batch]), who=who)
+                    part = f"{who} after {first} rows" if first else who
+                    first += batch.num_rows
+                    yield self.table(pa.Table.from_batches([batch]), who=part)
 
 
 def pieces(path: Path) -> tuple[Any, list[tuple[Path, int]], int]:
     """The schema of a file, its pieces that have rows, and how many rows they have; nothing is read yet."""
+    schema, sizes = _sizes(path)
+    return schema, [(path, i) for i, size in enumerate(sizes) if size], sum(sizes)
+
+
+def _sizes(path: Path) -> tuple[Any, list[int]]:
+    """The schema of a file, and the rows of each of its pieces."""
     if path.suffix.lower() == ".parquet":
         metadata = _metadata(path)
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-        schema = metadata.schema.to_arrow_schema()
-    else:
-        file = _arrow(path)
-        sizes = [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
-        schema = file.schema
-    return schema, [(path, i) for i, size in enumerate(sizes) if size], sum(sizes)
+        return metadata.schema.to_arrow_schema(), sizes
+    file = _arrow(path)
+    return file.schema, [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 
 
 def _batches(path: Path, number: int, columns: tuple[str, ...]) -> Iterator[Any]:

@@ -77,7 +77,8 @@ def main(grid: Grid, context: Context) -> None:
 
 def method_of(config: Mapping[str, Any]) -> Method:
     """The method of a run's configuration; an empty text or a zero is 'not said'."""
-    changes = {name: config.get(name) or None for name in ("tau", "bound", "rounds")}
+    names = ("tau", "bound", "rounds", "notion", "intersections")
+    changes = {name: config.get(name) or None for name in names}
     return method(str(config["method"]), **{k: v for k, v in changes.items() if v is not None})
 
 
@@ -110,8 +111,11 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
         return {"says": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
+    own = fitted.centres
+    basis = AUDITED if own is None else replace(AUDITED, centres="given")
     asked = {"seed": int(config.get("seed", 0)), "deadline": float(config["deadline"])}
-    return record.certified(*record.certificates(fitted, engine, basis=AUDITED, **asked))
+    made = record.certificates(fitted, engine, basis=basis, centres=own, **asked)
+    return record.certified(*made)
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

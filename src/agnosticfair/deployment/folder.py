@@ -121,6 +121,8 @@ def _pyproject(folder: Path, plan: Deployment) -> str:
         "tau": 0.0,
         "bound": 0.0,
         "rounds": 0,
+        "notion": "",
+        "intersections": False,
         "deadline": 120.0,
         "on-failure": "wait",
         "least-clients": 1 if plan.run.get("on-failure") == "drop" else len(plan.sites),

@@ -90,7 +90,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The run's configuration in a deployment's folder."""
     path = folder / "app" / "pyproject.toml"
     try:
-        return dict(tomllib.loads(path.read_text())["tool"]["flwr"]["app"]["config"])
+        config = dict(tomllib.loads(path.read_text())["tool"]["flwr"]["app"]["config"])
+        return {name: config[name] for name in ("method", "sites", "out")} | config
     except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
         raise SettingsError(
             f"{str(folder)!r} is no deployment ({type(error).__name__} at {path.name}): make one by "

@@ -58,12 +58,15 @@ def _guarded(run: Run, build: Callable[[Run], list[Json]]) -> list[Json]:
 
 
 def names_of(fits: Sequence[Run]) -> list[str]:
-    """What the methods of several fits are called: by their folders where names repeat."""
+    """What the methods of several fits are called, each otherwise: by their folders where names repeat,
+    and by the whole path where these do, too."""
     names = [run.told["method"]["name"] for run in fits]
-    return [
-        f"{name} ({run.path.name})" if names.count(name) > 1 else name
-        for name, run in zip(names, fits, strict=True)
-    ]
+    for place in (lambda run: run.path.name, lambda run: run.path):
+        names = [
+            f"{run.told['method']['name']} ({place(run)})" if names.count(name) > 1 else name
+            for name, run in zip(names, fits, strict=True)
+        ]
+    return names
 
 
 def attribute_of(run: Run) -> str:
