@@ -245,6 +245,14 @@ def named(
     of_loss = np.zeros((width(bases[0], clients), len(plain)))
     of_fair = np.zeros((len(own_F), width(bases[1], clients) + 1, uniform.shape[1]))
     of_loss[of_L], of_fair[:, of_F], of_fair[:, -1] = own_L.T, own_F.swapaxes(1, 2), uniform
+    return by_name(plain, of_loss, of_fair, H, correct)
+
+
+def by_name(
+    plain: np.ndarray, of_loss: np.ndarray, of_fair: np.ndarray, H: np.ndarray, correct: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The fields of a reply.  plain: (D + 2,) of loss, mass and slopes; of_loss: (M, D + 2) the same by
+    kernel; of_fair: (G, F + 1, D + 3) of surrogate, mass, decisions and slopes."""
     return {
         "loss": plain[0],
         "J_1": plain[2:],

@@ -25,6 +25,23 @@ from agnosticfair.commands import export as export_command
 from agnosticfair.commands import report as report_command
 from agnosticfair.commands import shifts as shifts_command
 from agnosticfair.commands import tune as tune_command
+from agnosticfair.commands.options import (
+    Bound,
+    Categorical,
+    Client,
+    Drop,
+    Files,
+    Intersections,
+    Json,
+    MethodName,
+    NetworkName,
+    Notion,
+    Numeric,
+    Positive,
+    Sensitive,
+    Target,
+    Tau,
+)
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 from agnosticfair.record import COMMAND
 from agnosticfair.threads import cpus
@@ -46,20 +63,16 @@ app = typer.Typer(
 app.add_typer(deploy.deploy, name="deploy")
 app.command("explain-messages", epilog=messages.EPILOG)(messages.explain_messages)
 
-Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 Folder = Annotated[
     Path | None, Option(help="Where the Dutch census is; else $AGNOSTICFAIR_DATA, else downloaded.")
 ]
-Client = Annotated[str | None, Option(help="Column that names the client, in one file for all.")]
 ModelFile = Annotated[Path, Argument(help="A model written by 'fit'.")]
-Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
 Sources = Annotated[
     list[Path],
     Argument(
         help="A CSV or Parquet file, or a folder of Parquet, per client; or one file for all."
     ),
 ]
-Columns = list[str] | None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -162,28 +175,19 @@ def _present(
 @app.command(epilog="Example: agnosticfair fit north.csv south.csv --target income --sensitive sex")
 def fit(
     files: Sources,
-    target: Annotated[str, Option(help="Column with the label.")],
-    sensitive: Annotated[
-        list[str], Option(help="Column with the groups; may be repeated, each is protected.")
-    ],
+    target: Target,
+    sensitive: Sensitive,
     client_column: Client = None,
-    numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
-    categorical: Annotated[Columns, Option(help="Take this column as categories.")] = None,
-    drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
-    positive: Annotated[
-        str | None, Option(help="The label that counts as 1; by default the last of two.")
-    ] = None,
-    method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
-    model: Annotated[str, Option(help="linear, or mlp for a network (extra 'torch').")] = "linear",
-    notion: Annotated[
-        str | None,
-        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
-    ] = None,
-    intersections: Annotated[
-        bool | None, Option("--intersections", help="Compare the attributes' intersections.")
-    ] = None,
-    tau: Annotated[float | None, Option(help="Largest difference between groups.")] = None,
-    bound: Annotated[float | None, Option(help="Bound B on the adversary's alpha.")] = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    positive: Positive = None,
+    method: MethodName = "agnosticfair",
+    model: NetworkName = "linear",
+    notion: Notion = None,
+    intersections: Intersections = None,
+    tau: Tau = None,
+    bound: Bound = None,
     rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
     seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
@@ -335,7 +339,7 @@ def predict(
 def evaluate(
     model: ModelFile,
     files: Files,
-    target: Annotated[str, Option(help="Column with the label.")],
+    target: Target,
     sensitive: Annotated[
         list[str] | None, Option(help="Column with groups; else the model's. May be repeated.")
     ] = None,

@@ -269,22 +269,8 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
         h = theta_L * curve + (k_F @ C[j, of_F] + C[j, -1]) * g_curve
         H += X.T @ weighed(X * h[:, None], bits[3:] + KERNEL_BITS - FEATURE_BITS, weights)
         correct += float(v[right, 1].sum())
-    return Reply(
-        broadcast.round,
-        {
-            "loss": plain[0],
-            "J_1": plain[2:],
-            "psi_L": of_loss[:, 0],
-            "psi_theta_L": of_loss[:, 1],
-            "J_L": of_loss[:, 2:],
-            "psi_g": of_fair[:, :, 0],
-            "psi_theta": of_fair[:, :, 1],
-            "psi_hat": of_fair[:, :, 2],
-            "J_g": of_fair[:, :, 3:],
-            "H": H,
-            "correct": np.array(correct),
-        },
-    )
+    found = accelerated.by_name(plain, of_loss, of_fair, H, np.array(correct))
+    return Reply(broadcast.round, found)
 
 
 def sums32(client: Client, broadcast: Broadcast) -> Reply:

@@ -8,28 +8,26 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from agnosticfair.commands.options import Categorical, Drop, Json, Numeric, Positive, Target
 from agnosticfair.errors import DataError, SettingsError, SolverError
 
 EPILOG = (
     "Example: agnosticfair audit test.csv --target income --sensitive sex --model model.safetensors"
 )
-Columns = list[str] | None
 
 
 def audit(
     file: Annotated[Path, Argument(help="CSV or Parquet with the rows to audit on.")],
-    target: Annotated[str, Option(help="Column with the label.")],
+    target: Target,
     sensitive: Annotated[str, Option(help="Column with the groups.")],
     model: Annotated[Path | None, Option(help="A model written by 'fit'.")] = None,
     predictions: Annotated[
         str | None, Option(help="Or the column with another model's labels, 0/1 or probabilities.")
     ] = None,
-    numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
-    categorical: Annotated[Columns, Option(help="Take this column as categories.")] = None,
-    drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
-    positive: Annotated[
-        str | None, Option(help="The label that counts as 1; by default the last of two.")
-    ] = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    positive: Positive = None,
     threshold: Annotated[
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
@@ -45,7 +43,7 @@ def audit(
     bootstrap: Annotated[int, Option(help="Resamples for the intervals; 0 for none.")] = 200,
     strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
     out: Annotated[Path, Option(help="Folder for the results.")] = Path("audit"),
-    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Certify any model: its worst risk difference and accuracy over every reweighing in a set.
 

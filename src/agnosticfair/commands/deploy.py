@@ -9,13 +9,24 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from agnosticfair.commands.options import (
+    Categorical,
+    Drop,
+    Intersections,
+    Json,
+    MethodName,
+    Notion,
+    Numeric,
+    Sensitive,
+    Target,
+    Tau,
+)
 from agnosticfair.errors import SettingsError
 
 EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
     "--target income --sensitive sex"
 )
-Columns = list[str] | None
 deploy = typer.Typer(
     help="Train over real sites with Flower: each has its own file, and only messages travel.",
     no_args_is_help=True,
@@ -26,23 +37,16 @@ deploy = typer.Typer(
 def init(
     folder: Annotated[Path, Argument(help="A new folder.")],
     sites: Annotated[str, Option(help="NAME=FILE of each site, with commas between.")],
-    target: Annotated[str, Option(help="Column with the label.")],
-    sensitive: Annotated[
-        list[str], Option(help="Column with the groups; may be repeated, each is protected.")
-    ],
-    numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
-    categorical: Annotated[Columns, Option(help="Take this column as categories.")] = None,
-    drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
+    target: Target,
+    sensitive: Sensitive,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
-    method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
-    notion: Annotated[
-        str | None,
-        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
-    ] = None,
-    intersections: Annotated[
-        bool | None, Option("--intersections", help="Compare the attributes' intersections.")
-    ] = None,
-    tau: Annotated[float | None, Option(help="Largest difference between groups.")] = None,
+    method: MethodName = "agnosticfair",
+    notion: Notion = None,
+    intersections: Intersections = None,
+    tau: Tau = None,
     seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
@@ -75,7 +79,7 @@ def init(
 def run(
     folder: Annotated[Path, Argument(help="A folder written by 'deploy init'.")],
     timeout: Annotated[float, Option(help="Most seconds to wait for the run.")] = 3600.0,
-    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Submit a run, follow it to its end, and fetch model, history and certificate.
 

@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from agnosticfair.commands.options import (
+    Categorical,
+    Drop,
+    Intersections,
+    Json,
+    MethodName,
+    Notion,
+    Numeric,
+)
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -22,23 +31,18 @@ def explain_messages(
     file: Annotated[Path | None, Argument(help="The site's file; it is read here only.")] = None,
     target: Annotated[str | None, Option(help="Column with the label.")] = None,
     sensitive: Annotated[Columns, Option(help="Column with the groups; may be repeated.")] = None,
-    numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
-    categorical: Annotated[Columns, Option(help="Take this column as categories.")] = None,
-    drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
     features: Annotated[int, Option(help="Without a file: encoded features.")] = 100,
     groups: Annotated[int, Option(help="Without a file: sensitive groups.")] = 2,
     rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
-    method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
-    notion: Annotated[
-        str | None,
-        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
-    ] = None,
-    intersections: Annotated[
-        bool | None, Option("--intersections", help="Compare the attributes' intersections.")
-    ] = None,
+    method: MethodName = "agnosticfair",
+    notion: Notion = None,
+    intersections: Intersections = None,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
-    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print every message of a fit: its round, fields, shapes and bytes, and what it could reveal.
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from typer import Option
 
 import agnosticfair
+from agnosticfair.commands.options import Json
 from agnosticfair.errors import SettingsError
 from agnosticfair.threads import cpus
 
@@ -40,7 +41,7 @@ def shifts(
         Option(help="Where the Dutch census is; else $AGNOSTICFAIR_DATA, else downloaded."),
     ] = None,
     out: Annotated[Path, Option(help="Folder for the results.")] = Path("shifts"),
-    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train methods on one split and test them on about 60 deployments that none of them saw.
 

@@ -6,30 +6,35 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
+from agnosticfair.commands.options import (
+    Bound,
+    Categorical,
+    Client,
+    Drop,
+    Files,
+    Json,
+    MethodName,
+    Numeric,
+    Positive,
+    Target,
+)
 from agnosticfair.errors import SettingsError
 
 EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive sex --out tune"
-Columns = list[str] | None
 
 
 def tune(
-    files: Annotated[
-        list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")
-    ],
-    target: Annotated[str, Option(help="Column with the label.")],
+    files: Files,
+    target: Target,
     sensitive: Annotated[list[str], Option(help="Column with the groups; may be repeated.")],
-    client_column: Annotated[
-        str | None, Option(help="Column that names the client, in one file for all.")
-    ] = None,
-    numeric: Annotated[Columns, Option(help="Take this column as numbers.")] = None,
-    categorical: Annotated[Columns, Option(help="Take this column as categories.")] = None,
-    drop: Annotated[Columns, Option(help="Leave this column out.")] = None,
-    positive: Annotated[
-        str | None, Option(help="The label that counts as 1; by default the last of two.")
-    ] = None,
-    method: Annotated[str, Option(help="See 'agnosticfair methods'.")] = "agnosticfair",
+    client_column: Client = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    positive: Positive = None,
+    method: MethodName = "agnosticfair",
     notion: Annotated[
         str,
         Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
@@ -37,7 +42,7 @@ def tune(
     intersections: Annotated[
         bool, Option("--intersections", help="Compare the attributes' intersections.")
     ] = False,
-    bound: Annotated[float | None, Option(help="Bound B on the adversary's alpha.")] = None,
+    bound: Bound = None,
     taus: Annotated[
         str, Option(help="The path, with commas between.")
     ] = "0.02,0.03,0.04,0.05,0.065,0.08,0.1,0.125,0.16,0.2",
@@ -45,7 +50,7 @@ def tune(
     folds: Annotated[int, Option(help="Folds of the cross-validation.")] = 3,
     seed: Annotated[int, Option(help="Draws the folds and the kernels' centres.")] = 0,
     out: Annotated[Path, Option(help="Folder for the results.")] = Path("tune"),
-    as_json: Annotated[bool, Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Draw accuracy against the certified worst difference along tau, and save the model of one point.
 
