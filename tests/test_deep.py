@@ -142,7 +142,7 @@ def test_sums_and_gradient_of_a_linear_network_are_the_formulas(kind):
     g_slope = slope if kind == "loss" else surrogate_values(surrogate, out)[1]
     linear = answer(client, "sums", replace(asked, arrays={**asked.arrays, "w": np.zeros(d + 1)}))
     np.testing.assert_allclose(found["psi_theta"], linear.sums["psi_theta"], rtol=1e-3)
-    fair = steps.kernels(client, asked.task, made.fairness.basis)(slice(None)).double().numpy()
+    fair = steps.kernels(client, asked.task, made.fairness.basis)(slice(None)).T.double().numpy()
     a = 0.9 + 0.1 * fair @ asked.arrays["alpha"]
     c = np.einsum("im,im->i", fair, C[rows.s, :-1]) + C[rows.s, -1]
     weights = a * slope + c * g_slope

@@ -8,7 +8,7 @@ fit sees kind 'given'. ``indicator``, ``bands``, ``gaussian_at`` and ``product``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,18 +28,22 @@ class Basis:
     centres: 'rows' (a sample of the training rows, which all clients get to see), 'ranges' (drawn from
     the agreed ranges and categories), 'kmeans' (means of rows, by rounds of sums) or 'given'.
     sigma: a width, or 'median' for the median distance of two centres.
+    split: every client's rows have Gaussians of their own, which the adversary then weighs apart.
     """
 
     kind: str
     kernels: int = 1
     sigma: float | str = 1.0
     centres: str = "rows"
+    split: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in ("constant", "by_client", "gaussian", "given"):
             raise SettingsError(
                 f"unknown basis {self.kind!r}; take constant, by_client or gaussian"
             )
+        if self.split and self.kind != "gaussian":
+            raise SettingsError(f"a basis {self.kind!r} cannot be split by client: take 'gaussian'")
         if self.centres not in CENTRES:
             raise SettingsError(f"unknown centres {self.centres!r}; take {', '.join(CENTRES)}")
         wide = self.sigma == "median" or (not isinstance(self.sigma, str) and self.sigma > 0)
@@ -165,21 +169,26 @@ def width(basis: Basis, clients: Sequence[str]) -> int:
     return {
         "constant": 1,
         "by_client": len(clients),
-        "gaussian": basis.kernels,
+        "gaussian": basis.kernels * (len(clients) if basis.split else 1),
         "given": basis.kernels,
     }[basis.kind]
 
 
+def at_client(basis: Basis) -> Basis:
+    """What one client makes of its rows: the kernels of its ``support``."""
+    return constant() if basis.kind == "by_client" else replace(basis, split=False)
+
+
 def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
-    """The kernels that are not zero at a client: its own indicator, or all of them.
+    """The kernels that are not zero at a client: its own indicator or Gaussians, or all of them.
 
     >>> support(by_client(), "b", ["a", "b"])
     slice(1, 2, None)
     """
-    if basis.kind != "by_client":
+    if basis.kind != "by_client" and not basis.split:
         return slice(0, width(basis, clients))
-    own = clients.index(client)
-    return slice(own, own + 1)
+    own, size = clients.index(client), width(at_client(basis), ())
+    return slice(own * size, (own + 1) * size)
 
 
 def around(K: np.ndarray, weights: np.ndarray | None, trust: float) -> np.ndarray:
@@ -202,6 +211,10 @@ def design(
     array([[0., 1.],
            [0., 1.]])
     """
+    if basis.split:
+        K = np.zeros((len(X), width(basis, clients)))
+        K[:, support(basis, client, clients)] = design(at_client(basis), X, centres, client, ())
+        return K
     if basis.kind == "gaussian":
         if centres is None:
             raise SettingsError("a gaussian basis needs centres: draw them before the first round")

@@ -18,7 +18,7 @@ import numpy as np
 
 from agnosticfair import accelerated
 from agnosticfair.accelerated import Rows32, Shelf, encoded32, question
-from agnosticfair.basis import Basis, constant, design, row_priorities, support, width
+from agnosticfair.basis import Basis, at_client, design, row_priorities, support, width
 from agnosticfair.data.census import Census, take_census
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
 from agnosticfair.data.stream import Stream, summed
@@ -116,7 +116,7 @@ class Client:
         if basis not in self._kernels:
             centres = task.arrays.get("centres")
             centres = None if centres is None else centres[: basis.kernels]
-            own = constant() if basis.kind == "by_client" else basis
+            own = at_client(basis)
 
             def build(part: slice) -> np.ndarray:
                 K = design(own, rows.X[part, :-1], centres, self.key, ())

@@ -8,6 +8,7 @@ It is the same fit as over tables: X becomes a table per client, and the numbers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     every round.
 
     After ``fit``: coef_ (1, d), intercept_ (1,) (both of a linear model), classes_, n_features_in_,
-    feature_names_in_, n_iter_, alpha_ (the loss adversary's weights of its kernels), history_ (a record per round), converged_,
+    feature_names_in_, n_iter_, alpha_ (the loss adversary's weights of its kernels), history_ (a record
+    per round), converged_,
     under_floor_ (groups too small for the floor, compared with none over A), fit_ (all of the fit),
     and certificate_.
 
@@ -273,7 +275,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     ) -> dict[str, Any]:
         """The basis of an audit over the set of the fit; its kernels made here where it is drawn together
         or has another centre than equal weights."""
-        basis, centres = fairness.basis, self.fit_.centres
+        basis, centres = (
+            replace(fairness.basis, split=False),
+            self.fit_.centres,
+        )  # rows of one place
         centres = None if centres is None else centres[: basis.kernels]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
         if basis.kind != "given" and weights is None and fairness.trust == 0:

@@ -84,9 +84,9 @@ class Network:
 
     name: str = "mlp"
     hidden: tuple[int, ...] = (32,)
-    steps: int = 30
+    steps: int = 100
     batch: int | None = 2048
-    rate: float = 0.005
+    rate: float = 0.001
     momentum: float = 0.9
     decisions: bool = True
     device: str = "cpu"
@@ -202,21 +202,21 @@ METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
 
 DEEP: dict[str, dict[str, Any]] = {
-    "agnosticfair": {"kernels": 500, "bound": 30.0, "nominal": 0.02},
+    "agnosticfair": {"kernels": 300, "sigma": 1.0, "split": True, "bound": 30.0, "nominal": 0.01},
 }
-"""What a recipe changes for a network, which needs a richer set (docs/deep.md); all of them have
-``ridge`` 1e-3 and ``rounds`` 100."""
+"""What a recipe changes for a network, which needs a richer set (docs/deep.md); ``ridge``, ``rounds`` and
+``tolerance`` change for all of them."""
 
 _INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections", "trust")
-_SETS = ("bound", "kernels", "sigma", "centres", "reweigh")
+_SETS = ("bound", "kernels", "sigma", "centres", "split", "reweigh")
 
 
 def method(name: str | Method, **changes: Any) -> Method:
     """The recipe of that name, or one that is given, with some of its values changed.
 
     ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion``, ``intersections`` and ``trust`` reach into
-    its fairness; ``bound``, ``kernels``, ``sigma`` and ``centres`` are set wherever an adversary has kernels, and
-    ``reweigh``, a basis, takes the place of these kernels.  ``network``, a ``Network`` or its name, is
+    its fairness; ``bound``, ``kernels``, ``sigma``, ``centres`` and ``split`` are set wherever an adversary
+    has kernels, and ``reweigh``, a basis, takes the place of these kernels.  ``network``, a ``Network`` or its name, is
     trained instead of the linear model, with the values that suit it (``DEEP``).
 
     >>> method("fairfl", tau=0.1).fairness.tau
@@ -227,7 +227,7 @@ def method(name: str | Method, **changes: Any) -> Method:
     recipe = METHODS[name] if isinstance(name, str) else name
     given = changes.pop("network", None)
     if given is not None:
-        own = {} if recipe.local is not None else {"ridge": 1e-3, "rounds": 100, "tolerance": 1e-3}
+        own = {} if recipe.local is not None else {"ridge": 2e-3, "rounds": 120, "tolerance": 1e-3}
         changes = DEEP.get(recipe.name, {}) | own | changes
         changes["network"] = Network(given) if isinstance(given, str) else given
     inner = {k: changes.pop(k) for k in _INNER if k in changes}
@@ -278,7 +278,7 @@ def _with_sets(recipe: Method, sets: dict[str, Any]) -> Method:
 
 def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
     basis = sets.get("reweigh", basis)
-    own = {k: sets[k] for k in ("kernels", "sigma", "centres") if k in sets}
+    own = {k: sets[k] for k in ("kernels", "sigma", "centres", "split") if k in sets}
     if own and basis.kind != "gaussian":
         raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(own)}: take 'gaussian'")
     return replace(basis, **own)

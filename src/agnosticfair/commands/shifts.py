@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Option
 
 import agnosticfair
-from agnosticfair.commands.options import Json
+from agnosticfair.commands.options import Json, NetworkName
 from agnosticfair.errors import SettingsError
 from agnosticfair.threads import cpus
 
@@ -26,7 +26,7 @@ def shifts(
     methods: Annotated[
         str | None, Option(help="Names with commas between, or all; by default the main ones.")
     ] = None,
-    model: Annotated[str, Option(help="linear, or mlp for a network (extra 'torch').")] = "linear",
+    model: NetworkName = "linear",
     seeds: Annotated[int, Option(help="Runs of each method, each on a split of its own.")] = 5,
     frontier: Annotated[
         bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")

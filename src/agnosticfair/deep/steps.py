@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch.nn.functional import softplus
 
-from agnosticfair.basis import Basis, constant, design, support, width
-from agnosticfair.client import KERNEL_BYTES, Client, Rows, given_kernels
+from agnosticfair.basis import Basis, at_client, design, support, width
+from agnosticfair.client import CHUNK, KERNEL_BYTES, Client, Rows, given_kernels
 from agnosticfair.deep.networks import Flat, flat
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.fairness import Surrogate
@@ -44,23 +44,27 @@ def one_torch_thread() -> Iterator[None]:
 
 
 def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch.Tensor]:
-    """From a slice of the rows to K, of its ``support`` only, in float32."""
+    """From a slice of the rows to K^T, (M, n), of its ``support`` only, in float32: in this layout a
+    product with a vector, from either side, runs at the speed of memory."""
     rows, centres = client.prepare(task), task.arrays.get("centres")
     if basis.kind == "given":
         given = given_kernels(client.key, rows, basis)
-        return lambda part: torch.as_tensor(given(part), dtype=torch.float32)
-    own = constant() if basis.kind == "by_client" else basis
+        return lambda part: torch.as_tensor(given(part).T, dtype=torch.float32)
+    own = at_client(basis)
     centres = None if centres is None else centres[: basis.kernels]
 
     def build(part: slice) -> torch.Tensor:
         K = design(own, rows.X[part, :-1], centres, client.key, ())
-        return torch.as_tensor(K, dtype=torch.float32)
+        return torch.as_tensor(K.T, dtype=torch.float32)
 
     if len(rows.X) * width(own, ()) * 4 > KERNEL_BYTES:
         return build
     if basis not in client.deep:
-        client.deep[basis] = torch.cat([build(part) for _, part in rows.chunks()])
-    return client.deep[basis].__getitem__
+        whole = torch.empty(width(own, ()), len(rows.X))
+        for _, part in rows.chunks():
+            whole[:, part] = build(part)
+        client.deep[basis] = whole
+    return lambda part: client.deep[basis][:, part]
 
 
 def moments(client: Client, broadcast: Broadcast) -> Reply:
@@ -75,9 +79,9 @@ def moments(client: Client, broadcast: Broadcast) -> Reply:
     x, squares, mass = np.zeros(rows.X.shape[1] - 1), np.zeros(rows.X.shape[1] - 1), 0.0
     with one_torch_thread():
         for j, part in rows.chunks():
-            k = torch.cat([K(part), torch.ones(part.stop - part.start, 1)], dim=1)
+            k = torch.cat([K(part), torch.ones(1, part.stop - part.start)])
             weights = _weights(rows)[part]
-            gram[j][np.ix_(at, at)] += ((k * torch.from_numpy(weights)[:, None]).T @ k).numpy()
+            gram[j][np.ix_(at, at)] += ((k * torch.from_numpy(weights)) @ k.T).numpy()
             X = rows.X[part, :-1]
             x, squares, mass = x + weights @ X, squares + weights @ (X * X), mass + weights.sum()
     sums = {"mass": np.array(float(mass)), "x": x, "x_squares": squares, "gram": gram}
@@ -125,8 +129,8 @@ def held_at(client: Client, broadcast: Broadcast, net: Flat, suffix: str = "") -
     C = torch.from_numpy(arrays["C" + suffix]).float()
     a, c = torch.empty(len(rows.X)), torch.empty(len(rows.X))
     for j, part in rows.chunks():
-        a[part] = (1.0 - share) + share * (K_L(part) @ alpha)
-        c[part] = K_F(part) @ C[j, own] + C[j, -1]
+        a[part] = (1.0 - share) + share * (K_L(part).T @ alpha)
+        c[part] = K_F(part).T @ C[j, own] + C[j, -1]
     weights, where = torch.from_numpy(_weights(rows)), net.values.device
     if "z" not in client.deep:
         client.deep["z"] = net.inputs(rows.X[:, :-1])
@@ -134,70 +138,82 @@ def held_at(client: Client, broadcast: Broadcast, net: Flat, suffix: str = "") -
     return Held(client.deep["z"], *(v.to(where) for v in (y, weights, a * weights, c * weights)))
 
 
-def in_chunks(rows: Rows, visit: Callable[[int, slice], None], most: int = 1 << 20) -> None:
-    """Visit the rows in chunks within cells; where the device has no room, in smaller ones."""
-    for j, first in enumerate(rows.starts[:-1]):
-        first, last = int(first), int(rows.starts[j + 1])
-        while first < last:
-            try:
-                visit(j, slice(first, min(first + most, last)))
-                first = min(first + most, last)
-            except torch.cuda.OutOfMemoryError:
-                torch.cuda.empty_cache()
-                most //= 4
-                if most < LEAST_CHUNK:
-                    raise SettingsError(
-                        f"the device has no room for {LEAST_CHUNK} rows at a time: take a smaller "
-                        "network, or device 'cpu'"
-                    ) from None
+def in_chunks(n: int, where: torch.device, visit: Callable[[slice], None]) -> None:
+    """Visit n rows in chunks that suit a core's cache or a device; where it has no room, in smaller ones."""
+    first, most = 0, CHUNK if where.type == "cpu" else 1 << 20
+    while first < n:
+        try:
+            visit(slice(first, min(first + most, n)))
+            first = min(first + most, n)
+        except torch.cuda.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            most //= 4
+            if most < LEAST_CHUNK:
+                raise SettingsError(
+                    f"the device has no room for {LEAST_CHUNK} rows at a time: take a smaller network, "
+                    "or device 'cpu'"
+                ) from None
 
 
 def sums_at(
     client: Client, broadcast: Broadcast, net: Flat, held: Held, surrogate: Surrogate
 ) -> dict[str, np.ndarray]:
     """Sums over the rows at w, as in ``client.sums``, and the gradient of sum_i a_i l_i + c_i g_i."""
-    task, rows = broadcast.task, client.prepare(broadcast.task)
-    clients, G = task.settings["clients"], task.settings["cells"]
-    of_L, of_F = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
-    K_L, K_F = kernels(client, task, of_L), kernels(client, task, of_F)
-    own_L, own_F = (support(basis, client.key, clients) for basis in (of_L, of_F))
-    of_loss = np.zeros((width(of_L, clients), 2))
-    of_fair, plain = np.zeros((G, width(of_F, clients) + 1, 3)), np.zeros(3)
+    rows, n = client.prepare(broadcast.task), len(held.y)
+    v = torch.empty(
+        4, n
+    )  # loss, g, what is decided, whether that is right, each times the row's weight
     net.module.eval()
-    net.slopes.zero_()
+    slopes = torch.zeros_like(net.slopes)
 
-    def visit(j: int, part: slice) -> None:
-        nonlocal plain
+    def visit(part: slice) -> None:
         here = held.take(part)
-        before = net.slopes.clone()
-        try:
-            value, d, loss, g = objective(net, here, surrogate)
-            value.backward()
-        except torch.cuda.OutOfMemoryError:
-            net.slopes.copy_(before)
-            raise
+        net.slopes.zero_()
+        value, d, loss, g = objective(net, here, surrogate)
+        value.backward()
+        slopes.add_(net.slopes)
         right = (d > 0) == (here.y > 0)
         hat = ~right if surrogate.kind == "loss" else d > 0
-        ones = torch.ones_like(loss)
-        v = torch.stack([loss, ones, g, hat.float(), right.float()], dim=1).detach()
-        v = (v * here.weights[:, None]).cpu()
-        of_loss[own_L] += (K_L(part).T @ v[:, :2]).numpy()
-        of_fair[j, own_F] += (K_F(part).T @ v[:, [2, 1, 3]]).numpy()
-        of_fair[j, -1] += v[:, [2, 1, 3]].double().sum(dim=0).numpy()
-        plain = plain + v[:, [0, 1, 4]].double().sum(dim=0).numpy()
+        found = torch.stack([loss, g, hat.float(), right.float()]).detach()
+        v[:, part] = (found * here.weights).cpu()
 
-    in_chunks(rows, visit)
+    in_chunks(n, net.values.device, visit)
+    if "theta" not in client.deep:
+        client.deep["theta"] = by_kernel(client, broadcast.task, torch.from_numpy(_weights(rows)))
+    of_loss, of_fair = by_kernel(client, broadcast.task, v[0], v[1], v[2])
+    theta_L, theta = client.deep["theta"]
+    loss, right = v[[0, 3]].double().sum(dim=1).tolist()
     return {
-        "loss": plain[0],
-        "mass": plain[1],
-        "correct": plain[2],
-        "psi_L": of_loss[:, 0],
-        "psi_theta_L": of_loss[:, 1],
-        "psi_g": of_fair[:, :, 0],
-        "psi_theta": of_fair[:, :, 1],
-        "psi_hat": of_fair[:, :, 2],
-        "gradient": net.slopes.double().cpu().numpy(),
+        "loss": np.array(loss),
+        "mass": np.array(theta[0, :, -1].sum()),
+        "correct": np.array(right),
+        "psi_L": of_loss,
+        "psi_theta_L": theta_L,
+        "psi_g": of_fair[0],
+        "psi_theta": theta[0],
+        "psi_hat": of_fair[1],
+        "gradient": slopes.double().cpu().numpy(),
     }
+
+
+def by_kernel(
+    client: Client, task: Task, of_loss: torch.Tensor, *of_fair: torch.Tensor
+) -> tuple[np.ndarray, np.ndarray]:
+    """sum_i K_m(x_i) v_i over the loss adversary's kernels, (M,), and for each v (by default the same) per
+    cell over the other's, with K = 1 as a last column, (.., G, F + 1)."""
+    rows, clients = client.prepare(task), task.settings["clients"]
+    L, F = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
+    K_L, K_F = kernels(client, task, L), kernels(client, task, F)
+    own_L, own_F = (support(basis, client.key, clients) for basis in (L, F))
+    of_fair = of_fair or (of_loss,)
+    psi_L = np.zeros(width(L, clients))
+    psi = np.zeros((len(of_fair), task.settings["cells"], width(F, clients) + 1))
+    for j, part in rows.chunks():
+        psi_L[own_L] += (K_L(part) @ of_loss[part]).numpy()
+        for k, v in enumerate(of_fair):
+            psi[k, j, own_F] += (K_F(part) @ v[part]).numpy()
+            psi[k, j, -1] += float(v[part].double().sum())
+    return psi_L, psi
 
 
 def train(client: Client, broadcast: Broadcast) -> Reply:
@@ -317,7 +333,7 @@ def average(client: Client, broadcast: Broadcast) -> Reply:
     task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
     rows, basis = client.prepare(task), Basis(**task.settings["basis"])
     own = support(basis, client.key, task.settings["clients"])
-    K = kernels(client, task, basis)(slice(0, len(rows.X)))
+    K = kernels(client, task, basis)(slice(0, len(rows.X))).T
     network = {**task.settings["network"], "device": settings["device"]}
     centred = torch.from_numpy(rows.s - settings["s_bar"]).float()
     y = torch.from_numpy(np.asarray(rows.y, np.float32))

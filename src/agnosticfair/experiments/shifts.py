@@ -70,7 +70,8 @@ BOUND, WIDTH, KERNELS, FLOOR, OTHER_SEED = 5.0, 1.0, 200, 0.05, 991
 @dataclass(frozen=True)
 class Task:
     """One cell. tau: other than the usual one.  kept: the share of positives that a moved threshold
-    leaves.  network: its name, None for the linear model.  frontier: a point of the frontier, of no use to the tables."""
+    leaves.  frontier: a point of the frontier, of no use to the tables.  network: its name, None for the
+    linear model."""
 
     dataset: str
     setting: str

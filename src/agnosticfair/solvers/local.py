@@ -36,20 +36,17 @@ from agnosticfair.quadratic import minimise
 from agnosticfair.solvers import exact
 from agnosticfair.solvers.exact import fairness_of
 
-RHO, LEAD, ASCENT = 1.0, 4.0, 2.0
+RHO, LEAD, ASCENT = 2.0, 4.0, 2.0
 """Steps of the multipliers, of what clients get beyond them, and of the loss adversary."""
 
-MOST_BOOST = 4.0
-"""As the clients' rate falls, the multipliers may go faster by as much, up to this."""
-
-NU = 5.0
+NU = 2.0
 """What a violation of one costs in the merit."""
 
-PATIENCE, SETTLING, LAST = 15, 40, 0.02
+PATIENCE, SETTLING, LAST = 30, 60, 0.02
 MEMORY = 0.9
 """Of the squared gradients, by which steps are scaled."""
 
-BROKEN = 2e-3
+BROKEN = 3e-3
 """By which tau may be missed by a fit that has converged."""
 
 
@@ -231,8 +228,7 @@ def priced(state: State, psi: np.ndarray) -> State:
     gap = np.einsum("kgm,gm->k", pool, psi) - fairness_of(state.method).tau
     # what a cut weighs the rows by is n K C[s]; Q is the mean over rows of the product of two
     Q = state.game.n * np.einsum("kgm,gml,qgl->kq", pool, state.gram, pool, optimize=True)
-    boost = min(MOST_BOOST, state.network.rate / max(rate(state), 1e-12))
-    lead, mu = (multipliers(state, Q, gap, boost * step) for step in (RHO + LEAD, RHO))
+    lead, mu = (multipliers(state, Q, gap, step) for step in (RHO + LEAD, RHO))
     idle = np.where((lead > 0) | (mu > 0), 0, state.idle + 1)
     C = state.game.n * np.einsum("k,kgm->gm", lead, pool) if len(pool) else np.zeros((G, F))
     keep = idle < 2
