@@ -11,9 +11,10 @@ from agnosticfair.cli import main
 from agnosticfair.data import datasets
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Column, Table
-from agnosticfair.errors import DataError
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.export import graph_of, to_onnx
 from agnosticfair.federation import fit
+from agnosticfair.methods import Network, method
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
 onnxruntime.set_default_logger_severity(4)  # errors are raised; no need to print them, too
@@ -43,6 +44,22 @@ def check_agreement(model, table, made):
     np.testing.assert_allclose(probability, model.probabilities(table), rtol=0, atol=1e-12)
     labels = np.array([model.negative, model.positive], dtype=object)
     np.testing.assert_array_equal(prediction, labels[model.predict(table)])
+
+
+@pytest.mark.parametrize("name", ["mlp", "linear"])
+def test_a_network_decides_as_it_does_here(name):
+    """In float32 here and in float64 there: distances agree to 1e-5, and decisions away from zero."""
+    pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+    net = Network(name, (6, 4), steps=5)
+    model = fit(dealt(ROWS, 2), method("fl", network=net, rounds=3), positive="yes").model
+    prediction, _, decision = session(to_onnx(model)).run(None, columns(ROWS))
+    d = model.decision(ROWS)
+    np.testing.assert_allclose(decision, d, rtol=0, atol=1e-5 * np.abs(d).max())
+    clear = np.abs(d) > 1e-4
+    assert clear.sum() > 100
+    np.testing.assert_array_equal((prediction == "yes")[clear], d[clear] > 0)
+    with pytest.raises(SettingsError, match="is your own"):
+        to_onnx(replace(model, network={"name": "thin", "hidden": ()}))
 
 
 def test_it_decides_as_the_model_does():
@@ -77,7 +94,7 @@ def test_layers_follow_the_same_encoding():
     ]
     made = graph_of(MODEL.encoding, layers, {"positive": "yes", "negative": "no"})
     for k, (W, b) in enumerate(layers):
-        X = np.maximum(X, 0) @ W + b if k else X @ W + b
+        X = X / (1 + np.exp(-X)) @ W + b if k else X @ W + b
     got = session(made).run(["decision"], columns(ROWS))[0]
     np.testing.assert_allclose(got, X[:, 0], rtol=1e-12, atol=1e-12)
 

@@ -33,13 +33,38 @@ def to_onnx(model: Model) -> Any:
     """
     about = {"positive": model.positive, "negative": model.negative, "attribute": model.attribute}
     about |= {"method": str(model.method["name"]), "agnosticfair": model.version}
-    return graph_of(model.encoding, [(model.w[:-1, None], model.w[-1:])], about)
+    return graph_of(model.encoding, layers_of(model), about)
+
+
+def layers_of(model: Model) -> Layers:
+    """The model's dense layers, from encoded rows to the distance; a network's inputs are centred and
+    scaled by its first one."""
+    if model.network is None:
+        return [(model.w[:-1, None], model.w[-1:])]
+    name, hidden = model.network["name"], model.network["hidden"]
+    if name not in ("mlp", "linear"):
+        raise SettingsError(f"network {name!r} is your own: export it by torch.onnx")
+    d, layers = model.encoding.width, list[tuple[np.ndarray, np.ndarray]]()
+    centre, scale, rest = model.w[:d], model.w[d : 2 * d], model.w[2 * d :]
+    for out in (*(hidden if name == "mlp" else ()), 1):
+        W, b, rest = (
+            rest[: d * out].reshape(out, d).T,
+            rest[d * out : (d + 1) * out],
+            rest[(d + 1) * out :],
+        )
+        if not layers:
+            W = W / scale[:, None]
+            b = b - centre @ W
+        layers.append((W, b))
+        d = out
+    return layers
 
 
 def graph_of(encoding: Encoding, layers: Layers, about: Mapping[str, str]) -> Any:
     """The encoding, then dense layers, then the labels that ``about`` calls positive and negative.
 
-    layers: W (d_in, d_out) and b (d_out,) of each, max(0, .) between two, d_out = 1 at the end.
+    layers: W (d_in, d_out) and b (d_out,) of each, SiLU between two (x times its sigmoid), d_out = 1 at the
+    end.
     about: what the file says of itself.
     """
     graph = _Graph(encoding)
@@ -118,7 +143,7 @@ class _Graph:
     def dense(self, X: str, layers: Layers) -> str:
         """(n,): what the layers make of X."""
         for k, (W, b) in enumerate(layers):
-            X = self.add("Relu", X) if k else X
+            X = self.add("Mul", X, self.add("Sigmoid", X)) if k else X
             X = self.add("MatMul", X, self.constant(np.asarray(W, np.float64)))
             X = self.add("Add", X, self.constant(np.asarray(b, np.float64)))
         return self.add("Squeeze", X, self.constant([1]), wish="decision")

@@ -133,11 +133,22 @@ def _about(model: Model, target: str) -> Section:
         f"Model card: {target} by {model.method['name']}",
         (
             f"The model decides from {columns} columns whether {target} is {model.positive!r} (a "
-            f"positive decision) or {model.negative!r}. It is a linear classifier: every column adds or "
-            "takes away a fixed number of points, and a total above zero is a positive decision.",
+            f"positive decision) or {model.negative!r}. {_kind(model)}",
             f"It was trained on {model.rows:,} rows of {held}, and was asked to give the groups of "
             f"{shown(model.attributes) or 'no column'} similar treatment, as described below.",
         ),
+    )
+
+
+def _kind(model: Model) -> str:
+    if model.network is None:
+        return (
+            "It is a linear classifier: every column adds or takes away a fixed number of points, and a "
+            "total above zero is a positive decision."
+        )
+    return (
+        f"It is a neural network ({model.network['name']!r}, {len(model.w):,} numbers): what a column does to a "
+        "decision depends on the other columns."
     )
 
 
