@@ -154,6 +154,9 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
     """Accuracy, certified worst difference and measured difference on these rows, of the worst attribute."""
     fairness = made.method.fairness
     assert fairness is not None
+    fairness = replace(
+        fairness, basis=replace(fairness.basis, split=False)
+    )  # as for by_client below
     certificates = []
     table = joined(parts)
     ask: dict[str, Any] = {"bound": fairness.bound, "floor": fairness.floor, "bootstrap": 0}

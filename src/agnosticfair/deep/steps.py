@@ -160,7 +160,9 @@ def sums_at(
 ) -> dict[str, np.ndarray]:
     """Sums over the rows at w, as in ``client.sums``, and the gradient of sum_i a_i l_i + c_i g_i."""
     rows, n = client.prepare(broadcast.task), len(held.y)
-    v = torch.empty(4, n)  # loss, g, what is decided, whether that is right, each times the row's weight
+    v = torch.empty(
+        4, n
+    )  # loss, g, what is decided, whether that is right, each times the row's weight
     net.module.eval()
     slopes = torch.zeros_like(net.slopes)
 
