@@ -275,10 +275,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     ) -> dict[str, Any]:
         """The basis of an audit over the set of the fit; its kernels made here where it is drawn together
         or has another centre than equal weights."""
-        basis, centres = (
-            replace(fairness.basis, split=False),
-            self.fit_.centres,
-        )  # rows of one place
+        # these rows lie in one place, so no kernel is split by client
+        basis, centres = replace(fairness.basis, split=False), self.fit_.centres
         centres = None if centres is None else centres[: basis.kernels]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
         if basis.kind != "given" and weights is None and fairness.trust == 0:

@@ -156,15 +156,14 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
     """Accuracy, certified worst difference and measured difference on these rows, of the worst attribute."""
     fairness = made.method.fairness
     assert fairness is not None
-    fairness = replace(
-        fairness, basis=replace(fairness.basis, split=False)
-    )  # as for by_client below
+    # who held a row is not known here: kernels are not split, and for by_client it is the audit's own set
+    fairness = replace(fairness, basis=replace(fairness.basis, split=False))
     certificates = []
     table = concatenate(parts)
     ask: dict[str, Any] = {"bound": fairness.bound, "floor": fairness.floor, "bootstrap": 0}
     b = None if made.centres is None else made.centres[: fairness.basis.kernels]
     if fairness.basis.kind == "by_client":
-        pass  # who held a row is not known here: the audit's own set
+        pass
     elif fairness.basis.kind == "given" or table.weights is not None or fairness.trust > 0:
         K = table.kernels
         if K is None:
