@@ -202,6 +202,7 @@ def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys)
         (("--host", "a b"), "host 'a b'"),
         (("--seed", "-1"), "seed is -1"),
         (("--notion", "luck"), "unknown notion 'luck'"),
+        (("--model", "resnet"), "no network 'resnet' here"),
         (("--deadline", "-1"), "deadline is -1.0"),
         (("--least-rows", "0"), "least-rows is 0"),
         (("--drop", "a,b"), "column 'a,b'"),
@@ -254,3 +255,25 @@ def test_a_notion_can_be_deployed(tmp_path):
     fairness = method_of(read_config(tmp_path / "bank")).fairness
     told = (fairness.notion, fairness.intersections, fairness.tau)
     assert told == ("equalized_odds", True, 0.07)
+
+
+def test_a_network_can_be_deployed(tmp_path):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    pytest.importorskip("torch")
+    from agnosticfair.deployment.apps import method_of
+    from agnosticfair.deployment.runner import read_config
+
+    made = {}
+    for model in ("linear", "mlp"):
+        folder = tmp_path / model
+        columns = ("--target", "y", "--sensitive", "sex", "--model", model)
+        with pytest.raises(SystemExit) as ended:
+            main(["deploy", "init", str(folder), "--sites", "a=a.csv", *columns])
+        assert ended.value.code == 0
+        made[model] = method_of(read_config(folder))
+    assert made == {
+        "linear": method("agnosticfair"),
+        "mlp": method("agnosticfair", network="mlp"),
+    }
+    app = tomllib.loads((tmp_path / "mlp" / "app" / "pyproject.toml").read_text())
+    assert app["project"]["dependencies"] == ["agnosticfair[flower,torch]"]

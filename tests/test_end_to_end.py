@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,14 @@ pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 import pyarrow as pa
 from pyarrow import csv
 
+from agnosticfair import record
 from agnosticfair.cli import main
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.splits import shift
 from agnosticfair.deployment.folder import certificates, key_pair
 from agnosticfair.deployment.runner import flwr, register, status_of
+from agnosticfair.explanation import AUDITED
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
@@ -200,6 +203,8 @@ class Deployed:
         app = self.folder / "app" / "pyproject.toml"
         text = app.read_text()
         for name, value in {
+            "method": '"fairfl"',
+            "network": '""',
             "rounds": 3,
             "certify": "false",
             "on-failure": '"wait"',
@@ -323,6 +328,27 @@ def test_processes_killed_at_both_sites_do_not_change_the_model(bank):
     lost = [e for e in bank.result("history.json")["events"] if e["event"] == "no answer"]
     assert any(e["client"] == "north" and "Flower's error" in e["reason"] for e in lost)
     assert supernode not in bank.below("south", "flower-supernode")
+
+
+def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, rows):
+    pytest.importorskip("torch")
+    bank.prepare(method='"agnosticfair"', network='"mlp"', certify="true")
+    cut = {key: table.slice(0, 2000) for key, table in rows.items()}
+    files = write_files(cut, bank.folder.parent).values()
+    told = bank.ends(bank.run())
+    expected = here(files, "agnosticfair", network="mlp", rounds=3)
+    assert bank.weights() == expected.model.w.tobytes()
+    history = bank.result("history.json")
+    assert history["history"] == list(expected.history)
+    trained = [t for t in history["traffic"] if t["step"] == "train"]
+    assert len(trained) == len(SITES) * 3
+    assert f"{trained[-1]['sent'] + trained[-1]['received']}" in told.replace(",", "")
+    tables = read_clients(files, Roles("income", ("sex",)))
+    given = replace(AUDITED, centres="given")
+    asked = {"basis": given, "centres": expected.centres, "seed": 0}
+    certificate = record.certified(*record.certificates(expected, tables, **asked))
+    found = bank.result("certificate.json")
+    assert {key: found[key] for key in certificate} == json.loads(json.dumps(certificate))
 
 
 def test_a_superlink_killed_in_mid_run_resumes_from_the_checkpoint(bank):

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -128,6 +129,49 @@ def test_a_site_knows_its_own_networks_by_a_module_it_names(files, tmp_path, mon
     engine, _ = engine_over(files, **{k: {"imports": "their_networks"} for k in files})
     fit(engine, "fl", deadline=5)  # a first question, with which the sites import
     assert fit(engine, made).rounds == 2
+
+
+def site_without(monkeypatch, key, change):
+    """One site answers as if it were installed otherwise; ``change`` gets a patch that lasts so long."""
+    inner = apps.respond
+
+    def respond(config, step, content):
+        with monkeypatch.context() as patch:
+            if config["site"] == key:
+                change(patch)
+            return inner(config, step, content)
+
+    monkeypatch.setattr(apps, "respond", respond)
+
+
+def no_torch(patch):
+    patch.setitem(sys.modules, "torch", None)
+    for name in ("networks", "steps"):
+        patch.delitem(sys.modules, f"agnosticfair.deep.{name}", raising=False)
+
+
+def no_mlp(patch):
+    from agnosticfair.deep import networks
+
+    patch.setattr(networks, "FACTORIES", {"linear": networks.FACTORIES["linear"]})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (no_torch, r"networks need PyTorch.*: pip install 'agnosticfair\[torch\]'"),
+        (no_mlp, "no network 'mlp' here; there are: linear"),
+    ],
+)
+def test_a_site_that_cannot_train_the_network_is_named_before_any_training(
+    files, monkeypatch, change, said
+):
+    pytest.importorskip("torch")
+    site_without(monkeypatch, "south", change)
+    engine, grid = engine_over(files)
+    with pytest.raises(FederationError, match=f"'moments' failed at client 'south': {said}"):
+        fit(engine, method("fl", network="mlp", rounds=2))
+    assert "train" not in {step for step, _ in grid.log}
 
 
 @pytest.mark.parametrize("name", ["agnosticfair", "agnosticfair-printed", "afl"])
@@ -288,26 +332,32 @@ def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
     assert not [*(tmp_path / "state").iterdir()]  # done: the next run begins anew
 
 
-def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path):
-    grid, run = run_server(files, tmp_path, deadline=0.3)
+@pytest.mark.parametrize("network", ["", "mlp"])
+def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
+    if network:
+        pytest.importorskip("torch")
+    asked = {"network": network, "rounds": 5}
+    grid, run = run_server(files, tmp_path, deadline=0.3, **asked)
     rounds = []
 
     def hook(step, site, message, reply):
         rounds.append(step)
-        return None if rounds.count("sums") > 9 else reply  # dies in the fourth round
+        times = rounds.count("train" if network else "sums")
+        return None if times > 9 else reply  # dies in the fourth round
 
     grid.hook = hook
     with pytest.raises(FederationError):
         run()
     assert json.loads((tmp_path / "error.json").read_text())["run"] == "7"
-    _, run = run_server(files, tmp_path)
+    _, run = run_server(files, tmp_path, **asked)
     run()
     history = json.loads((tmp_path / "history.json").read_text())
     assert [e for e in history["events"] if e["event"] == "resumed"] == [
         {"event": "resumed", "round": 3}
     ]
     assert read_rounds(tmp_path)[1] == history["history"]
-    here = fit(read_clients(files.values(), ROLES), "fairfl")
+    made = method("fairfl", network=network or None, rounds=5)
+    here = fit(read_clients(files.values(), ROLES), made)
     assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
 
 

@@ -15,6 +15,7 @@ from agnosticfair.commands.options import (
     Intersections,
     Json,
     MethodName,
+    NetworkName,
     Notion,
     Numeric,
     Sensitive,
@@ -27,6 +28,9 @@ EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
     "--target income --sensitive sex"
 )
+ROUND = ("sums", "local", "train", "average")
+"""The steps of which every round has one."""
+
 deploy = typer.Typer(
     help="Train over real sites with Flower: each has its own file, and only messages travel.",
     no_args_is_help=True,
@@ -44,6 +48,7 @@ def init(
     drop: Drop = None,
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
     method: MethodName = "agnosticfair",
+    model: NetworkName = "linear",
     notion: Notion = None,
     intersections: Intersections = None,
     tau: Tau = None,
@@ -61,8 +66,13 @@ def init(
     from agnosticfair.methods import method as recipe
 
     asked = {"notion": notion, "intersections": intersections, "tau": tau}
+    asked["network"] = None if model == "linear" else model
     changes = {k: v for k, v in asked.items() if v is not None}
-    recipe(method, **changes), policy(on_failure)  # refused now rather than at the first run
+    if model != "linear":
+        from agnosticfair.deep.networks import factory
+
+        factory(model)  # as are the next ones: refused now rather than at the first run
+    recipe(method, **changes), policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
     roles = Roles(target, tuple(sensitive), **columns)
@@ -90,7 +100,8 @@ def run(
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)
-    most = int(config.get("rounds") or recipe(str(config["method"])).rounds)
+    network = config.get("network") or None
+    most = int(config.get("rounds") or recipe(str(config["method"]), network=network).rounds)
     with _progress(most, "rounds") as advance:
 
         def tell(progress: dict[str, Any]) -> None:
@@ -107,7 +118,7 @@ def _show(told: dict[str, Any]) -> None:
     """The rounds and their bytes, what went wrong on the way, and where the results are."""
     from agnosticfair.cli import _grid, _print, _text
 
-    rounds = [t for t in told["traffic"] if t["step"] in ("sums", "local")]
+    rounds = [t for t in told["traffic"] if t["step"] in ROUND]
     lines = []
     for entry in told["history"]:
         bytes_of = [t for t in rounds if t["round"] == entry["round"]]

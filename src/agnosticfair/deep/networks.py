@@ -64,17 +64,23 @@ def device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def build(name: str, hidden: Sequence[int], d: int, seed: int = 0) -> torch.nn.Module:
-    """A new network for d features whose weights are drawn with this seed."""
+def factory(name: str) -> Factory:
+    """What makes the network of that name, if it is known here."""
     if name not in FACTORIES:
         known = ", ".join(FACTORIES)
         raise SettingsError(
             f"no network {name!r} here; there are: {known}. Make your own known by "
             "agnosticfair.deep.networks.register, in every process that takes part"
         )
+    return FACTORIES[name]
+
+
+def build(name: str, hidden: Sequence[int], d: int, seed: int = 0) -> torch.nn.Module:
+    """A new network for d features whose weights are drawn with this seed."""
+    make = factory(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = FACTORIES[name](d, hidden)
+        module = make(d, hidden)
     buffers = [name for name, _ in module.named_buffers()]
     if buffers:
         raise ModelError(

@@ -77,7 +77,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def method_of(config: Mapping[str, Any]) -> Method:
     """The method of a run's configuration; an empty text or a zero is 'not said'."""
-    names = ("tau", "bound", "rounds", "notion", "intersections")
+    names = ("network", "tau", "bound", "rounds", "notion", "intersections")
     changes = {name: config.get(name) or None for name in names}
     return method(str(config["method"]), **{k: v for k, v in changes.items() if v is not None})
 

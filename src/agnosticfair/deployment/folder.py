@@ -115,6 +115,7 @@ def _pyproject(folder: Path, plan: Deployment) -> str:
     """The Flower app's own file, with the fit's values in its configuration."""
     run = {
         "method": "agnosticfair",
+        "network": "",
         "seed": 0,
         "attribute": ",".join(plan.roles.sensitive),
         "positive": "",
@@ -133,6 +134,7 @@ def _pyproject(folder: Path, plan: Deployment) -> str:
         "checkpoint": str(folder / "state" / "checkpoint"),
     }
     config = "\n".join(f"{key} = {_toml(value)}" for key, value in run.items())
+    extras = "flower,torch" if run["network"] else "flower"
     return f"""[build-system]
 requires = ["hatchling"]
 build-backend = "hatchling.build"
@@ -142,7 +144,7 @@ name = "agnosticfair-app"
 version = "1.0.0"
 description = "Fits one classifier over sites whose rows stay with them"
 license = "MIT"
-dependencies = ["agnosticfair[flower]"]
+dependencies = ["agnosticfair[{extras}]"]
 
 [tool.hatch.build.targets.wheel]
 packages = ["."]
