@@ -6,6 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import dealt, small_table
 
@@ -118,10 +119,16 @@ def test_what_is_told_of_an_error():
 
 @pytest.mark.parametrize(
     "recipe",
-    [*METHODS.values(), *(method("agnosticfair", centres=c) for c in ("kmeans", "ranges"))],
-    ids=lambda recipe: f"{recipe.name}-{recipe.basis.centres}",
+    [
+        *METHODS.values(),
+        *(method("agnosticfair", centres=c) for c in ("kmeans", "ranges")),
+        *(method(name, network="mlp") for name in ("fl", "agnosticfair", "agnosticfair-printed")),
+    ],
+    ids=lambda recipe: f"{recipe.name}-{recipe.basis.centres}{'-mlp' if recipe.network else ''}",
 )
 def test_what_is_explained_is_what_is_sent(recipe):
+    if recipe.network:
+        pytest.importorskip("torch")
     rows = small_table(300, 3)
     engine, sizes = in_process(dealt(rows, 3)), {}
 
@@ -140,7 +147,7 @@ def test_what_is_explained_is_what_is_sent(recipe):
 
     told = explain(recipe, take_census(rows, "all"), engine.clients(), 1 / 3)
     found = {(m.step, m.sender): m.size for m in told}
-    for step in {"sums", "local", "clusters"} & sizes.keys():
+    for step in {"sums", "local", "clusters", "moments", "train", "average"} & sizes.keys():
         asked, answered = sizes[step]
         assert answered == {found[step, "site"]}
         assert abs(asked - found[step, "server"]) < 200  # numbers in the header have other digits
@@ -150,8 +157,36 @@ def test_what_is_explained_is_what_is_sent(recipe):
 
 def test_every_field_has_a_sentence():
     assert all(REVEALS.values())
-    (audit,) = explain_audit(_supposed(34, 2, 30000), 50)
+    (audit,) = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000), 50)
     assert audit.size < 1_000_000
+
+
+def test_a_gradient_over_one_row_is_that_row():
+    """What is said of it: in a layer that sees the row, slopes of weights are slopes of offsets times it."""
+    pytest.importorskip("torch")
+    from agnosticfair.client import Client, answer
+
+    one, asked = small_table(1, 3), []
+    engine = in_process({"a": small_table(300, 3), "b": one})
+
+    class Listening:
+        def clients(self):
+            return engine.clients()
+
+        def exchange(self, step, payload, deadline=None):
+            asked.append((step, payload))
+            return engine.exchange(step, payload)
+
+    fit(Listening(), method("fl", network="mlp", rounds=1), positive="yes")
+    step, question = asked[-1]
+    site = Client("b", one)
+    x, w = site.prepare(question.task).X[0, :-1], question.arrays["w"]
+    d, hidden = len(x), 32
+    slopes = answer(site, step, question).sums["gradient"][2 * d :]
+    weights, offsets = slopes[: hidden * d].reshape(hidden, d), slopes[hidden * d :][:hidden]
+    unit = np.argmax(np.abs(offsets))
+    solved = weights[unit] / offsets[unit] * w[d : 2 * d] + w[:d]
+    np.testing.assert_allclose(solved, x, atol=1e-5)
 
 
 def test_explain_messages_on_the_command_line(capsys):
@@ -164,6 +199,19 @@ def test_explain_messages_on_the_command_line(capsys):
         main(["explain-messages", "--json", "--method", "fl"])
     messages = json.loads(capsys.readouterr().out)
     assert [m["step"] for m in messages] == ["hello", "census", "sums", "sums", "decisions"]
+
+
+def test_the_messages_of_a_network_are_explained_on_the_command_line(capsys):
+    pytest.importorskip("torch")
+    with pytest.raises(SystemExit):
+        main(["explain-messages", "--features", "34", "--model", "mlp"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "train, site to server, round 1 to 120" in told
+    assert "of one row, THAT ROW" in told
+    with pytest.raises(SystemExit) as ended:
+        main(["explain-messages", "--model", "resnet"])
+    assert ended.value.code == 2
+    assert "no network 'resnet' here" in capsys.readouterr().err
 
 
 def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys):

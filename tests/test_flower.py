@@ -15,15 +15,17 @@ pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
+from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.deployment import apps
 from agnosticfair.engines.flower import FlowerEngine
 from agnosticfair.errors import FederationError
+from agnosticfair.explanation import explain, explain_audit
 from agnosticfair.faults import Policy
 from agnosticfair.federation import fit
 from agnosticfair.methods import Network, method
 from agnosticfair.model import load_model
-from agnosticfair.record import read_rounds
+from agnosticfair.record import RESAMPLES, read_rounds
 from agnosticfair.report.page import data
 from agnosticfair.report.runs import read_run
 
@@ -368,6 +370,21 @@ def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path
     assert (tmp_path / "model.safetensors").is_file()
     told = json.loads((tmp_path / "certificate.json").read_text())
     assert "does not answer step 'decisions'" in told["says"]
+
+
+@pytest.mark.parametrize("network", [None, "mlp"])
+def test_a_deployment_has_the_bytes_that_were_explained(files, tmp_path, network):
+    if network:
+        pytest.importorskip("torch")
+    made = method("agnosticfair", network=network, rounds=2)
+    _, run = run_server(files, tmp_path, method=made.name, network=network or "", rounds=2)
+    run()
+    census = take_census(ROWS, "all")
+    told = explain(made, census, tuple(files), 1 / 3) + explain_audit(made, census, RESAMPLES)
+    sizes = {m.step: m.size for m in told if m.sender == "site"}
+    traffic = json.loads((tmp_path / "history.json").read_text())["traffic"]
+    for step in ("decisions", *(("moments", "train") if network else ("sums",))):
+        assert {t["received"] for t in traffic if t["step"] == step} == {sizes[step]}
 
 
 @pytest.mark.parametrize(("name", "rows"), [("fairfl", 0), ("agnosticfair", 1)])

@@ -425,12 +425,11 @@ def tally(
 
 def _of_networks(name: str) -> Callable:
     """A step that trains or asks a network: PyTorch is imported when the first one is asked for, and a
-    network that is not known here is refused by the first, before anything is told of its rows."""
+    network that is not known here is refused then."""
 
     def step(client: Client, broadcast: Broadcast) -> Reply:
-        networks = import_module(
-            "agnosticfair.deep.networks"
-        )  # which says so if PyTorch is missing
+        # first, for it is this module that says so where PyTorch is missing
+        networks = import_module("agnosticfair.deep.networks")
         networks.factory(broadcast.task.settings["network"]["name"])
         return getattr(import_module("agnosticfair.deep.steps"), name)(client, broadcast)
 

@@ -6,7 +6,7 @@ The messages are made and packed as in a fit, with zeros for the numbers, so the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -15,7 +15,7 @@ from agnosticfair import server
 from agnosticfair.basis import gaussian
 from agnosticfair.data.census import Census, encoding_of
 from agnosticfair.messages import Broadcast, Candidates, Message, Reply, pack
-from agnosticfair.methods import Method
+from agnosticfair.methods import Method, Network
 
 AUDITED = gaussian(200, 1.0, "ranges")
 """The kernels of a deployment's certificate: around the fit's own centres, or else around a draw from the
@@ -50,6 +50,14 @@ REVEALS = {
     "psi": "decisions per group and label around each centre, also over resamples",
     "psi_x": "sums of the features around each centre",
     "x_squares": "sums of the squared features",
+    "mass": "what the site's rows weigh together: how many there are, where all weigh the same",
+    "x": "sums of the features: what the site's mean row looks like",
+    "gram": "how many rows of each group lie around two centres at once: with few, what they look like",
+    "gradient": "the objective's slope at w, a sum over rows for every weight: of one row, THAT ROW; of few "
+    "rows against the weights, or over many rounds, what they look like can be solved for",
+    "moved": "where training on the site's rows alone led from w: as gradient, over some steps of it",
+    "squares": "the mean square of these steps' slopes: how much the rows differ",
+    "C": "how w's outputs go along with the sensitive group",
 }
 
 
@@ -91,16 +99,43 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         found += [_message("clusters", steps, Reply(1, sums))]
     if kind is not None:
         plan = server.centred(plan, b)
-    state, rounds = server.init(plan), f"1 to {method.rounds}, until it converges"
-    step, broadcast = server.question(state)
+    rounds, later = f"1 to {method.rounds}, until it converges", ""
+    if method.network is None:
+        state = server.init(plan)
+        step, broadcast = server.question(state)
+    else:
+        state, messages = _drawn(method.network, plan)
+        step, broadcast = server.question(state)
+        found, broadcast = found + messages, _later(step, broadcast)
+        later = "; the fields '_before' from the second on"
     reply = Reply(1, {name: np.zeros(shape) for name, shape in server.shapes(state).items()})
-    found += [_message(step, rounds, broadcast), _message(step, rounds, reply)]
+    found += [_message(step, rounds + later, broadcast), _message(step, rounds, reply)]
     return found
 
 
-def explain_audit(census: Census, bootstrap: int) -> list[Explained]:
+def _drawn(network: Network, plan: server.Plan) -> tuple[server.State, list[Explained]]:
+    """The state before a network's first round, and the messages by which its inputs are scaled."""
+    from agnosticfair.deep.networks import initial
+
+    w, parts = initial(network.name, network.hidden, server.features(plan), 0)
+    plan = server.with_network(plan)
+    question, shapes = server.moments_question(plan)
+    moments = Reply(0, {name: np.ones(shape) for name, shape in shapes.items()})
+    state = server.init_network(plan, moments, server.Drawn(w, parts, 0))
+    return state, [_message("moments", "0", question), _message("moments", "0", moments)]
+
+
+def _later(step: str, broadcast: Broadcast) -> Broadcast:
+    """A network's question as it is from the second round on: it tells of the last round's start, too."""
+    now = {k: v for k, v in broadcast.arrays.items() if k in ("w", "alpha", "C")}
+    now |= {"gradient": broadcast.arrays["w"]} if step == "train" else {}
+    before = {f"{k}_before": v for k, v in now.items()}
+    return replace(broadcast, arrays={**broadcast.arrays, **before})
+
+
+def explain_audit(method: Method, census: Census, bootstrap: int) -> list[Explained]:
     """The messages of sums that a certificate takes, after the last round: one for each attribute."""
-    M, d = AUDITED.kernels, encoding_of(census).width
+    M, d = server.kernels_wanted(method) or AUDITED.kernels, encoding_of(census).width
     found = []
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")

@@ -15,6 +15,7 @@ from agnosticfair.commands.options import (
     Intersections,
     Json,
     MethodName,
+    NetworkName,
     Notion,
     Numeric,
 )
@@ -39,6 +40,7 @@ def explain_messages(
     rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
     method: MethodName = "agnosticfair",
+    model: NetworkName = "linear",
     notion: Notion = None,
     intersections: Intersections = None,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
@@ -57,6 +59,7 @@ def explain_messages(
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
     changes = {"notion": notion, "intersections": intersections}
+    changes["network"] = None if model == "linear" else model
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
     census = (
@@ -66,7 +69,7 @@ def explain_messages(
     )
     names = tuple(f"site-{k + 1}" for k in range(sites))
     found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
-    found += explain_audit(census, bootstrap)
+    found += explain_audit(chosen, census, bootstrap)
     if as_json:
         return print(json.dumps([asdict(message) for message in found], indent=1))
     for message in found:
@@ -76,7 +79,7 @@ def explain_messages(
         _print(_grid(title, ("field", "shape", "what it could reveal"), lines))
         print()
     largest = max(found, key=lambda message: message.size)
-    return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and round.")
+    return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and message.")
 
 
 def _own(
