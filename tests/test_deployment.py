@@ -161,7 +161,7 @@ def test_every_field_has_a_sentence():
     assert audit.size < 1_000_000
 
 
-def test_a_gradient_over_one_row_is_that_row():
+def test_a_gradient_over_one_row_is_that_row_and_its_label():
     """What is said of it: in a layer that sees the row, slopes of weights are slopes of offsets times it."""
     pytest.importorskip("torch")
     from agnosticfair.client import Client, answer
@@ -187,6 +187,7 @@ def test_a_gradient_over_one_row_is_that_row():
     unit = np.argmax(np.abs(offsets))
     solved = weights[unit] / offsets[unit] * w[d : 2 * d] + w[:d]
     np.testing.assert_allclose(solved, x, atol=1e-5)
+    assert (slopes[-1] < 0) == (one.labels("yes")[0] > 0)
 
 
 def test_explain_messages_on_the_command_line(capsys):

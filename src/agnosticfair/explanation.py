@@ -53,8 +53,8 @@ REVEALS = {
     "mass": "what the site's rows weigh together: how many there are, where all weigh the same",
     "x": "sums of the features: what the site's mean row looks like",
     "gram": "how many rows of each group lie around two centres at once: with few, what they look like",
-    "gradient": "the objective's slope at w, a sum over rows for every weight: of one row, THAT ROW; of few "
-    "rows against the weights, or over many rounds, what they look like can be solved for",
+    "gradient": "the objective's slope at w, a sum over rows for every weight: of one row, THAT ROW and "
+    "its label; of few rows, or over many rounds, it may be solved for what they look like",
     "moved": "where training on the site's rows alone led from w: as gradient, over some steps of it",
     "squares": "the mean square of these steps' slopes: how much the rows differ",
     "C": "how w's outputs go along with the sensitive group",
