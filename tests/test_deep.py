@@ -13,6 +13,8 @@ import torch
 from agnosticfair import checkpoints, federation
 from agnosticfair.ambiguity import Ambiguity
 from agnosticfair.auditing import audit_clients
+from agnosticfair.basis import Basis, support
+from agnosticfair.basis import width as basis_width
 from agnosticfair.client import Client, answer
 from agnosticfair.data.encoding import encode
 from agnosticfair.deep import networks, steps
@@ -274,6 +276,25 @@ def test_the_printed_penalty_sees_the_shares_of_all_clients():
         for s in ({**asked.settings, "penalty": 50.0}, free)
     )
     assert not np.allclose(moved, unmoved)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_products_of_cuts_are_means_over_rows(split):
+    engine = Questions(TABLES)
+    fit(engine, quick(kernels=6, split=split), positive="yes")
+    asked = engine.asked["moments"][0]
+    basis, keys = Basis(**asked.task.settings["fair_basis"]), asked.task.settings["clients"]
+    F = basis_width(basis, keys)
+    pool = np.random.default_rng(0).normal(size=(3, 2, F + 1))
+    clients = [Client(key, table) for key, table in TABLES.items()]
+    gram = sum(answer(client, "moments", asked).sums["gram"] for client in clients)
+    weights = []  # of every row by every cut
+    for client in clients:
+        s, own = client.prepare(asked.task).s, support(basis, client.key, keys)
+        K = steps.kernels(client, asked.task, basis)(slice(None)).double().numpy()
+        weights.append(np.einsum("kim,mi->ki", pool[:, s, own], K) + pool[:, s, -1])
+    W = np.concatenate(weights, axis=1)
+    np.testing.assert_allclose(local.products(pool, gram), W @ W.T, rtol=1e-4)
 
 
 def test_ascent_projects_as_a_quadratic_program_does():

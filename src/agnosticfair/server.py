@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
-from agnosticfair.basis import Basis, median_distance, width
+from agnosticfair.basis import Basis, at_client, median_distance, width
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
 from agnosticfair.fairness import Comparisons, comparisons, uses_labels
@@ -251,12 +251,10 @@ def with_network(plan: Plan) -> Plan:
 
 def moments_question(plan: Plan) -> tuple[Broadcast, dict[str, tuple[int, ...]]]:
     """Ask for the moments of features and kernels; and what the answer must look like."""
-    F, G = (
-        width(exact.fairness_of(plan.method).basis, plan.clients) + 1,
-        plan.compared.parts.shape[1],
-    )
-    d = (features(plan),)
-    shapes = {"mass": (), "x": d, "x_squares": d, "gram": (G, F, F)}
+    basis, d = exact.fairness_of(plan.method).basis, (features(plan),)
+    M = width(at_client(basis), ())
+    gram = (plan.compared.parts.shape[1], width(basis, plan.clients) // M, M + 1, M + 1)
+    shapes = {"mass": (), "x": d, "x_squares": d, "gram": gram}
     return Broadcast(0, plan.task), shapes
 
 

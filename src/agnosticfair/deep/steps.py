@@ -69,19 +69,20 @@ def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch
 
 def moments(client: Client, broadcast: Broadcast) -> Reply:
     """First and second moments of the features, and of the kernels per cell: gram[j] = sum_{s=j} K K^T,
-    with K = 1 as its last column."""
+    with K = 1 as its last column, in one block for all clients, or where each has its own kernels
+    (``support``) in a block of each: (G, blocks, M + 1, M + 1)."""
     task, rows = broadcast.task, client.prepare(broadcast.task)
     basis, clients = Basis(**task.settings["fair_basis"]), task.settings["clients"]
     K, own = kernels(client, task, basis), support(basis, client.key, clients)
-    F = width(basis, clients)
-    gram = np.zeros((task.settings["cells"], F + 1, F + 1))
-    at = np.r_[np.arange(F)[own], F]
+    M = own.stop - own.start
+    gram = np.zeros((task.settings["cells"], width(basis, clients) // M, M + 1, M + 1))
+    block = gram[:, own.start // M]
     x, squares, mass = np.zeros(rows.X.shape[1] - 1), np.zeros(rows.X.shape[1] - 1), 0.0
     with one_torch_thread():
         for j, part in rows.chunks():
             k = torch.cat([K(part), torch.ones(1, part.stop - part.start)])
             weights = _weights(rows)[part]
-            gram[j][np.ix_(at, at)] += ((k * torch.from_numpy(weights)) @ k.T).numpy()
+            block[j] += ((k * torch.from_numpy(weights)) @ k.T).numpy()
             X = rows.X[part, :-1]
             x, squares, mass = x + weights @ X, squares + weights @ (X * X), mass + weights.sum()
     sums = {"mass": np.array(float(mass)), "x": x, "x_squares": squares, "gram": gram}

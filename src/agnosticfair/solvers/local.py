@@ -222,12 +222,22 @@ def multipliers(state: State, Q: np.ndarray, gap: np.ndarray, step: float) -> np
     return np.where(found.x > 1e-4, found.x, 0.0)
 
 
+def products(pool: np.ndarray, gram: np.ndarray) -> np.ndarray:
+    """Q / n: what a cut weighs the rows by is n K C[s]; Q is the mean over rows of the product of two.
+
+    pool: (k, G, F + 1).  gram: (G, blocks, M + 1, M + 1), F = blocks M.
+    """
+    shape = (len(pool), *gram.shape[:3])
+    own = np.broadcast_to(pool[:, :, None, -1:], shape).copy()
+    own[..., :-1] = pool[..., :-1].reshape(*shape[:-1], shape[-1] - 1)
+    return np.einsum("kgbm,gbml,qgbl->kq", own, gram, own, optimize=True)
+
+
 def priced(state: State, psi: np.ndarray) -> State:
     """New multipliers, and with them C, the cuts' weighted sum, for the clients."""
     pool, (G, F) = state.pool, state.C.shape
     gap = np.einsum("kgm,gm->k", pool, psi) - fairness_of(state.method).tau
-    # what a cut weighs the rows by is n K C[s]; Q is the mean over rows of the product of two
-    Q = state.game.n * np.einsum("kgm,gml,qgl->kq", pool, state.gram, pool, optimize=True)
+    Q = state.game.n * products(pool, state.gram)
     lead, mu = (multipliers(state, Q, gap, step) for step in (RHO + LEAD, RHO))
     idle = np.where((lead > 0) | (mu > 0), 0, state.idle + 1)
     C = state.game.n * np.einsum("k,kgm->gm", lead, pool) if len(pool) else np.zeros((G, F))
