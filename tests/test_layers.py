@@ -56,6 +56,13 @@ def test_a_room_imports_only_what_it_may(path):
         assert imports(path) <= ALLOWED[room] | {room}
 
 
+def test_the_command_line_comes_last():
+    files = {path.relative_to(ROOT).as_posix(): imports(path) for path in ROOT.rglob("*.py")}
+    assert {name for name, rooms in files.items() if "cli" in rooms} == {"__main__.py"}
+    knowing = {name for name, rooms in files.items() if "commands" in rooms}
+    assert {name for name in knowing if not name.startswith("commands/")} == {"cli.py"}
+
+
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
 def test_flower_is_known_in_two_files_only(path):
     names = set()

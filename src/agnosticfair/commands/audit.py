@@ -8,7 +8,17 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from agnosticfair.commands.options import Categorical, Drop, Json, Numeric, Positive, Target
+from agnosticfair.commands.measuring import labelled
+from agnosticfair.commands.options import (
+    Categorical,
+    Drop,
+    Json,
+    Numeric,
+    OutFolder,
+    Positive,
+    Target,
+)
+from agnosticfair.commands.output import check_folder, progress, say_written, show, write_files
 from agnosticfair.errors import DataError, SettingsError, SolverError
 
 EPILOG = (
@@ -42,7 +52,7 @@ def audit(
     seed: Annotated[int, Option(help="Draws the kernels' centres and the resamples.")] = 0,
     bootstrap: Annotated[int, Option(help="Resamples for the intervals; 0 for none.")] = 200,
     strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
-    out: Annotated[Path, Option(help="Folder for the results.")] = Path("audit"),
+    out: OutFolder = Path("audit"),
     as_json: Json = False,
 ) -> None:
     """Certify any model: its worst risk difference and accuracy over every reweighing in a set.
@@ -53,7 +63,6 @@ def audit(
     """
     from agnosticfair.auditing import audit as certify
     from agnosticfair.basis import gaussian
-    from agnosticfair.cli import _check_folder, _print, _progress, write_files
     from agnosticfair.data.decided import Decided
     from agnosticfair.given import labels_and_decisions
     from agnosticfair.model import load_model
@@ -63,13 +72,13 @@ def audit(
 
     if (model is None) == (predictions is None):
         raise SettingsError("name either a model by --model or a column by --predictions")
-    _check_folder(out)
+    check_folder(out)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     if model is not None:
         given, table = _of_model(model, file, target, sensitive, kinds, positive)
     else:
         given, table = _of_column(str(predictions), file, target, sensitive, kinds)
-    with _progress(100, "percent") as advance:
+    with progress(100, "percent") as advance:
 
         def tell(done: int, total: int) -> None:
             for _ in range(100 * (done - 1) // total, 100 * done // total):
@@ -105,17 +114,16 @@ def audit(
     if as_json:
         return print(text)
     for grid in report.grids(made):
-        _print(grid)
+        show(grid)
         print()
     print(made)
-    return print("Written:", *(str(out / name) for name in files), sep="\n  ")
+    return say_written(out, files)
 
 
 def _of_model(
     path: Path, file: Path, target: str, sensitive: str, kinds: Any, positive: str | None
 ) -> tuple[Any, Any]:
     """The model, and the rows as it reads them."""
-    from agnosticfair.cli import labelled
     from agnosticfair.model import load_model
 
     named = [name for name, columns in kinds.items() if columns]

@@ -85,7 +85,7 @@ def run(
 
     A run that was interrupted goes on from its last checkpoint.
     """
-    from agnosticfair.cli import _progress
+    from agnosticfair.commands.output import progress as _progress
     from agnosticfair.deployment.runner import read_config, run_deployment
     from agnosticfair.methods import method as recipe
 
@@ -105,7 +105,9 @@ def run(
 
 def _show(told: dict[str, Any]) -> None:
     """The rounds and their bytes, what went wrong on the way, and where the results are."""
-    from agnosticfair.cli import _grid, _print, _text
+    from agnosticfair.commands.output import cell as _text
+    from agnosticfair.commands.output import grid as _grid
+    from agnosticfair.commands.output import show as _print
 
     rounds = [t for t in told["traffic"] if t["step"] in ("sums", "local")]
     lines = []
