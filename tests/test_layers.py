@@ -15,8 +15,9 @@ VOCABULARY = {"methods", "messages", "data", "model"}
 
 ALLOWED = {
     "errors": set(),
-    **{room: MATHEMATICS | {"errors"} for room in MATHEMATICS},
-    **{room: MATHEMATICS | VOCABULARY | {"errors"} for room in VOCABULARY},
+    "settings": {"errors"},
+    **{room: MATHEMATICS | {"errors", "settings"} for room in MATHEMATICS},
+    **{room: MATHEMATICS | VOCABULARY | {"errors", "settings"} for room in VOCABULARY},
     "accelerated": MATHEMATICS | VOCABULARY | {"errors"},
     "device": {"accelerated", "errors", "fused"},
     "fused": {"accelerated"},
