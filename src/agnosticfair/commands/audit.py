@@ -13,12 +13,13 @@ from agnosticfair.commands.options import (
     Categorical,
     Drop,
     Json,
+    NotionName,
     Numeric,
     OutFolder,
     Positive,
     Target,
 )
-from agnosticfair.commands.output import check_folder, progress, say_written, show, write_files
+from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import DataError, SettingsError, SolverError
 
 EPILOG = (
@@ -41,10 +42,7 @@ def audit(
     threshold: Annotated[
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
-    notion: Annotated[
-        str,
-        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
-    ] = "demographic_parity",
+    notion: NotionName = "demographic_parity",
     bound: Annotated[float, Option(help="Bound B on the adversary's alpha.")] = 5.0,
     kernels: Annotated[int, Option(help="Gaussian kernels around rows drawn at random.")] = 200,
     sigma: Annotated[float, Option(help="Their width; features are scaled to [0, 1].")] = 1.0,
@@ -110,14 +108,7 @@ def audit(
     label = next(iter(table.target.values()[y]), "positive")
     rows = Decided.of(table, sensitive, label, {name: decided.astype(float)})
     files["rows.parquet"] = rows.to_bytes()
-    write_files(out, files)
-    if as_json:
-        return print(text)
-    for grid in report.grids(made):
-        show(grid)
-        print()
-    print(made)
-    return say_written(out, files)
+    deliver(out, files, report.grids(made), str(made), text if as_json else None)
 
 
 def _of_model(

@@ -130,8 +130,7 @@ def fit(
             told = {"target": target, "training_rows": found}
             kept = record.run_files(fitted, clients, record.certified(*certified), **told)
         if run is not None:
-            fitted.model.save(run / "model.safetensors")
-            write_files(run, kept)
+            write_files(run, {**kept, "model.safetensors": fitted.model.to_bytes()})
         cards = _cards(fitted, clients, certified, target, out.stem)
         write_files(out.parent, cards)
         if track is not None:

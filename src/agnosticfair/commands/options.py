@@ -24,10 +24,11 @@ Positive = Annotated[
 ]
 MethodName = Annotated[str, Option(help="See 'agnosticfair methods'.")]
 NetworkName = Annotated[str, Option(help="linear, or mlp for a network (extra 'torch').")]
-Notion = Annotated[
-    str | None,
-    Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
-]
+_NOTION = Option(
+    help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."
+)
+Notion = Annotated[str | None, _NOTION]
+NotionName = Annotated[str, _NOTION]
 Intersections = Annotated[
     bool | None, Option("--intersections", help="Compare the attributes' intersections.")
 ]

@@ -103,6 +103,15 @@ def check_folder(folder: Path, needed: bool = False) -> None:
         raise SettingsError(f"cannot write to {str(folder)!r}: name another place by --out")
 
 
-def say_written(folder: Path, names: Iterable[str]) -> None:
-    """Say where the results are."""
-    print("Written:", *(str(folder / name) for name in names), sep="\n  ")
+def deliver(
+    folder: Path, files: Mapping[str, bytes], tables: Iterable[Grid], said: str, instead: str | None
+) -> None:
+    """Write the files; then print the tables, what is to be said and where all is, or something instead."""
+    write_files(folder, files)
+    if instead is not None:
+        return print(instead)
+    for table in tables:
+        show(table)
+        print()
+    print(said)
+    return print("Written:", *(str(folder / name) for name in files), sep="\n  ")

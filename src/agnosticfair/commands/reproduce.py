@@ -12,7 +12,7 @@ from typer import Option
 
 import agnosticfair
 from agnosticfair.commands.options import DataFolder, Datasets, Jobs, Json, OutFolder, Seeds, listed
-from agnosticfair.commands.output import check_folder, progress, say_written, show, write_files
+from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.threads import cpus
 
 EPILOG = "Example: agnosticfair reproduce --dataset adult --methods fl,fairfl --seeds 5"
@@ -77,11 +77,6 @@ def _present(
     document = tables.document(tables.grids(summaries), captions, made_by)
     text = json.dumps(results, indent=1, allow_nan=False)
     files = {"results.json": f"{text}\n".encode(), "tables.md": document.encode(), **kept}
-    write_files(out, files | {name: figures.png(figure) for name, (figure, _) in drawn.items()})
-    if as_json:
-        return print(text)
-    for grid in tables.grids(summaries, digits=3):
-        show(grid)
-        print()
-    print(f"{len(results['rows'])} fits in {seconds:.0f} s; mean±standard deviation over seeds.")
-    return say_written(out, (*files, *drawn))
+    files |= {name: figures.png(figure) for name, (figure, _) in drawn.items()}
+    said = f"{len(results['rows'])} fits in {seconds:.0f} s; mean±standard deviation over seeds."
+    deliver(out, files, tables.grids(summaries, digits=3), said, text if as_json else None)

@@ -21,7 +21,7 @@ from agnosticfair.commands.options import (
     Seeds,
     listed,
 )
-from agnosticfair.commands.output import check_folder, progress, say_written, show, write_files
+from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import SettingsError
 from agnosticfair.threads import cpus
 
@@ -124,17 +124,12 @@ def _present(
     text = json.dumps(results, indent=1, allow_nan=False)
     document = report.document(report.grids(summaries), captions, made_by)
     files = {"shifts.json": f"{text}\n".encode(), "shifts.md": document.encode(), **kept}
-    write_files(out, files | {name: png(figure) for name, (figure, _) in drawn.items()})
-    if as_json:
-        return print(text)
-    for grid in report.grids(summaries, spread=False):
-        show(grid)
-        print()
-    print(f"{len(rows)} fits in {seconds:.0f} s.")
+    files |= {name: png(figure) for name, (figure, _) in drawn.items()}
+    said = f"{len(rows)} fits in {seconds:.0f} s."
     missing = [name for name, version in results["versions"].items() if version is None]
     if missing:
-        print("Not installed, so left out:", ", ".join(missing))
-    return say_written(out, (*files, *drawn))
+        said += f"\nNot installed, so left out: {', '.join(missing)}"
+    deliver(out, files, report.grids(summaries, spread=False), said, text if as_json else None)
 
 
 def _versions(peers: bool) -> dict[str, str | None]:

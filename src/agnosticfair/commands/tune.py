@@ -16,12 +16,13 @@ from agnosticfair.commands.options import (
     Files,
     Json,
     MethodName,
+    NotionName,
     Numeric,
     OutFolder,
     Positive,
     Target,
 )
-from agnosticfair.commands.output import check_folder, progress, say_written, show, write_files
+from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import SettingsError
 
 EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive sex --out tune"
@@ -37,10 +38,7 @@ def tune(
     drop: Drop = None,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
-    notion: Annotated[
-        str,
-        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
-    ] = "demographic_parity",
+    notion: NotionName = "demographic_parity",
     intersections: Annotated[
         bool, Option("--intersections", help="Compare the attributes' intersections.")
     ] = False,
@@ -83,19 +81,14 @@ def tune(
             seed=seed,
             on_progress=lambda done, total: advance(""),
         )
-    model = found.pick(tau).model
     points = [{k: v for k, v in vars(p).items() if k != "fit"} for p in found.points]
     told = {"format": "agnosticfair-frontier-1", "knee": found.knee, "notion": notion}
     text = json.dumps({**told, "points": points}, indent=1)
     files_out = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(found))}
-    write_files(out, files_out)
-    model.save(out / "model.safetensors")
-    if as_json:
-        return print(text)
-    show(report.grid(found))
+    files_out["model.safetensors"] = found.pick(tau).model.to_bytes()
     taken = found.points[found.knee].tau if tau is None else tau
-    print(f"\nThe model is that of tau {taken:g}.")
-    return say_written(out, (*files_out, "model.safetensors"))
+    said = f"The model is that of tau {taken:g}."
+    deliver(out, files_out, [report.grid(found)], said, text if as_json else None)
 
 
 def _numbers(text: str) -> list[float]:
