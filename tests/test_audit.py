@@ -501,7 +501,7 @@ BAD = {
     "bound 0.001 is too small: even with every kernel at it the mean weight is": {"bound": 0.001},
     "floor 0.9 cannot hold for all 2 groups at once": {"floor": 0.9, "mixed": True},
     "floor 0.2 is too high for group '1': it never has more than": {"floor": 0.2, "rare": True},
-    "floor is 2; it must be a share of the mass": {"floor": 2},
+    "floor is 2; it must be a number from 0 to 1": {"floor": 2},
     "centres have shape (4, 2) where X has 3 columns": {"centres": np.zeros((4, 2))},
     "unknown notion 'equality'; there are: demographic_parity": {"notion": "equality"},
     "notion 'equal_opportunity' compares rows of one label: give y": {
@@ -509,7 +509,10 @@ BAD = {
         "y": None,
     },
     "basis 'by_client' needs clients": {"basis": by_client()},
-    "tolerance is 0; it must be positive": {"tolerance": 0},
+    "basis is 'gaussian'; it must be a Basis, or a function": {"basis": "gaussian"},
+    "centres are not numbers": {"centres": "rows"},
+    "threshold is 1.5; it must be a number from 0 to 1": {"threshold": 1.5},
+    "tolerance is 0; it must be a positive number": {"tolerance": 0},
     "bootstrap is -1": {"bootstrap": -1},
     "seed is -1": {"seed": -1},
     "confidence is 95; it must be between 0 and 1": {"confidence": 95},
@@ -657,7 +660,11 @@ def _answers():
         ),
         (("--predictions", "socre"), "did you mean 'score'"),
         (("--predictions", "age", "--drop", "odd"), "predictions are outside [0, 1]"),
-        (("--predictions", "score", "--floor", "3"), "floor is 3.0; it must be a share"),
+        (
+            ("--predictions", "score", "--floor", "3"),
+            "floor is 3.0; it must be a number from 0 to 1",
+        ),
+        (("--predictions", "score", "--threshold", "nan"), "threshold is nan; it must be a number"),
         (("--predictions", "score", "--out", "rows.csv/x"), "cannot write to"),
     ],
 )

@@ -113,7 +113,7 @@ def test_a_function_that_gives_no_weights_is_refused(rows, own, said):
 def test_settings_of_bases_are_checked():
     with pytest.raises(SettingsError, match="unknown centres 'stars'"):
         gaussian(3, 1.0, "stars")
-    with pytest.raises(SettingsError, match="a positive width"):
+    with pytest.raises(SettingsError, match="it must be a positive number, or 'median'"):
         gaussian(3, "wide")
     with pytest.raises(SettingsError, match="centres are 'given' and none were"):
         fit({"a": ROWS}, method("agnosticfair", centres="given"))

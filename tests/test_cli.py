@@ -11,7 +11,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from agnosticfair import federation, record
-from agnosticfair.cli import main, write_files
+from agnosticfair.cli import main
+from agnosticfair.commands.output import write_files
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import reproduce
 from agnosticfair.methods import METHODS

@@ -376,7 +376,7 @@ def registered(module):
             lambda: method("fl", network=Network(rate=1e38), rounds=5),
             "weights of the network became NaN in round 2: lower the network's rate",
         ),
-        (lambda: method("fl", network=Network(steps=0)), "steps of the network is 0"),
+        (lambda: method("fl", network=Network(steps=0)), "steps is 0"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_a_sentence(made, said, monkeypatch):

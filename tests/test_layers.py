@@ -15,8 +15,9 @@ VOCABULARY = {"methods", "messages", "data", "model"}
 
 ALLOWED = {
     "errors": set(),
-    **{room: MATHEMATICS | {"errors"} for room in MATHEMATICS},
-    **{room: MATHEMATICS | VOCABULARY | {"errors"} for room in VOCABULARY},
+    "settings": {"errors"},
+    **{room: MATHEMATICS | {"errors", "settings"} for room in MATHEMATICS},
+    **{room: MATHEMATICS | VOCABULARY | {"errors", "settings"} for room in VOCABULARY},
     "accelerated": MATHEMATICS | VOCABULARY | {"errors"},
     "device": {"accelerated", "errors", "fused"},
     "fused": {"accelerated"},
@@ -54,6 +55,13 @@ def test_a_room_imports_only_what_it_may(path):
     room = path.relative_to(ROOT).parts[0].removesuffix(".py")
     if room in ALLOWED:
         assert imports(path) <= ALLOWED[room] | {room}
+
+
+def test_the_command_line_comes_last():
+    files = {path.relative_to(ROOT).as_posix(): imports(path) for path in ROOT.rglob("*.py")}
+    assert {name for name, rooms in files.items() if "cli" in rooms} == {"__main__.py"}
+    knowing = {name for name, rooms in files.items() if "commands" in rooms}
+    assert {name for name in knowing if not name.startswith("commands/")} == {"cli.py"}
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))

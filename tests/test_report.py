@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from test_cli import ROLES, call, client_rows, files, refused, write  # noqa: F401
 
 from agnosticfair import metrics
-from agnosticfair.cli import labelled
+from agnosticfair.commands.measuring import labelled
 from agnosticfair.data.decided import Decided, read_decided
 from agnosticfair.data.table import Column, concatenate
 from agnosticfair.errors import DataError, ModelError, SettingsError

@@ -61,6 +61,7 @@ from agnosticfair.given import (
 from agnosticfair.messages import Broadcast, Reply, Task, check_reply
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
+from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require, require_name
 
 ALONE = "bounded_group_loss"
 """The notion that compares nothing: its "difference" is the highest share of wrong decisions of a group,
@@ -90,17 +91,11 @@ class _Question:
     notion: str
 
     def __post_init__(self) -> None:
-        if self.notion not in NOTIONS:
-            raise SettingsError(f"unknown notion {self.notion!r}; there are: {', '.join(NOTIONS)}")
-        for what, value, good, remedy in (
-            ("bound", self.bound, self.bound > 0, "positive"),
-            ("floor", self.floor, 0 <= self.floor <= 1, "a share of the mass, from 0 to 1"),
-            ("tolerance", self.tolerance, self.tolerance > 0, "positive, 1e-4 for example"),
-            ("bootstrap", self.bootstrap, self.bootstrap >= 0, "a number of resamples, 0 for none"),
-            ("confidence", self.confidence, 0 < self.confidence < 1, "between 0 and 1"),
-        ):
-            if not good:
-                raise SettingsError(f"{what} is {value}; it must be {remedy}")
+        require_name("notion", self.notion, NOTIONS)
+        require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
+        require(SHARE, floor=self.floor)
+        require(NATURAL, bootstrap=self.bootstrap)
+        require(Kind("between 0 and 1", lambda v: 0 < v < 1), confidence=self.confidence)
 
 
 def audit(
@@ -147,6 +142,9 @@ def audit(
 (measured 0.5000), between 'M' and 'F' while each keeps 5% of the mass; accuracy at least 0.6887 \
 (measured 0.7500).
     """
+    require(SHARE, threshold=threshold)
+    if basis is not None and not isinstance(basis, Basis):
+        require(Kind("a Basis, or a function from X to K", callable, object), basis=basis)
     own = None if isinstance(basis, Basis) else basis
     data = basis if isinstance(basis, Basis) else None
     check_seed(seed)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
+from agnosticfair.settings import COUNT, NATURAL, POSITIVE, require, require_name
 
 CENTRES = ("rows", "ranges", "kmeans", "given")
 Reweighing = Callable[[Any], np.ndarray]
@@ -38,20 +39,14 @@ class Basis:
     split: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in ("constant", "by_client", "gaussian", "given"):
-            raise SettingsError(
-                f"unknown basis {self.kind!r}; take constant, by_client or gaussian"
-            )
+        require_name("basis", self.kind, ("constant", "by_client", "gaussian", "given"))
+        require(bool, split=self.split)
         if self.split and self.kind != "gaussian":
             raise SettingsError(f"a basis {self.kind!r} cannot be split by client: take 'gaussian'")
-        if self.centres not in CENTRES:
-            raise SettingsError(f"unknown centres {self.centres!r}; take {', '.join(CENTRES)}")
-        wide = self.sigma == "median" or (not isinstance(self.sigma, str) and self.sigma > 0)
-        if self.kernels < 1 or not wide:
-            raise SettingsError(
-                f"a basis needs at least one kernel and a positive width, not {self.kernels} "
-                f"kernels of width {self.sigma}"
-            )
+        require_name("centres", self.centres, CENTRES)
+        require(COUNT, kernels=self.kernels)
+        if not isinstance(self.sigma, str) or self.sigma != "median":
+            require(POSITIVE._replace(words="a positive number, or 'median'"), sigma=self.sigma)
 
 
 def constant() -> Basis:
@@ -228,8 +223,7 @@ def design(
 
 def check_seed(seed: int) -> None:
     """Raise unless numbers can be drawn with that seed."""
-    if seed < 0:
-        raise SettingsError(f"seed is {seed}; it must not be negative")
+    require(NATURAL, seed=seed)
 
 
 def row_priorities(X: np.ndarray, seed: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from agnosticfair.fairness import Surrogate
 from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.given import codes
 from agnosticfair.linear import on_grid, sigmoid
-from agnosticfair.methods import METHODS, Fairness, Method, Network, method, needs_groups
+from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
 from agnosticfair.tuning import TAUS, Frontier, Progress, trace
 
 try:
@@ -348,12 +348,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _recipe(self, K: np.ndarray | None = None) -> Method:
         """The method with this estimator's values; K where a function made the kernels."""
-        if isinstance(self.method, Method):
-            recipe = self.method
-        elif self.method in METHODS:
-            recipe = METHODS[self.method]
-        else:
-            return method(str(self.method))
+        recipe = method(self.method)
         names = {"max_rounds": "rounds"}
         changes = {
             names.get(k, k): getattr(self, k)
@@ -364,14 +359,14 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             if getattr(self, k) is not None
         }
         if self.intersections:
-            changes["intersections"] = True
+            changes["intersections"] = self.intersections
         changes["network"] = _network(self.model)
         if self.basis is not None:
             changes["reweigh"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
         if self.centres is not None:
             changes["centres"] = self.centres if isinstance(self.centres, str) else "given"
             if changes["centres"] == "given":
-                changes["kernels"] = len(self.centres)
+                changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
         if self.surrogate is not None or self.temperature is not None:
             own = recipe.fairness.surrogate if recipe.fairness is not None else Surrogate()
             kind = own.kind if self.surrogate is None else self.surrogate
@@ -519,7 +514,7 @@ def _network(model: Any) -> Network | None:
 def _basis(basis: Any) -> Basis:
     if isinstance(basis, Basis):
         return basis
-    if basis not in BASES:
+    if not isinstance(basis, str) or basis not in BASES:
         raise SettingsError(
             f"unknown basis {basis!r}; take {', '.join(BASES)}, a Basis, or a function from X to K"
         )

@@ -29,8 +29,8 @@ from agnosticfair.ambiguity import (
     worst_linear,
     worst_ratio,
 )
-from agnosticfair.errors import SettingsError
 from agnosticfair.linear import sigmoid
+from agnosticfair.settings import POSITIVE, require, require_name
 
 MOST_CUTS = 6
 """Reweighings that one look for the worst one offers as cuts."""
@@ -77,8 +77,7 @@ def comparisons(
     >>> comparisons([("sex", ("F", "M"))], "equal_opportunity").names
     ('F with label 1', 'M with label 1')
     """
-    if notion not in NOTIONS:
-        raise SettingsError(f"unknown notion {notion!r}; there are: {', '.join(NOTIONS)}")
+    require_name("notion", notion, NOTIONS)
     by_label = (0, 1) if uses_labels(notion) else (None,)
     cells = [*product(*(groups for _, groups in attributes), by_label)]
     one, several = len(attributes) == 1, range(len(attributes))
@@ -139,11 +138,8 @@ class Surrogate:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.kind not in ("sigmoid", "covariance", "loss") or not self.temperature > 0:
-            raise SettingsError(
-                f"unknown surrogate {self.kind!r} at temperature {self.temperature}; take 'sigmoid' "
-                "with a positive temperature, or 'covariance'"
-            )
+        require_name("surrogate", self.kind, ("sigmoid", "covariance", "loss"))
+        require(POSITIVE, temperature=self.temperature)
 
 
 def surrogate_values(

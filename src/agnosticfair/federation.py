@@ -278,7 +278,10 @@ def _sampled(plan: server.Plan, asker: Asker, seed: int) -> server.Plan:
 
 def checked_centres(centres: ArrayLike, d: int) -> np.ndarray:
     """Centres as an array (M, d), or the sentence that says why they are not."""
-    b = np.asarray(centres, float)
+    try:
+        b = np.asarray(centres, float)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"centres are not numbers ({error}): give them as (M, {d})") from None
     if b.ndim != 2 or b.shape[1] != d or not len(b) or not np.isfinite(b).all():
         raise SettingsError(
             f"centres have shape {b.shape} where X has {d} columns: give finite numbers, (M, {d})"

@@ -8,15 +8,27 @@ client trains (``local``). Which model is trained, linear or a network of PyTorc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import Any
+
+import numpy as np
 
 from agnosticfair.basis import Basis, by_client, constant, gaussian
 from agnosticfair.errors import SettingsError
 from agnosticfair.fairness import NOTIONS, Surrogate
+from agnosticfair.settings import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Kind, require, require_name
 
 _UNIFORM, _PLAIN = constant(), Surrogate()
+_WIDTHS = Kind(
+    "whole numbers, 1 or more, as a tuple",
+    lambda v: all(isinstance(h, COUNT.type) and COUNT.good(h) for h in v),
+    tuple | list,
+)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {k: v for k, v in values.items() if v is not None}
 
 
 @dataclass(frozen=True)
@@ -42,10 +54,12 @@ class Fairness:
     trust: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.notion not in NOTIONS:
-            raise SettingsError(f"unknown notion {self.notion!r}; there are: {', '.join(NOTIONS)}")
-        if not 0 <= self.trust <= 1:
-            raise SettingsError(f"trust is {self.trust}; it must be from 0 to 1")
+        require_name("notion", self.notion, NOTIONS)
+        require(Surrogate, surrogate=self.surrogate)
+        require(Basis, basis=self.basis)
+        require(POSITIVE, tau=self.tau, bound=self.bound, nominal=self.nominal)
+        require(SHARE, floor=self.floor, trust=self.trust)
+        require(bool, each=self.each, intersections=self.intersections)
         if self.surrogate.kind == "covariance" and self.notion != "demographic_parity":
             raise SettingsError(
                 f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
@@ -70,6 +84,11 @@ class Local:
     penalty: float | None = None
     tau: float = 0.05
 
+    def __post_init__(self) -> None:
+        require(COUNT, **_given(steps=self.steps))
+        require(POSITIVE, rate=self.rate, tau=self.tau)
+        require(NOT_NEGATIVE, **_given(penalty=self.penalty))
+
 
 @dataclass(frozen=True)
 class Network:
@@ -92,15 +111,12 @@ class Network:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for what, value, good in (
-            ("steps", self.steps, self.steps >= 1),
-            ("batch", self.batch, self.batch is None or self.batch >= 1),
-            ("rate", self.rate, self.rate > 0),
-            ("momentum", self.momentum, 0 <= self.momentum < 1),
-            ("hidden", self.hidden, all(h >= 1 for h in self.hidden)),
-        ):
-            if not good:
-                raise SettingsError(f"{what} of the network is {value}; it must be positive")
+        require(COUNT, steps=self.steps, **_given(batch=self.batch))
+        require(POSITIVE, rate=self.rate)
+        require(Kind("a number from 0 to below 1", lambda v: 0 <= v < 1), momentum=self.momentum)
+        require(_WIDTHS, hidden=self.hidden)
+        require(str, name=self.name, device=self.device)
+        require(bool, decisions=self.decisions)
 
 
 @dataclass(frozen=True)
@@ -127,19 +143,15 @@ class Method:
     network: Network | None = None
 
     def __post_init__(self) -> None:
-        fairness = self.fairness or Fairness()
-        tau, nominal = fairness.tau, fairness.nominal
-        for what, value, good in (
-            ("bound", self.bound, self.bound > 0),
-            ("tau", tau, tau > 0),
-            ("nominal", nominal, nominal > 0),
-            ("share", self.share, 0 <= self.share <= 1),
-            ("q", self.q, self.q >= 0),
-            ("ridge", self.ridge, self.ridge >= 0),
-            ("rounds", self.rounds, self.rounds >= 1),
-        ):
-            if not good:
-                raise SettingsError(f"{what} is {value}; it must be positive")
+        require(Basis, basis=self.basis)
+        require(Fairness, **_given(fairness=self.fairness))
+        require(Local, **_given(local=self.local))
+        require(Network, **_given(network=self.network))
+        require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
+        require(NOT_NEGATIVE, q=self.q, ridge=self.ridge)
+        require(SHARE, share=self.share)
+        require(COUNT, rounds=self.rounds)
+        require(bool, polish=self.polish)
 
 
 _PRINTED = gaussian(200, 1.0)
@@ -209,6 +221,7 @@ DEEP: dict[str, dict[str, Any]] = {
 
 _INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections", "trust")
 _SETS = ("bound", "kernels", "sigma", "centres", "split", "reweigh")
+_CHANGES = (*_INNER, *_SETS, *(f.name for f in fields(Method) if f.name not in ("name", "bound")))
 
 
 def method(name: str | Method, **changes: Any) -> Method:
@@ -222,9 +235,13 @@ def method(name: str | Method, **changes: Any) -> Method:
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
     """
-    if isinstance(name, str) and name not in METHODS:
-        raise SettingsError(f"unknown method {name!r}; there are: {', '.join(METHODS)}")
-    recipe = METHODS[name] if isinstance(name, str) else name
+    if not isinstance(name, Method):
+        require_name("method", name, METHODS)
+    recipe = name if isinstance(name, Method) else METHODS[name]
+    for key in changes:
+        require_name("setting", key, _CHANGES)
+    # a search over settings draws numpy's numbers, of which JSON knows nothing
+    changes = {k: v.item() if isinstance(v, np.generic) else v for k, v in changes.items()}
     given = changes.pop("network", None)
     if given is not None:
         own = {} if recipe.local is not None else {"ridge": 2e-3, "rounds": 120, "tolerance": 1e-3}
@@ -241,10 +258,7 @@ def method(name: str | Method, **changes: Any) -> Method:
         raise SettingsError(
             f"method {recipe.name!r} has no fairness constraint, so {', '.join(inner)} has no meaning"
         )
-    try:
-        return replace(recipe, **changes)
-    except TypeError as error:
-        raise SettingsError(f"method {recipe.name!r}: {error}") from None
+    return replace(recipe, **changes)
 
 
 def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:
@@ -278,6 +292,7 @@ def _with_sets(recipe: Method, sets: dict[str, Any]) -> Method:
 
 def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
     basis = sets.get("reweigh", basis)
+    require(Basis, reweigh=basis)
     own = {k: sets[k] for k in ("kernels", "sigma", "centres", "split") if k in sets}
     if own and basis.kind != "gaussian":
         raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(own)}: take 'gaussian'")

@@ -68,17 +68,20 @@ class Model:
         """0 or 1 per row; ``who`` names the rows in errors."""
         return (self.decision(table, who) > 0).astype(np.int64)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model file, whole or not at all."""
+    def to_bytes(self) -> bytes:
+        """The model file."""
         from safetensors.numpy import save
 
         fields = {k: v for k, v in vars(self).items() if k not in ("w", "encoding")}
         header = {"format": FORMAT, "encoding": self.encoding.to_json(), **fields}
-        content = save({"w": self.w}, {"agnosticfair": json.dumps(header, default=str)})
+        return save({"w": self.w}, {"agnosticfair": json.dumps(header, default=str)})
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file, whole or not at all."""
         path = Path(path)
         part = path.with_name(path.name + f".{os.getpid()}.part")
         try:
-            part.write_bytes(content)
+            part.write_bytes(self.to_bytes())
             part.replace(path)
         except OSError as error:
             part.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""The command line, one module per command; each is a function that ``agnosticfair.cli`` registers."""
+"""The command line, a module for each command, which ``agnosticfair.cli`` registers, and what they share."""

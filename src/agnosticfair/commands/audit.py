@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from agnosticfair.commands.options import Categorical, Drop, Json, Numeric, Positive, Target
+from agnosticfair.commands.measuring import labelled
+from agnosticfair.commands.options import (
+    Categorical,
+    Drop,
+    Json,
+    NotionName,
+    Numeric,
+    OutFolder,
+    Positive,
+    Target,
+)
+from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import DataError, SettingsError, SolverError
 
 EPILOG = (
@@ -31,10 +42,7 @@ def audit(
     threshold: Annotated[
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
-    notion: Annotated[
-        str,
-        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
-    ] = "demographic_parity",
+    notion: NotionName = "demographic_parity",
     bound: Annotated[float, Option(help="Bound B on the adversary's alpha.")] = 5.0,
     kernels: Annotated[int, Option(help="Gaussian kernels around rows drawn at random.")] = 200,
     sigma: Annotated[float, Option(help="Their width; features are scaled to [0, 1].")] = 1.0,
@@ -42,7 +50,7 @@ def audit(
     seed: Annotated[int, Option(help="Draws the kernels' centres and the resamples.")] = 0,
     bootstrap: Annotated[int, Option(help="Resamples for the intervals; 0 for none.")] = 200,
     strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
-    out: Annotated[Path, Option(help="Folder for the results.")] = Path("audit"),
+    out: OutFolder = Path("audit"),
     as_json: Json = False,
 ) -> None:
     """Certify any model: its worst risk difference and accuracy over every reweighing in a set.
@@ -53,7 +61,6 @@ def audit(
     """
     from agnosticfair.auditing import audit as certify
     from agnosticfair.basis import gaussian
-    from agnosticfair.cli import _check_folder, _print, _progress, write_files
     from agnosticfair.data.decided import Decided
     from agnosticfair.given import labels_and_decisions
     from agnosticfair.model import load_model
@@ -63,13 +70,13 @@ def audit(
 
     if (model is None) == (predictions is None):
         raise SettingsError("name either a model by --model or a column by --predictions")
-    _check_folder(out)
+    check_folder(out)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     if model is not None:
         given, table = _of_model(model, file, target, sensitive, kinds, positive)
     else:
         given, table = _of_column(str(predictions), file, target, sensitive, kinds)
-    with _progress(100, "percent") as advance:
+    with progress(100, "percent") as advance:
 
         def tell(done: int, total: int) -> None:
             for _ in range(100 * (done - 1) // total, 100 * done // total):
@@ -101,21 +108,13 @@ def audit(
     label = next(iter(table.target.values()[y]), "positive")
     rows = Decided.of(table, sensitive, label, {name: decided.astype(float)})
     files["rows.parquet"] = rows.to_bytes()
-    write_files(out, files)
-    if as_json:
-        return print(text)
-    for grid in report.grids(made):
-        _print(grid)
-        print()
-    print(made)
-    return print("Written:", *(str(out / name) for name in files), sep="\n  ")
+    deliver(out, files, report.grids(made), str(made), text if as_json else None)
 
 
 def _of_model(
     path: Path, file: Path, target: str, sensitive: str, kinds: Any, positive: str | None
 ) -> tuple[Any, Any]:
     """The model, and the rows as it reads them."""
-    from agnosticfair.cli import labelled
     from agnosticfair.model import load_model
 
     named = [name for name, columns in kinds.items() if columns]

@@ -95,17 +95,17 @@ def run(
 
     A run that was interrupted goes on from its last checkpoint.
     """
-    from agnosticfair.cli import _progress
+    from agnosticfair.commands.output import progress
     from agnosticfair.deployment.runner import read_config, run_deployment
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)
     network = config.get("network") or None
     most = int(config.get("rounds") or recipe(str(config["method"]), network=network).rounds)
-    with _progress(most, "rounds") as advance:
+    with progress(most, "rounds") as advance:
 
-        def tell(progress: dict[str, Any]) -> None:
-            advance(f"loss {progress['round']['loss']:.4f}")
+        def tell(seen: dict[str, Any]) -> None:
+            advance(f"loss {seen['round']['loss']:.4f}")
 
         done = run_deployment(folder, tell, timeout)
     told = {"run": done.run, "folder": str(done.folder), **done.history}
@@ -116,7 +116,7 @@ def run(
 
 def _show(told: dict[str, Any]) -> None:
     """The rounds and their bytes, what went wrong on the way, and where the results are."""
-    from agnosticfair.cli import _grid, _print, _text
+    from agnosticfair.commands.output import cell, grid, show
 
     rounds = [t for t in told["traffic"] if t["step"] in ROUND]
     lines = []
@@ -124,11 +124,11 @@ def _show(told: dict[str, Any]) -> None:
         bytes_of = [t for t in rounds if t["round"] == entry["round"]]
         size = max((t["sent"] + t["received"] for t in bytes_of), default=None)
         values = (entry["round"], entry["loss"], entry["worst"], entry["accuracy"], size)
-        lines.append([_text(value) for value in values])
+        lines.append([cell(value) for value in values])
     header = ("round", "loss", "worst difference", "accuracy", "bytes per site")
-    _print(_grid(f"Run {told['run']}", header, lines))
+    show(grid(f"Run {told['run']}", header, lines))
     for event in told["events"]:
-        print("Note:", ", ".join(f"{key} {_text(value)}" for key, value in event.items()))
+        print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     print(
         f"\nIt ended as {told['outcome']!r} after {told['rounds']} rounds, {told['seconds']:.0f} s."
     )

@@ -5,21 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
+
+from agnosticfair.commands.options import ModelFile
+from agnosticfair.commands.output import check_folder, write_files
 
 EPILOG = "Example: agnosticfair export model.safetensors --onnx model.onnx"
 
 
 def export(
-    model: Annotated[Path, Argument(help="A model written by 'fit'.")],
+    model: ModelFile,
     onnx: Annotated[Path, Option(help="The ONNX file to write.")],
 ) -> None:
     """Write a model as an ONNX file that takes raw columns: its encoding is part of the graph."""
-    from agnosticfair.cli import _check_folder, write_files
     from agnosticfair.export import to_onnx
     from agnosticfair.model import load_model
 
-    _check_folder(onnx.parent, needed=True)
+    check_folder(onnx.parent, needed=True)
     made = to_onnx(load_model(model))
     write_files(onnx.parent, {onnx.name: made.SerializeToString()})
     inputs, outputs = ([v.name for v in part] for part in (made.graph.input, made.graph.output))

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from agnosticfair.commands.options import (
     Categorical,
+    Columns,
     Drop,
     Intersections,
     Json,
@@ -19,13 +20,13 @@ from agnosticfair.commands.options import (
     Notion,
     Numeric,
 )
+from agnosticfair.commands.output import grid, show
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
     from agnosticfair.data.census import Census
 
 EPILOG = "Example: agnosticfair explain-messages north.csv --target income --sensitive sex"
-Columns = list[str] | None
 
 
 def explain_messages(
@@ -50,7 +51,6 @@ def explain_messages(
 
     With a site's file the sizes are those of its own columns; other sites may add categories.
     """
-    from agnosticfair.cli import _grid, _print
     from agnosticfair.explanation import explain, explain_audit
     from agnosticfair.methods import method as recipe
 
@@ -76,7 +76,7 @@ def explain_messages(
         way = "site to server" if message.sender == "site" else "server to every site"
         title = f"{message.step}, {way}, round {message.rounds}: {message.size:,} bytes"
         lines = [(k, v, message.reveals.get(k, "")) for k, v in message.fields.items()]
-        _print(_grid(title, ("field", "shape", "what it could reveal"), lines))
+        show(grid(title, ("field", "shape", "what it could reveal"), lines))
         print()
     largest = max(found, key=lambda message: message.size)
     return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and message.")

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from agnosticfair.commands.measuring import labelled
+from agnosticfair.commands.options import Columns
+from agnosticfair.commands.output import check_folder, write_files
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
 
 EPILOG = "Example: agnosticfair report shifts --mix workclass --mix age --out report.html"
 WATCH_EPILOG = "Example: agnosticfair watch run"
-Columns = list[str] | None
 
 
 def report(
@@ -37,11 +39,10 @@ def report(
 
     Runs of fit are measured on --test rows side by side; other runs keep their own test rows.
     """
-    from agnosticfair.cli import _check_folder, write_files
     from agnosticfair.report.page import data, html
     from agnosticfair.report.runs import read_run
 
-    _check_folder(out.parent, needed=True)
+    check_folder(out.parent, needed=True)
     found = [read_run(path) for path in dict.fromkeys(runs)]
     tested = None if not test else _tested(found, test, target, client_column)
     text = html(data(found, tested, mix or ()))
@@ -70,7 +71,6 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
 
     import numpy as np
 
-    from agnosticfair.cli import labelled
     from agnosticfair.data.decided import Decided
     from agnosticfair.data.table import Column, concatenate, intersected
     from agnosticfair.report.studies import attribute_of, names_of, notion_of

@@ -11,7 +11,17 @@ from typing import Annotated, Any
 from typer import Option
 
 import agnosticfair
-from agnosticfair.commands.options import Json, NetworkName
+from agnosticfair.commands.options import (
+    DataFolder,
+    Datasets,
+    Jobs,
+    Json,
+    NetworkName,
+    OutFolder,
+    Seeds,
+    listed,
+)
+from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import SettingsError
 from agnosticfair.threads import cpus
 
@@ -19,7 +29,7 @@ EPILOG = "Example: agnosticfair shifts --dataset adult --seeds 2 --no-frontier"
 
 
 def shifts(
-    dataset: Annotated[str, Option(help="adult, dutch or all.")] = "adult",
+    dataset: Datasets = "adult",
     setting: Annotated[
         str, Option(help="shift, iid, or dirichlet (adult, beside published numbers).")
     ] = "shift",
@@ -27,20 +37,17 @@ def shifts(
         str | None, Option(help="Names with commas between, or all; by default the main ones.")
     ] = None,
     model: NetworkName = "linear",
-    seeds: Annotated[int, Option(help="Runs of each method, each on a split of its own.")] = 5,
+    seeds: Seeds = 5,
     frontier: Annotated[
         bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")
     ] = True,
     peers: Annotated[
         bool, Option("--peers", help="Also fairlearn's and declearn's (extra 'peers').")
     ] = False,
-    jobs: Annotated[int | None, Option(help="Processes; by default one per processor.")] = None,
+    jobs: Jobs = None,
     strict: Annotated[bool, Option("--strict", help="Fail if a fit does not converge.")] = False,
-    data_folder: Annotated[
-        Path | None,
-        Option(help="Where the Dutch census is; else $AGNOSTICFAIR_DATA, else downloaded."),
-    ] = None,
-    out: Annotated[Path, Option(help="Folder for the results.")] = Path("shifts"),
+    data_folder: DataFolder = None,
+    out: OutFolder = Path("shifts"),
     as_json: Json = False,
 ) -> None:
     """Train methods on one split and test them on about 60 deployments that none of them saw.
@@ -48,20 +55,19 @@ def shifts(
     Writes shifts.json (a row per data set, method and seed, with every deployment's numbers),
     shifts.md and PNG figures. The numbers do not depend on the number of processes; only times do.
     """
-    from agnosticfair.cli import _check_folder, _listed, _progress
     from agnosticfair.data.datasets import DATASETS, load
     from agnosticfair.experiments.detail import decided_files
     from agnosticfair.experiments.shifts import COMPARED, DIRICHLET, cells, clients_of, run
     from agnosticfair.methods import METHODS
     from agnosticfair.record import provenance
 
-    _check_folder(out)
+    check_folder(out)
     usual = DIRICHLET if setting == "dirichlet" else COMPARED
     folder = None if data_folder is None else str(data_folder)
     tasks = cells(
-        _listed(dataset, DATASETS),
+        listed(dataset, DATASETS),
         setting,
-        usual if methods is None else _listed(methods, METHODS),
+        usual if methods is None else listed(methods, METHODS),
         seeds,
         peers=_peers() if peers else (),
         frontier=frontier,
@@ -70,7 +76,7 @@ def shifts(
         network=None if model == "linear" else model,
     )
     begin = perf_counter()
-    with _progress(len(tasks), "fits") as advance:
+    with progress(len(tasks), "fits") as advance:
         rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
     asked = {
         "dataset": dataset,
@@ -80,7 +86,7 @@ def shifts(
         **({} if model == "linear" else {"model": model}),
     }
     kept = decided_files(rows, clients_of(setting), folder)
-    about = provenance({name: load(name, folder) for name in _listed(dataset, DATASETS)})
+    about = provenance({name: load(name, folder) for name in listed(dataset, DATASETS)})
     results: dict[str, Any] = {
         "format": "agnosticfair-shifts-1",
         **about,
@@ -105,7 +111,6 @@ def _present(
     results: Mapping[str, Any], out: Path, kept: Mapping[str, bytes], seconds: float, as_json: bool
 ) -> None:
     """Write rows, tables and figures; then show the tables and say where the rest is."""
-    from agnosticfair.cli import _print, write_files
     from agnosticfair.report import shifts as report
     from agnosticfair.report.figures import png
 
@@ -119,17 +124,12 @@ def _present(
     text = json.dumps(results, indent=1, allow_nan=False)
     document = report.document(report.grids(summaries), captions, made_by)
     files = {"shifts.json": f"{text}\n".encode(), "shifts.md": document.encode(), **kept}
-    write_files(out, files | {name: png(figure) for name, (figure, _) in drawn.items()})
-    if as_json:
-        return print(text)
-    for grid in report.grids(summaries, spread=False):
-        _print(grid)
-        print()
-    print(f"{len(rows)} fits in {seconds:.0f} s.")
+    files |= {name: png(figure) for name, (figure, _) in drawn.items()}
+    said = f"{len(rows)} fits in {seconds:.0f} s."
     missing = [name for name, version in results["versions"].items() if version is None]
     if missing:
-        print("Not installed, so left out:", ", ".join(missing))
-    return print("Written:", *(str(out / name) for name in (*files, *drawn)), sep="\n  ")
+        said += f"\nNot installed, so left out: {', '.join(missing)}"
+    deliver(out, files, report.grids(summaries, spread=False), said, text if as_json else None)
 
 
 def _versions(peers: bool) -> dict[str, str | None]:

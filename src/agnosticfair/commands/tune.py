@@ -16,10 +16,13 @@ from agnosticfair.commands.options import (
     Files,
     Json,
     MethodName,
+    NotionName,
     Numeric,
+    OutFolder,
     Positive,
     Target,
 )
+from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import SettingsError
 
 EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive sex --out tune"
@@ -35,10 +38,7 @@ def tune(
     drop: Drop = None,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
-    notion: Annotated[
-        str,
-        Option(help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."),
-    ] = "demographic_parity",
+    notion: NotionName = "demographic_parity",
     intersections: Annotated[
         bool, Option("--intersections", help="Compare the attributes' intersections.")
     ] = False,
@@ -49,21 +49,20 @@ def tune(
     tau: Annotated[float | None, Option(help="The point to take; by default the knee.")] = None,
     folds: Annotated[int, Option(help="Folds of the cross-validation.")] = 3,
     seed: Annotated[int, Option(help="Draws the folds and the kernels' centres.")] = 0,
-    out: Annotated[Path, Option(help="Folder for the results.")] = Path("tune"),
+    out: OutFolder = Path("tune"),
     as_json: Json = False,
 ) -> None:
     """Draw accuracy against the certified worst difference along tau, and save the model of one point.
 
     Writes frontier.json, frontier.png and model.safetensors: the knee's model, or that of --tau.
     """
-    from agnosticfair.cli import _check_folder, _print, _progress, write_files
     from agnosticfair.data.files import Roles, read_clients
     from agnosticfair.methods import method as recipe
     from agnosticfair.report import frontier as report
     from agnosticfair.report.figures import png
     from agnosticfair.tuning import trace
 
-    _check_folder(out)
+    check_folder(out)
     path = _numbers(taus)
     if tau is not None and tau not in path:
         raise SettingsError(f"tau {tau:g} is not on the path {taus}: add it by --taus")
@@ -71,7 +70,7 @@ def tune(
     chosen = recipe(method, **changes, **({} if bound is None else {"bound": bound}))
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
-    with _progress((folds + 1) * len(path), "fits") as advance:
+    with progress((folds + 1) * len(path), "fits") as advance:
         found = trace(
             clients,
             chosen,
@@ -82,21 +81,14 @@ def tune(
             seed=seed,
             on_progress=lambda done, total: advance(""),
         )
-    model = found.pick(tau).model
     points = [{k: v for k, v in vars(p).items() if k != "fit"} for p in found.points]
     told = {"format": "agnosticfair-frontier-1", "knee": found.knee, "notion": notion}
     text = json.dumps({**told, "points": points}, indent=1)
     files_out = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(found))}
-    write_files(out, files_out)
-    model.save(out / "model.safetensors")
-    if as_json:
-        return print(text)
-    _print(report.grid(found))
+    files_out["model.safetensors"] = found.pick(tau).model.to_bytes()
     taken = found.points[found.knee].tau if tau is None else tau
-    print(f"\nThe model is that of tau {taken:g}.")
-    return print(
-        "Written:", *(str(out / name) for name in (*files_out, "model.safetensors")), sep="\n  "
-    )
+    said = f"The model is that of tau {taken:g}."
+    deliver(out, files_out, [report.grid(found)], said, text if as_json else None)
 
 
 def _numbers(text: str) -> list[float]:

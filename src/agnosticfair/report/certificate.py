@@ -42,9 +42,9 @@ def grids(made: Certificate) -> list[Grid]:
     about = ("group", "rows", "share", "worst share", "positive rate", "worst rate")
     what = ("feature", "mean or share", "worst", "shift in sd")
     return [
-        _grid(f"Certificate on {made.n:,} rows", " ".join((note, *made.warnings)), head, lines),
-        _grid(f"{worst}: its groups", "", about, groups),
-        _grid(f"{worst}: its rows, by feature", "", what, tilts),
+        Grid(f"Certificate on {made.n:,} rows", " ".join((note, *made.warnings)), head, lines),
+        Grid(f"{worst}: its groups", "", about, groups),
+        Grid(f"{worst}: its rows, by feature", "", what, tilts),
     ]
 
 
@@ -137,7 +137,3 @@ def _means(tilt: Tilt) -> tuple[str, str]:
     largest = max(abs(tilt.mean), abs(tilt.worst_mean))
     form = "{:.0%}" if "=" in tilt.feature else "{:,.0f}" if largest >= 1000 else "{:.4g}"
     return form.format(tilt.mean), form.format(tilt.worst_mean)
-
-
-def _grid(title: str, note: str, header: Sequence[str], lines: Sequence[tuple[str, ...]]) -> Grid:
-    return Grid(title, note, (*header,), (*lines,), (*range(len(header)),))

@@ -26,7 +26,7 @@ def grid(found: Frontier) -> Grid:
     what = DIFFERENCES[found.notion]
     header = ("tau", "accuracy", f"certified worst {what}", "measured", "")
     note = f"Means over {found.folds} held-out folds, ± one standard error."
-    return Grid("Accuracy against fairness", note, header, lines, tuple(range(len(header))))
+    return Grid("Accuracy against fairness", note, header, lines)
 
 
 def figure(found: Frontier) -> Figure:

@@ -131,15 +131,11 @@ def grids(summaries: Sequence[Summary], spread: bool = True) -> list[Grid]:
         about += "s" if seeds > 1 else ""
         for what, names in (("Risk difference", SPREADS), ("Accuracy", RIGHT)):
             lines = [(s.method, *(_cell(s, name, spread) for name in names)) for s in chosen]
-            made.append(_grid(f"{what}. {about}", "", ("method", *names.values()), lines))
+            made.append(Grid(f"{what}. {about}", "", ("method", *names.values()), lines))
         ends = [(s.method, s.worst, s.outcome) for s in chosen]
         header = ("method", "worst deployment", "outcome")
-        made.append(_grid(f"Worst deployment. {about}", _notes(chosen), header, ends))
+        made.append(Grid(f"Worst deployment. {about}", _notes(chosen), header, ends))
     return made
-
-
-def _grid(title: str, note: str, header: Sequence[str], lines: Iterable[Sequence[str]]) -> Grid:
-    return Grid(title, note, (*header,), tuple(map(tuple, lines)), (*range(len(header)),))
 
 
 def _cell(s: Summary, name: str, spread: bool) -> str:
@@ -164,7 +160,7 @@ def _beside_published(chosen: Sequence[Summary]) -> Grid:
         values = (s.numbers[f"test_{n}"].text(4) for n in ("accuracy", "risk_difference"))
         lines.append((s.method, *values, s.outcome))
     title = "Adult, 5 clients by a Dirichlet draw of concentration 0.5, test set"
-    return _grid(title, "", ("method", "accuracy", "parity gap", "outcome"), lines)
+    return Grid(title, "", ("method", "accuracy", "parity gap", "outcome"), lines)
 
 
 def document(grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) -> str:

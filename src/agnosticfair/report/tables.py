@@ -102,13 +102,13 @@ class Summary:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of texts; ``brief`` has the columns that a narrow terminal shows."""
+    """A table of texts; ``brief`` has the columns that a narrow terminal shows, () for all."""
 
     title: str
     note: str
-    header: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-    brief: tuple[int, ...]
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    brief: Sequence[int] = ()
 
 
 def summarise(rows: Sequence[Row]) -> list[Summary]:
@@ -173,7 +173,7 @@ def _performance(number: int, chosen: Sequence[Summary], digits: int) -> Grid:
     lines = [(s.method, *(_cell(s, name, digits) for name in COLUMNS), s.outcome) for s in chosen]
     what = "shifted test set" if number == 1 else "iid test set"
     header = ("method", *COLUMNS.values(), "outcome")
-    return Grid(_title(f"Table {number}", what, chosen), _note(chosen), header, (*lines,), BRIEF)
+    return Grid(_title(f"Table {number}", what, chosen), _note(chosen), header, lines, BRIEF)
 
 
 def _local_fairness(chosen: Sequence[Summary], digits: int) -> Grid:
@@ -192,7 +192,7 @@ def _local_fairness(chosen: Sequence[Summary], digits: int) -> Grid:
     source = DATASETS[chosen[0].dataset]
     note = f"Group 1: {source.shift_column} {source.shift_value}; group 2: others. {_note(chosen)}"
     title = _title("Table 2", "local and global fairness", chosen)
-    return Grid(title, note, header, (*lines,), tuple(range(len(header) - 2)))
+    return Grid(title, note, header, lines, range(len(header) - 2))
 
 
 def _by_clients(curve: Sequence[Summary], digits: int) -> Grid:
@@ -202,7 +202,7 @@ def _by_clients(curve: Sequence[Summary], digits: int) -> Grid:
     counts = sorted({s.clients for s in curve})
     lines = tuple((str(p), *(found.get((p, m), "none") for m in methods)) for p in counts)
     title = _title("Figure 3", "test accuracy by number of clients", curve)
-    return Grid(title, _note(curve), ("clients", *methods), lines, tuple(range(len(methods) + 1)))
+    return Grid(title, _note(curve), ("clients", *methods), lines)
 
 
 def _cell(s: Summary, name: str, digits: int) -> str:
@@ -226,7 +226,7 @@ def _note(chosen: Sequence[Summary]) -> str:
 def markdown(grid: Grid) -> str:
     """The grid as a Markdown section.
 
-    >>> print(markdown(Grid("T", "N.", ("method", "RD"), (("fl", "0.2"),), (0, 1))))
+    >>> print(markdown(Grid("T", "N.", ("method", "RD"), (("fl", "0.2"),))))
     ### T
     <BLANKLINE>
     N.
@@ -257,11 +257,12 @@ def terminal(grid: Grid) -> Group:
 
     style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
     table = Table(show_edge=False, show_header=any(grid.header), **style)
-    for k in grid.brief:
+    brief = grid.brief or range(len(grid.header))
+    for k in brief:
         number = any(line[k][:1].isdigit() for line in grid.lines)
         justify: Literal["right", "left"] = "right" if number else "left"
         table.add_column(Text(grid.header[k]), justify=justify, no_wrap=k == 0)
     for line in grid.lines:
-        table.add_row(*(Text(line[k].replace(" ± ", "±")) for k in grid.brief))
+        table.add_row(*(Text(line[k].replace(" ± ", "±")) for k in brief))
     around: list[Any] = [Text(grid.title, "bold"), table, Text(grid.note)]
     return Group(*(part for part in around if part))

@@ -1,0 +1,180 @@
+"""``agnosticfair fit``: a model over clients' files, with its card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from typer import Argument, Option
+
+from agnosticfair.commands.measuring import scores, show_scores
+from agnosticfair.commands.options import (
+    Bound,
+    Categorical,
+    Client,
+    Drop,
+    Intersections,
+    Json,
+    MethodName,
+    NetworkName,
+    Notion,
+    Numeric,
+    Positive,
+    Sensitive,
+    Target,
+    Tau,
+)
+from agnosticfair.commands.output import cell, check_folder, progress, write_files
+
+if TYPE_CHECKING:
+    from agnosticfair.certificate import Certificate
+    from agnosticfair.data.stream import Stream
+    from agnosticfair.data.table import Table
+    from agnosticfair.federation import Fit
+
+EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive sex"
+
+
+def fit(
+    files: Annotated[
+        list[Path],
+        Argument(
+            help="A CSV or Parquet file, or a folder of Parquet, per client; or one file for all."
+        ),
+    ],
+    target: Target,
+    sensitive: Sensitive,
+    client_column: Client = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    positive: Positive = None,
+    method: MethodName = "agnosticfair",
+    model: NetworkName = "linear",
+    notion: Notion = None,
+    intersections: Intersections = None,
+    tau: Tau = None,
+    bound: Bound = None,
+    rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
+    seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
+    strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
+    checkpoint: Annotated[
+        Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
+    ] = None,
+    workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
+    device: Annotated[
+        str | None, Option(help="Add up the rows there, in float32: 'cuda' (needs PyTorch).")
+    ] = None,
+    track: Annotated[
+        str | None, Option(help="mlflow:URI to log the fit there: mlflow:sqlite:///runs.db.")
+    ] = None,
+    run: Annotated[
+        Path | None, Option(help="Folder for what 'report' and 'watch' show; adds a certificate.")
+    ] = None,
+    out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
+    as_json: Json = False,
+) -> None:
+    """Train one model over clients whose rows stay with them: only sums are added up.
+
+    Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
+    certified, and its limits. The options numeric, categorical, drop and sensitive may be repeated.
+    """
+    from agnosticfair import federation, record
+    from agnosticfair.checkpoints import FILE as CHECKPOINT
+    from agnosticfair.data.files import Roles, read_sources
+    from agnosticfair.methods import method as recipe
+    from agnosticfair.tracking import parameters, results, tracker
+
+    check_folder(out.parent, needed=True)
+    if run is not None:
+        check_folder(run)
+    changes = {"tau": tau, "bound": bound, "rounds": rounds, "notion": notion}
+    changes["intersections"] = intersections
+    changes["network"] = None if model == "linear" else model
+    chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
+    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
+    clients = read_sources(files, Roles(target, tuple(sensitive), client_column, *kinds))
+    resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
+    with tracker(track) as tell:
+        held = {key: len(table) for key, table in clients.items()}
+        tell("parameters", parameters(chosen, seed=seed, rows=held))
+        add = None if run is None else record.rounds(run, chosen, len(clients), resume)
+        with progress(chosen.rounds, "rounds") as advance:
+
+            def on_round(entry: dict) -> None:
+                advance(f"loss {entry['loss']:.4f}")
+                tell("round", entry)
+                if add is not None:
+                    add(entry)
+
+            fitted = federation.fit(
+                federation.in_process(clients, workers, device),
+                chosen,
+                attribute=tuple(sensitive),
+                positive=positive,
+                seed=seed,
+                strict=strict,
+                checkpoint=checkpoint,
+                on_round=on_round,
+            )
+        fitted.model.save(out)
+        found = scores(fitted.model, clients)
+        certified: Any = ({}, {})
+        kept: dict[str, bytes] = {}
+        asked_for = run is not None or track is not None
+        if asked_for or not any(source.streamed for source in clients.values()):
+            certified = record.certificates(fitted, clients, seed=seed + 1)
+        if asked_for:  # each is another pass over the rows
+            told = {"target": target, "training_rows": found}
+            kept = record.run_files(fitted, clients, record.certified(*certified), **told)
+        if run is not None:
+            write_files(run, {**kept, "model.safetensors": fitted.model.to_bytes()})
+        cards = _cards(fitted, clients, certified, target, out.stem)
+        write_files(out.parent, cards)
+        if track is not None:
+            tell("results", results(fitted, certified[0]))
+            tell(
+                "files", {out.name: out.read_bytes(), **cards, **_pages(fitted, certified[0], kept)}
+            )
+    if as_json:
+        names = ("outcome", "rounds", "outcomes", "seconds", "events")
+        ended = {k: getattr(fitted, k) for k in names}
+        about = {"model": str(out), "method": chosen.name, "positive": fitted.model.positive}
+        return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
+    show_scores("Training rows", found)
+    how = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
+    print(f"\n{chosen.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
+    for event in fitted.events:
+        print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
+    beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"
+    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
+
+
+def _cards(
+    fitted: Fit, sources: Mapping[str, Table | Stream], certified: Any, target: str, stem: str
+) -> dict[str, bytes]:
+    """The model's card, in both forms, by file name. It is made of rows in memory: where some are
+    streamed there is none."""
+    from agnosticfair.report import card
+
+    if any(source.streamed for source in sources.values()):
+        return {}
+    clients = cast("Mapping[str, Table]", sources)
+    made, reasons = certified
+    sections = card.card(fitted, clients, {**made, **reasons}, target)
+    texts = {"md": card.markdown(sections), "html": card.html(sections)}
+    return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+
+
+def _pages(
+    fitted: Fit, certificates: Mapping[str, Certificate], kept: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """What a tracker keeps besides model and card: the certificates, and the report of the run."""
+    from agnosticfair.report.page import data, html
+    from agnosticfair.report.runs import fit_run
+
+    told = json.dumps({name: made.to_json() for name, made in certificates.items()}, indent=1)
+    report = html(data([fit_run(kept, fitted.model)], None, ()))
+    return {"certificates.json": told.encode(), "report.html": report.encode()}

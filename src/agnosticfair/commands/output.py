@@ -1,0 +1,117 @@
+"""What commands give out: tables and progress on the terminal, files on the disk."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from agnosticfair.errors import SettingsError
+
+if TYPE_CHECKING:
+    from agnosticfair.report.tables import Grid
+
+
+def grid(title: str, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> Grid:
+    """A table of values, each as ``cell`` has it."""
+    from agnosticfair.report.tables import Grid
+
+    return Grid(title, "", header, [[cell(value) for value in line] for line in lines])
+
+
+def cell(value: Any) -> str:
+    """A value as a cell of a table.
+
+    >>> cell(45222), cell(0.5), cell(None), cell({"Male": 2000, "Female": 1000})
+    ('45,222', '0.5000', 'none', 'Male 2,000, Female 1,000')
+    """
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {cell(inner)}" for key, inner in value.items())
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def show(table: Grid) -> None:
+    """Print a table."""
+    from rich.console import Console
+
+    from agnosticfair.report.tables import terminal
+
+    width = None if sys.stdout.isatty() else 160  # a pipe has no width to wrap at
+    Console(width=width, highlight=False).print(terminal(table))
+
+
+@contextmanager
+def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr with counts and time left; a line now and then where that is no terminal."""
+    from rich import progress as bars
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        counts = (bars.MofNCompleteColumn(), bars.TimeRemainingColumn())
+        texts = bars.TextColumn(what), bars.TextColumn("{task.description}")
+        columns = (texts[0], bars.BarColumn(), *counts, texts[1])
+        with bars.Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("", total=total)
+            yield lambda text: bar.update(task, advance=1, description=text)
+        return
+    begin = said = perf_counter()
+    done = 0
+
+    def advance(text: str) -> None:
+        nonlocal done, said
+        done, now = done + 1, perf_counter()
+        if now - said > 10:
+            left = (now - begin) / done * (total - done)
+            print(f"{done} of {total} {what}, about {left:.0f} s left", file=sys.stderr)
+            said = now
+
+    yield advance
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files, none before all are on the disk under another name."""
+    parts = {name: folder / f".{name}.{os.getpid()}.part" for name in files}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            parts[name].write_bytes(content)
+        for name, part in parts.items():
+            part.replace(folder / name)
+    except OSError as error:
+        why = f"{error.strerror}; name another place by --out"
+        raise SettingsError(f"cannot write to {str(folder)!r}: {why}") from None
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+
+
+def check_folder(folder: Path, needed: bool = False) -> None:
+    """Say before the work, not after it, that its results cannot be written."""
+    place = folder
+    while not place.exists() and not needed and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise SettingsError(f"cannot write to {str(folder)!r}: name another place by --out")
+
+
+def deliver(
+    folder: Path, files: Mapping[str, bytes], tables: Iterable[Grid], said: str, instead: str | None
+) -> None:
+    """Write the files; then print the tables, what is to be said and where all is, or something instead."""
+    write_files(folder, files)
+    if instead is not None:
+        return print(instead)
+    for table in tables:
+        show(table)
+        print()
+    print(said)
+    return print("Written:", *(str(folder / name) for name in files), sep="\n  ")

@@ -1,0 +1,82 @@
+"""``agnosticfair reproduce``: the paper's tables and figures beside its own numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+from typer import Option
+
+import agnosticfair
+from agnosticfair.commands.options import DataFolder, Datasets, Jobs, Json, OutFolder, Seeds, listed
+from agnosticfair.commands.output import check_folder, deliver, progress
+from agnosticfair.threads import cpus
+
+EPILOG = "Example: agnosticfair reproduce --dataset adult --methods fl,fairfl --seeds 5"
+
+
+def reproduce(
+    dataset: Datasets = "adult",
+    setting: Annotated[
+        str, Option(help="shift (Tables 1, 2, Figure 2), iid (Table 3), clients (Figure 3) or all.")
+    ] = "all",
+    methods: Annotated[str, Option(help="Names with commas between, or all.")] = "all",
+    seeds: Seeds = 20,
+    jobs: Jobs = None,
+    data_folder: DataFolder = None,
+    out: OutFolder = Path("results"),
+    as_json: Json = False,
+) -> None:
+    """Run the paper's experiments and show its tables and figures beside the paper's own numbers.
+
+    Writes results.json (a row per data set, setting, method and seed), tables.md and PNG figures.
+    The numbers do not depend on the number of processes.
+    """
+    from agnosticfair.data.datasets import DATASETS, load
+    from agnosticfair.experiments.detail import decided_files
+    from agnosticfair.experiments.reproduce import SETTINGS, cells, run
+    from agnosticfair.methods import METHODS
+    from agnosticfair.record import provenance
+
+    check_folder(out)
+    folder = None if data_folder is None else str(data_folder)
+    tasks = cells(
+        listed(dataset, DATASETS),
+        listed(setting, SETTINGS),
+        listed(methods, METHODS),
+        seeds,
+        folder,
+    )
+    begin = perf_counter()
+    with progress(len(tasks), "fits") as advance:
+        rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+    kept = decided_files(rows, 2, folder)
+    results = {
+        "format": "agnosticfair-results-1",
+        **provenance({name: load(name, folder) for name in listed(dataset, DATASETS)}),
+        "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
+        "rows": rows,
+    }
+    _present(results, out, kept, perf_counter() - begin, as_json)
+
+
+def _present(
+    results: Mapping[str, Any], out: Path, kept: Mapping[str, bytes], seconds: float, as_json: bool
+) -> None:
+    """Write the results, tables and figures; then show the tables and say where the rest is."""
+    from agnosticfair.report import figures, tables
+
+    summaries = tables.summarise(results["rows"])
+    drawn = figures.figures(summaries)
+    asked = " ".join(f"--{key} {value}" for key, value in results["asked"].items())
+    made_by = f"Made by `agnosticfair reproduce {asked}`, version {agnosticfair.__version__}."
+    captions = {name: text for name, (_, text) in drawn.items()}
+    document = tables.document(tables.grids(summaries), captions, made_by)
+    text = json.dumps(results, indent=1, allow_nan=False)
+    files = {"results.json": f"{text}\n".encode(), "tables.md": document.encode(), **kept}
+    files |= {name: figures.png(figure) for name, (figure, _) in drawn.items()}
+    said = f"{len(results['rows'])} fits in {seconds:.0f} s; mean±standard deviation over seeds."
+    deliver(out, files, tables.grids(summaries, digits=3), said, text if as_json else None)
