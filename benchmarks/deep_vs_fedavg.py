@@ -1,10 +1,10 @@
-"""A round of the local solver at a client against plain FedAvg of the same network: equal local steps.
+"""A round of the local solver at the clients against plain FedAvg of the same network: equal local steps.
 
 Plain is what one would write: batches of the same rows, log loss, torch's SGD with momentum, the same
 threads. Ours besides weighs rows by kernels, takes the full gradient and all sums at the round's
 start, and corrects the drift.
 
-    python benchmarks/deep_vs_fedavg.py [--repeats 20] [--hidden 32] [--steps 30] [--batch 2048]
+    python benchmarks/deep_vs_fedavg.py [--repeats 20] [--hidden 32] [--steps 50] [--batch 2048]
 """
 
 import argparse
@@ -55,12 +55,26 @@ def plain(client: Client, broadcast, network: Network):
             rows = order[first : first + network.batch]
             first += network.batch
             optimiser.zero_grad()
-            d = module(z[rows])[:, 0]
-            torch.nn.functional.binary_cross_entropy_with_logits(d, y[rows]).backward()
+            d = module(z.index_select(0, rows))[:, 0]
+            torch.nn.functional.binary_cross_entropy_with_logits(
+                d, y.index_select(0, rows)
+            ).backward()
             optimiser.step()
         return torch.nn.utils.parameters_to_vector(module.parameters())
 
     return run
+
+
+def turns(client: Client, broadcast, network: Network):
+    """A round at one client: plain, and ours with at hand what it has when a round begins."""
+    answer(client, "train", broadcast)
+    before = (_key(broadcast.arrays, "_before"), client.deep["before"][1])
+
+    def ours():
+        client.deep["before"] = before
+        return answer(client, "train", broadcast)
+
+    return plain(client, broadcast, network), ours
 
 
 def main() -> None:
@@ -74,25 +88,21 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     source = dataset(asked.dataset)
-    (key, table), *_ = shift(load(asked.dataset, asked.data_folder), source, 1, 0).train.items()
+    tables = shift(load(asked.dataset, asked.data_folder), source, 2, 0).train
     hidden = tuple(int(width) for width in asked.hidden.split(","))
     network = Network("mlp", hidden, asked.steps, asked.batch)
     for name in ("fl", "agnosticfair"):
-        engine = Recorder(federation.in_process({key: table}))
+        engine = Recorder(federation.in_process(tables))
         made = method(name, network=network, rounds=4)
         federation.fit(engine, made, attribute=source.sensitive, positive=source.positive)
-        client, broadcast = Client(key, table), engine.asked["train"]
-        answer(client, "train", broadcast)
-        what = f"{asked.dataset}, {len(table)} rows, MLP {asked.hidden}, {network.steps} steps of {network.batch}"
-        # what a client has at hand when a round begins: its gradient of the round before
-        before = (_key(broadcast.arrays, "_before"), client.deep["before"][1])
-
-        def ours(client=client, broadcast=broadcast, before=before):
-            client.deep["before"] = before
-            return answer(client, "train", broadcast)
-
-        times = in_turn(plain(client, broadcast, network), ours, asked.repeats, 1)
-        say(f"{what}: {name} / plain FedAvg", *times)
+        last = engine.asked["train"]
+        pairs = [turns(Client(k, t), last, network) for k, t in tables.items()]
+        what = f"{asked.dataset}, MLP {asked.hidden}, {network.steps} steps of {network.batch}"
+        times = in_turn(*(lambda fs=fs: [f() for f in fs] for fs in zip(*pairs)), asked.repeats, 1)
+        say(f"{what}, all clients: {name} / plain FedAvg", *times)
+        largest = max(range(len(pairs)), key=lambda k: len([*tables.values()][k]))
+        rows = len([*tables.values()][largest])
+        say(f"the largest ({rows} rows) alone", *in_turn(*pairs[largest], asked.repeats, 1))
 
 
 if __name__ == "__main__":

@@ -73,10 +73,9 @@ def test_a_linear_network_reaches_the_exact_objective(name, changes):
     made = method(exact.method, network=LINEAR, **own)
     made = replace(made, basis=exact.method.basis, fairness=exact.method.fairness)
     result = fit(tables, made, positive="yes")
-    best = min(result.history, key=lambda entry: entry["merit"])
-    assert best["loss"] == pytest.approx(exact.history[-1]["loss"], rel=0.01)
-    tau = changes.get("tau", 1.0)
-    assert result.worst_surrogate <= tau + local.BROKEN
+    best = min(result.history, key=lambda entry: entry["merit"])  # with what the constraint lacks
+    assert best["merit"] == pytest.approx(exact.history[-1]["loss"], rel=0.01)
+    assert result.worst_surrogate <= changes.get("tau", 1.0) + 1e-3
     d = result.model.decision(ROWS)
     assert np.corrcoef(d, exact.model.decision(ROWS))[0, 1] > 0.95
 
@@ -89,7 +88,7 @@ def test_drift_is_corrected():
     tables = {"a": rows.take(first), "b": rows.take(~first)}
     exact = fit(tables, "fl", positive="yes").history[-1]["loss"]
     net = replace(LINEAR, steps=60, batch=None, rate=0.05)
-    made = method("fl", network=net, rounds=24, ridge=1e-5)
+    made = method("fl", network=net, rounds=48, ridge=1e-5)
     corrected = fit(tables, made, positive="yes").history[11]["loss"]
 
     class Forgetful(Questions):

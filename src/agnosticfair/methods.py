@@ -103,7 +103,7 @@ class Network:
 
     name: str = "mlp"
     hidden: tuple[int, ...] = (32,)
-    steps: int = 100
+    steps: int = 50
     batch: int | None = 2048
     rate: float = 0.001
     momentum: float = 0.9
@@ -244,7 +244,7 @@ def method(name: str | Method, **changes: Any) -> Method:
     changes = {k: v.item() if isinstance(v, np.generic) else v for k, v in changes.items()}
     given = changes.pop("network", None)
     if given is not None:
-        own = {} if recipe.local is not None else {"ridge": 2e-3, "rounds": 120, "tolerance": 1e-3}
+        own = {} if recipe.local is not None else {"ridge": 2e-3, "rounds": 240, "tolerance": 1e-3}
         changes = DEEP.get(recipe.name, {}) | own | changes
         changes["network"] = Network(given) if isinstance(given, str) else given
     inner = {k: changes.pop(k) for k in _INNER if k in changes}

@@ -41,7 +41,7 @@ DATASETS = {
         shift_value="Private",
         shift_rates=(0.8, 0.2),
         tau=0.11,
-        network_tau=0.12,
+        network_tau=0.11,
         note="UCI Adult, 45,222 rows, shipped with the package (CC BY 4.0)",
     ),
     "dutch": Dataset(

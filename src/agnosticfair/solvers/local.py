@@ -17,8 +17,9 @@ cuts, worst ones of past rounds, each with a multiplier. In a round it
   * moves alpha up the slope of L and projects it to A_L.
 
 The rate stays until the merit Phi + NU violation has not improved by ``tolerance`` for PATIENCE
-rounds, or half of the rounds are over; then it falls to LAST of itself over SETTLING rounds, at most
-the rest. The iterate of lowest merit is the answer.
+rounds, or until SETTLING of the rounds are left; then it falls to LAST of itself over as many. The
+steps of the multipliers grow as the rate falls: a round's answer to them is the product of the two, and
+with it the damping of the play. The iterate of lowest merit is the answer.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ RHO, LEAD, ASCENT = 2.0, 4.0, 2.0
 NU = 2.0
 """What a violation of one costs in the merit."""
 
-PATIENCE, SETTLING, LAST = 30, 60, 0.02
+PATIENCE, SETTLING, LAST = 30, 0.75, 1 / 32
 MEMORY = 0.9
-"""Of the squared gradients, by which steps are scaled."""
+"""Of the squared gradients, by which steps are scaled; larger ones count at once."""
 
 BROKEN = 3e-3
 """By which tau may be missed by a fit that has converged."""
@@ -126,7 +127,7 @@ def rate(state: State) -> float:
 
 
 def _settling_rounds(state: State) -> int:
-    return max(1, min(SETTLING, state.method.rounds // 2))
+    return max(1, int(SETTLING * state.method.rounds))
 
 
 def question(state: State) -> tuple[str, dict, dict]:
@@ -238,7 +239,8 @@ def priced(state: State, psi: np.ndarray) -> State:
     pool, (G, F) = state.pool, state.C.shape
     gap = np.einsum("kgm,gm->k", pool, psi) - fairness_of(state.method).tau
     Q = state.game.n * products(pool, state.gram)
-    lead, mu = (multipliers(state, Q, gap, step) for step in (RHO + LEAD, RHO))
+    gain = state.network.rate / (rate(state) or state.network.rate)
+    lead, mu = (multipliers(state, Q, gap, gain * step) for step in (RHO + LEAD, RHO))
     idle = np.where((lead > 0) | (mu > 0), 0, state.idle + 1)
     C = state.game.n * np.einsum("k,kgm->gm", lead, pool) if len(pool) else np.zeros((G, F))
     keep = idle < 2
@@ -286,7 +288,7 @@ def step(state: State, reply: Reply) -> State:
         pooled(state, here.cuts if reply.round > 1 else here.cuts[:0]),
         w=state.w + sums["moved"] / sums["mass"],
         alpha=alpha,
-        squares=keep * state.squares + (1 - keep) * squares,
+        squares=np.maximum(squares, keep * state.squares + (1 - keep) * squares),
         before={f"{k}_before": v for k, v in before.items()},
         history=(*state.history, entry),
     )
