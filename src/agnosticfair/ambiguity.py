@@ -408,23 +408,30 @@ def _at_shares(P: _Pair, share: Array, tolerance: float) -> tuple[Array, Array, 
     return u / u.sum(axis=1, keepdims=True), v, balanced(c - v[:, None] * b1)[1]
 
 
-def _ceiling(P: _Pair, low: Array, high: Array, v: Array, nu: Array) -> Array:
-    """No u with share in [low, high] shows more than this, whatever v and nu are: (k,).
+def _ceiling(P: _Pair, low: Array, high: Array) -> Array:
+    """No u with a share between those of low and high shows more than this: (k,).
 
-    With d = a[1] - lam a[0] - v b[1] - nu (b[1] - lam b[0]) the difference is v + d . u / t1, and
-    as well v + (d / lam) . u / t0.  d is linear in lam and d / lam in 1 / lam, so that either
-    product is largest at an end of the interval: a knapsack.
+    low, high: (3, k), a share and its multipliers v and nu.  Whatever these are, the difference is
+    v + d . u / t1 with d = a[1] - lam a[0] - v b[1] - nu (b[1] - lam b[0]).  Take v and nu linear
+    in lam between the two shares: then all is largest at one of them, a knapsack, but the term
+    nu lam t0 / t1, which bulges above its chord where nu falls.  As well the difference is
+    v + (d / lam) . u / t0: the same in 1 / lam, groups exchanged, -(v + nu) for nu.  Where the
+    best multipliers are smooth, the ceiling is too high by the square of the width only.
     """
-    share = np.stack([low, high])
-    lam = (share / (1 - share))[..., None]
-    d = P.a[1] - lam * P.a[0] - v[:, None] * P.b[1] - nu[:, None] * (P.b[1] - lam * P.b[0])
+    share, v, nu = np.stack([low, high], axis=1)
+    lam = share / (1 - share)
+    x = P.b[1] - lam[..., None] * P.b[0]
+    d = P.a[1] - lam[..., None] * P.a[0] - v[..., None] * P.b[1] - nu[..., None] * x
     kappa = np.sum(d * _knapsack(d, P.h), axis=-1)
-    (least0, least1), (most0, most1) = P.least, P.most
+    least, most = P.least[:, None], P.most[:, None]
     if P.complete:
-        least0, least1, most0, most1 = 1 - high, low, 1 - low, high
-    by1, by0 = kappa.max(axis=0), (kappa / lam[..., 0]).max(axis=0)
-    by1, by0 = by1 / np.where(by1 > 0, least1, most1), by0 / np.where(by0 > 0, least0, most0)
-    return v + np.minimum(by1, by0)
+        least, most = np.stack([1 - high[0], low[0]]), np.stack([1 - low[0], high[0]])
+
+    def over(j: int, kappa: Array, lam: Array, nu: Array) -> Array:
+        bulge = np.maximum((nu[0] - nu[1]) * (lam[1] - lam[0]), 0.0) / (4 * lam.min(axis=0))
+        return (v + kappa / np.where(kappa > 0, least[j], most[j])).max(axis=0) + bulge
+
+    return np.minimum(over(1, kappa, lam, nu), over(0, kappa / lam, 1 / lam, -v - nu))
 
 
 def _differences(P: _Pair, u: Array) -> Array:
@@ -439,21 +446,27 @@ def _search(P: _Pair, tolerance: float, target: float = -np.inf) -> tuple[Array,
     """Branch and bound over the share: every u met, values, and a ceiling; below target it rests."""
     t = P.ends @ P.b.T
     first, last = t[:, 1] / t.sum(axis=1)
-    edges = np.linspace(first, last, 13)
-    low, high, bound, ceiling = edges[:-1], edges[1:], np.full(12, np.inf), -np.inf
     u, values = P.ends, _differences(P, P.ends)
-    for _ in range(60):
-        more, v, nu = _at_shares(P, (low + high) / 2, tolerance * 1e-2)
+
+    def at(share: Array) -> Array:
+        nonlocal u, values
+        more, v, nu = _at_shares(P, share, tolerance * 1e-2)
         more = _repair(more, P.h)
         u, values = np.concatenate([u, more]), np.concatenate([values, _differences(P, more)])
-        bound = np.minimum(bound, _ceiling(P, low, high, v, nu))
+        return np.stack([share, v, nu])
+
+    dense = (1 - np.cos(np.linspace(0, np.pi, 19))) / 2  # at the ends, where multipliers are steep
+    edges = at(first + (last - first) * dense)
+    low, high, bound, ceiling = edges[:, :-1], edges[:, 1:], np.full(18, np.inf), -np.inf
+    for _ in range(60):
+        bound = np.fmin(bound, _ceiling(P, low, high))
         open_ = bound > max(values.max() + tolerance, target)
         ceiling = max(ceiling, bound[~open_].max(initial=-np.inf))
-        low, high, bound = low[open_], high[open_], np.tile(bound[open_], 2)
-        if not 0 < len(low) < 2000:
+        low, high, bound = low[:, open_], high[:, open_], np.tile(bound[open_], 2)
+        if not 0 < low.shape[1] < 2000:
             break
-        middle = (low + high) / 2
-        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+        middle = at((low[0] + high[0]) / 2)
+        low, high = np.hstack([low, middle]), np.hstack([middle, high])
     return u, values, float(max(ceiling, values.max(), bound.max(initial=-np.inf)))
 
 
