@@ -13,7 +13,7 @@ import torch
 from agnosticfair import checkpoints, federation
 from agnosticfair.ambiguity import Ambiguity
 from agnosticfair.auditing import audit_clients
-from agnosticfair.basis import Basis, support
+from agnosticfair.basis import Basis, by_client, gaussian, support
 from agnosticfair.basis import width as basis_width
 from agnosticfair.client import Client, answer
 from agnosticfair.data.encoding import encode
@@ -37,8 +37,8 @@ QUICK = Network("mlp", (4,), steps=3, batch=64)
 
 
 def quick(name="agnosticfair", **changes):
-    sets = {"kernels": 20} if name == "agnosticfair" else {}
-    return method(name, network=QUICK, **{"rounds": 5, **sets, **changes})
+    changes = {"kernels": 20 if name == "agnosticfair" else None, "rounds": 5, **changes}
+    return method(name, network=QUICK, **{k: v for k, v in changes.items() if v is not None})
 
 
 def by_job(table):
@@ -216,6 +216,17 @@ def test_every_notion_is_held_for_decisions_or_losses(notion):
     assert result.rounds == 3
     assert 0 <= result.worst_risk_difference <= 1
     assert np.isfinite(result.worst_surrogate)
+
+
+def test_a_networks_values_leave_alone_what_was_asked_for():
+    made = method("agnosticfair", network="mlp", notion="bounded_group_loss", tau=0.5)
+    assert made.fairness.nominal == np.inf  # 0.01 is a bound on a difference, not on a loss
+    made = method("agnosticfair", network="mlp", notion="bounded_group_loss", tau=0.5, nominal=0.4)
+    assert made.fairness.nominal == 0.4
+    made = quick(reweigh=by_client(), kernels=None, tau=0.1)
+    assert made.fairness.basis == made.basis == by_client()
+    assert fit(TABLES, made, positive="yes").rounds == 5
+    assert quick(reweigh=gaussian(7, 0.5), kernels=None).fairness.basis == gaussian(7, 0.5)
 
 
 def test_decisions_are_held_to_tau():
