@@ -453,8 +453,10 @@ def test_a_client_that_sends_other_weights_is_refused():
         fit(Short(TABLES), quick(), positive="yes")
 
 
-def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys):
+def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys, monkeypatch):
     from agnosticfair.cli import main
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
     for key, table in TABLES.items():
         columns = {**table.numeric, "job": table.categorical["job"].values()}
@@ -468,16 +470,18 @@ def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys):
     out, told = str(tmp_path / "m.safetensors"), str(tmp_path / "p.csv")
     asked = ["--target", "y", "--sensitive", "sex", "--model", "mlp", "--rounds", "2"]
 
-    def run(*arguments):
+    def run(*arguments, code=0):
         with pytest.raises(SystemExit) as ended:
             main([*arguments])
-        assert ended.value.code == 0
+        assert ended.value.code == code
 
     run("fit", *files, *asked, "--out", out)
     assert load_model(out).network == {"name": "mlp", "hidden": (32,)}
     run("predict", out, files[0], "--out", told)
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + len(TABLES["c000"])
     assert "Written" in capsys.readouterr().out
+    run("fit", *files, *asked, "--device", "cuda", "--out", out, code=2)
+    assert "there is no CUDA device here: take device 'cpu'" in capsys.readouterr().err
 
 
 def test_kernels_split_by_client_are_weighed_apart():
