@@ -1,5 +1,6 @@
 """Networks: the local solver against the exact one, its parts against references, and what it refuses."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -335,6 +336,31 @@ def test_an_own_network_by_its_name():
     assert result.model.w.shape == (3 * d,)
 
 
+def test_frozen_weights_stay_and_tied_ones_stay_tied():
+    def odd(d):
+        net = torch.nn.Sequential(*(torch.nn.Linear(d, d) for _ in range(3)), torch.nn.Linear(d, 1))
+        net[0].requires_grad_(False)
+        net[2].weight = net[1].weight
+        return net
+
+    net = Network(networks.register("odd", odd), steps=5, rate=0.02)
+    for name in ("fl", "fedavg"):
+        result = fit(TABLES, method(name, network=net, rounds=4, ridge=0.1), positive="yes")
+        start, d = networks.initial(net.name, (), 5, 0)[0], 5
+        moved = (result.model.w != start)[2 * d :]
+        assert len(moved) == 2 * d * d + 3 * d + d + 1
+        assert not moved[: d * d + d].any()
+        assert moved[d * d + d :].all()
+
+
+def test_layers_of_a_size_yet_unknown_are_drawn_by_the_seed():
+    lazy = networks.register("lazy", lambda d: torch.nn.LazyLinear(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lazy modules are new, says PyTorch
+        one, two, other = (networks.initial(lazy, (), 3, seed)[0] for seed in (0, 0, 1))
+    assert one.tobytes() == two.tobytes() != other.tobytes()
+
+
 def test_the_estimator_takes_a_name_a_network_or_a_function():
     pytest.importorskip("sklearn")
     from agnosticfair import AgnosticFairClassifier
@@ -358,6 +384,19 @@ def tiny(d):
     return torch.nn.Sequential(torch.nn.Linear(d, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
 
 
+class Doubled(torch.nn.Sequential):
+    def __init__(self, d):
+        super().__init__(torch.nn.Linear(d, 1).double())
+
+    def forward(self, x):
+        return super().forward(x.double())
+
+
+class Logarithm(torch.nn.Module):
+    def forward(self, x):
+        return (x - 100).log()
+
+
 def registered(module):
     networks.register("bad", module)
     return replace(quick("fl"), network=Network("bad"))
@@ -372,6 +411,21 @@ def registered(module):
                 lambda d: torch.nn.Sequential(torch.nn.BatchNorm1d(d), torch.nn.Linear(d, 1))
             ),
             "buffers .*take LayerNorm",
+        ),
+        (lambda: registered(lambda d: None), "network 'bad' fails for 5 features .*NoneType"),
+        (lambda: registered(lambda d: torch.nn.LSTM(d, 1)), "'tuple' object .*makes one logit"),
+        (lambda: registered(Doubled), "weights '0.weight' of the network are torch.float64"),
+        (
+            lambda: registered(lambda d: torch.nn.Linear(d, 1).requires_grad_(False)),
+            "no weights to train",
+        ),
+        (
+            lambda: registered(lambda d: torch.nn.Sequential(torch.nn.Linear(d, 1), Logarithm())),
+            "logits are not finite in round 1: check its module",
+        ),
+        (
+            lambda: networks.register("mlp", tiny),
+            "network 'mlp' is known already: take another name",
         ),
         (
             lambda: method("fl", network="resnet"),

@@ -230,6 +230,16 @@ def train(client: Client, broadcast: Broadcast) -> Reply:
         held = held_at(client, broadcast, net)
         sums = sums_at(client, broadcast, net, held, surrogate)
         mass = float(sums["mass"])
+        if not np.isfinite(sums["loss"]):
+            first = "check its module, which has not been trained yet"
+            raise SolverError(
+                f"client {client.key!r}: the network's logits are not finite in round {broadcast.round}: "
+                + (
+                    first
+                    if broadcast.round == 1
+                    else f"lower its rate, which is {settings['rate']:g}"
+                )
+            )
         client.deep["before"] = (_key(arrays, ""), sums["gradient"] / mass)
         correction = np.zeros_like(w) if before is None else arrays["gradient_before"] - before
         steps = descend(net, held, surrogate, correction, broadcast, _rng(client, broadcast))
