@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -378,6 +379,38 @@ def test_the_estimator_takes_a_name_a_network_or_a_function():
     line = AgnosticFairClassifier("fl").fit(X, y)
     assert (line.predict(X) == y).mean() < 0.7
     assert line.coef_.shape == (1, 3)
+
+
+def test_an_estimator_keeps_its_own_network():
+    """Whatever others of that name there are, and wherever the estimator was sent."""
+    pytest.importorskip("sklearn")
+    from agnosticfair import AgnosticFairClassifier
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+
+    def fitted(model):
+        made = AgnosticFairClassifier("fl", model=model, max_rounds=3)
+        return made.fit(X, X[:, 0] > rng.normal(size=100))
+
+    def wide(width, curve):
+        return lambda d: torch.nn.Sequential(
+            torch.nn.Linear(d, width), curve(), torch.nn.Linear(width, 1)
+        )
+
+    made = [wide(4, torch.nn.Tanh), wide(4, torch.nn.ReLU), wide(6, torch.nn.Tanh)]
+    made.append(partial(networks.mlp, hidden=(4,)))
+    fits = [fitted(model) for model in made]
+    before = [fair.fit_.model.network["name"] for fair in fits]
+    said = [fair.decision_function(X) for fair in fits]
+    assert len({*before}) == 4
+    assert fitted(made[1]).fit_.model.network["name"] == before[1]
+    for name in before:  # as in another process
+        del networks.FACTORIES[name], networks._OWN[name]
+    for fair, values in reversed([*zip(fits, said, strict=True)]):
+        np.testing.assert_array_equal(fair.decision_function(X), values)
+    with pytest.raises(SettingsError, match="model is a Linear that is made already: give a func"):
+        fitted(torch.nn.Linear(3, 1))
 
 
 def tiny(d):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -41,6 +42,10 @@ def mlp(d: int, hidden: Sequence[int]) -> torch.nn.Module:
 FACTORIES: dict[str, Factory] = {"mlp": mlp, "linear": lambda d, hidden: torch.nn.Linear(d, 1)}
 
 
+_OWN: dict[str, Callable] = {}
+"""Users' functions by the names that they were registered under."""
+
+
 def register(name: str, factory: Callable[[int], torch.nn.Module]) -> str:
     """Know a user's own network, ``factory(d)`` with one logit a row, under this name.
 
@@ -51,8 +56,28 @@ def register(name: str, factory: Callable[[int], torch.nn.Module]) -> str:
     """
     if name in ("mlp", "linear"):
         raise SettingsError(f"network {name!r} is known already: take another name")
-    FACTORIES[name] = lambda d, hidden: factory(d)
+    _OWN[name], FACTORIES[name] = factory, lambda d, hidden: factory(d)
     _module.cache_clear()
+    return name
+
+
+def known_as(factory: Callable[[int], torch.nn.Module]) -> str:
+    """The name of a user's own function in this process: its qualified one, with a number where that is
+    another function's, as with two lambdas. So a network that was fitted keeps its meaning."""
+    if isinstance(factory, torch.nn.Module):
+        raise SettingsError(
+            f"model is a {type(factory).__name__} that is made already: give a function from the number of "
+            "features to a new one"
+        )
+    of = getattr(factory, "func", factory)  # of functools.partial
+    base = f"{of.__module__}.{getattr(of, '__qualname__', type(of).__qualname__)}"
+    for number in count(1):
+        name = base if number == 1 else f"{base} {number}"
+        if _OWN.get(name) is factory:
+            break
+        if name not in _OWN:
+            register(name, factory)
+            break
     return name
 
 
