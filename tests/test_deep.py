@@ -337,6 +337,17 @@ def test_an_own_network_by_its_name():
     assert result.model.w.shape == (3 * d,)
 
 
+def test_a_network_takes_numpys_numbers():
+    one, two, rate = np.int64(4), np.int64(2), np.float64(0.01)
+    net = Network(hidden=[one], steps=two, batch=np.int64(64), rate=rate)
+    assert net == Network(hidden=(4,), steps=2, batch=64, rate=0.01)
+    fit(
+        Wire(federation.in_process(TABLES).handlers),
+        method("fl", network=net, rounds=2),
+        positive="yes",
+    )
+
+
 def test_frozen_weights_stay_and_tied_ones_stay_tied():
     def odd(d):
         net = torch.nn.Sequential(*(torch.nn.Linear(d, d) for _ in range(3)), torch.nn.Linear(d, 1))

@@ -117,6 +117,12 @@ class Network:
         require(_WIDTHS, hidden=self.hidden)
         require(str, name=self.name, device=self.device)
         require(bool, decisions=self.decisions)
+        # a search over settings draws numpy's numbers, of which JSON knows nothing
+        object.__setattr__(self, "hidden", tuple(map(int, self.hidden)))
+        for name in ("steps", "batch", "rate", "momentum"):
+            value = getattr(self, name)
+            if isinstance(value, np.generic):
+                object.__setattr__(self, name, value.item())
 
 
 @dataclass(frozen=True)
