@@ -496,19 +496,28 @@ def test_what_cannot_be_trained_is_refused_with_a_sentence(made, said, monkeypat
 def test_a_device_without_room_gets_smaller_chunks_and_then_a_sentence(monkeypatch):
     asked, client = question(quick()), Client("c000", TABLES["c000"])
     whole = answer(client, "train", asked).sums
-    inner, most = steps.objective, [100]
+    asked = replace(asked, settings={**asked.settings, "batch": 8})
+    inner, most, stack = steps.objective, [100], torch.stack
 
     def crowded(net, held, surrogate):
         if len(held.y) > most[0]:
             raise torch.cuda.OutOfMemoryError
         return inner(net, held, surrogate)
 
+    def stacked(parts):
+        if len(parts[0]) > 40:  # after the slopes were made
+            raise torch.cuda.OutOfMemoryError
+        return stack(parts)
+
     monkeypatch.setattr(steps, "objective", crowded)
+    monkeypatch.setattr(torch, "stack", stacked)
     monkeypatch.setattr(steps, "LEAST_CHUNK", 16)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     parts = answer(client, "train", asked).sums
     np.testing.assert_allclose(parts["gradient"], whole["gradient"], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(parts["psi_g"], whole["psi_g"], rtol=1e-4)
+    with pytest.raises(SettingsError, match="take a smaller batch or network"):
+        answer(client, "train", replace(asked, settings={**asked.settings, "batch": None}))
     most[0] = 0
     with pytest.raises(
         SettingsError, match="no room for 16 rows at a time: take a smaller network"

@@ -43,6 +43,18 @@ def one_torch_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def enough_room() -> Iterator[None]:
+    """Local steps take a batch as it is: where the device has no room for one, a sentence."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError:
+        raise SettingsError(
+            "the device has no room for the rows and a step on a batch of them: take a smaller batch or "
+            "network, or device 'cpu'"
+        ) from None
+
+
 def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch.Tensor]:
     """From a slice of the rows to K^T, (M, n), of its ``support`` only, in float32: in this layout a
     product with a vector, from either side, runs at the speed of memory."""
@@ -174,11 +186,11 @@ def sums_at(
         net.slopes.zero_()
         value, d, loss, g = objective(net, here, surrogate)
         value.backward()
-        slopes.add_(net.slopes)
         right = (d > 0) == (here.y > 0)
         hat = ~right if surrogate.kind == "loss" else d > 0
         found = torch.stack([loss, g, hat.float(), right.float()]).detach()
         v[:, part] = (found * here.weights).cpu()
+        slopes.add_(net.slopes)  # last: a chunk that has no room is visited again
 
     in_chunks(n, net.values.device, visit)
     if "theta" not in client.deep:
@@ -224,7 +236,7 @@ def train(client: Client, broadcast: Broadcast) -> Reply:
     their gradients, by which the server scales the steps of the next round."""
     task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
     surrogate, w = Surrogate(**settings["surrogate"]), arrays["w"]
-    with one_torch_thread():
+    with one_torch_thread(), enough_room():
         before = _gradient_before(client, broadcast, surrogate)
         net = flat({**task.settings["network"], "device": settings["device"]}, _d(client, task), w)
         held = held_at(client, broadcast, net)
@@ -363,7 +375,7 @@ def average(client: Client, broadcast: Broadcast) -> Reply:
         whole[own] = values.numpy()
         return whole
 
-    with one_torch_thread():
+    with one_torch_thread(), enough_room():
         others = 0.0
         if settings["penalty"] and "w_before" in arrays:
             net, z, theta = share("_before")
