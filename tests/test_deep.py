@@ -365,6 +365,26 @@ def test_frozen_weights_stay_and_tied_ones_stay_tied():
         assert moved[d * d + d :].all()
 
 
+@pytest.mark.parametrize("name", ["fl", "agnosticfair-printed"])
+def test_dropout_is_drawn_by_the_question_and_off_where_sums_are_made(name):
+    dropped = networks.register(
+        "dropped",
+        lambda d: torch.nn.Sequential(
+            torch.nn.Linear(d, 9), torch.nn.Dropout(), torch.nn.Linear(9, 1)
+        ),
+    )
+    made = replace(quick(name, rounds=3), network=Network(dropped, steps=5, rate=0.01))
+    first = fit(TABLES, made, positive="yes")
+    torch.rand(1)
+    fit(TABLES, replace(quick("fl"), network=Network(dropped, steps=2)), positive="yes")
+    assert fit(TABLES, made, positive="yes").history == first.history
+    dry = networks.register(
+        "dropped", lambda d: torch.nn.Sequential(torch.nn.Linear(d, 9), torch.nn.Linear(9, 1))
+    )
+    plain = fit(TABLES, replace(made, network=Network(dry, steps=5, rate=0.01)), positive="yes")
+    assert not np.allclose(plain.model.w, first.model.w, atol=1e-4)
+
+
 def test_layers_of_a_size_yet_unknown_are_drawn_by_the_seed():
     lazy = networks.register("lazy", lambda d: torch.nn.LazyLinear(1))
     with warnings.catch_warnings():

@@ -44,6 +44,16 @@ def one_torch_thread() -> Iterator[None]:
 
 
 @contextmanager
+def training(net: Flat, rng: np.random.Generator) -> Iterator[None]:
+    """What a module does in training only (dropout), drawn by rng; afterwards it does not."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**31)))
+        net.module.train()
+        yield
+    net.module.eval()
+
+
+@contextmanager
 def enough_room() -> Iterator[None]:
     """Local steps take a batch as it is: where the device has no room for one, a sentence."""
     try:
@@ -270,7 +280,8 @@ def _d(client: Client, task: Task) -> int:
 
 def _rng(client: Client, broadcast: Broadcast) -> np.random.Generator:
     digest = hashlib.sha256(client.key.encode()).digest()
-    return np.random.default_rng([broadcast.settings["seed"], broadcast.round, *digest])
+    seed = broadcast.settings.get("seed", 0)  # Algorithm 2 has none
+    return np.random.default_rng([seed, broadcast.round, *digest])
 
 
 def _key(arrays: Mapping[str, np.ndarray], suffix: str) -> bytes:
@@ -316,9 +327,7 @@ def descend(
     )
     m, squares = torch.zeros_like(net.values), torch.zeros_like(net.values)
     keep, mean_weight = settings["momentum"], float(held.weights.double().mean())
-    net.module.train()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**31)))
+    with training(net, rng):
         for rows in batches(len(held.y), settings["batch"], settings["steps"], rng):
             here = held if rows is None else held.take(torch.from_numpy(rows).to(where))
             net.slopes.zero_()
@@ -366,6 +375,7 @@ def average(client: Client, broadcast: Broadcast) -> Reply:
 
     def share(suffix: str) -> tuple[Flat, torch.Tensor, torch.Tensor]:
         net = flat(network, _d(client, task), arrays["w" + suffix])
+        net.module.eval()
         z = net.inputs(rows.X[:, :-1])
         theta = K @ torch.from_numpy(arrays["alpha" + suffix][own]).float()
         return net, z, theta.to(z.device)
@@ -388,14 +398,15 @@ def average(client: Client, broadcast: Broadcast) -> Reply:
             C = float((theta * s * net.logits(z)).sum())
         ridge = torch.from_numpy(arrays["ridge"]).float().to(z.device)
         optimiser = torch.optim.Adam(net.module.parameters(), lr=settings["rate"])
-        for _ in range(settings["steps"]):
-            net.slopes.zero_()
-            d = net.logits(z)
-            loss = (theta * (softplus(d) - labels * d)).sum() / len(labels)
-            gap = ((theta * s * d).sum() + others) / settings["n"] - settings["tau"]
-            (loss + settings["penalty"] * gap**2).backward()
-            net.slopes.add_(ridge * net.values)
-            optimiser.step()
+        with training(net, _rng(client, broadcast)):
+            for _ in range(settings["steps"]):
+                net.slopes.zero_()
+                d = net.logits(z)
+                loss = (theta * (softplus(d) - labels * d)).sum() / len(labels)
+                gap = ((theta * s * d).sum() + others) / settings["n"] - settings["tau"]
+                (loss + settings["penalty"] * gap**2).backward()
+                net.slopes.add_(ridge * net.values)
+                optimiser.step()
         with torch.no_grad():
             d = net.logits(z).cpu()
         loss = softplus(d) - y * d
