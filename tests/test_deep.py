@@ -251,6 +251,16 @@ def test_the_best_iterate_is_kept():
     assert result.worst_surrogate == best["worst"]
 
 
+@pytest.mark.parametrize(
+    ("net", "rounds"), [(QUICK, 2), (Network("mlp", (4,), steps=1, rate=1e-6), 40)]
+)
+def test_what_was_hardly_trained_is_not_called_converged(net, rounds):
+    assert fit(TABLES, method("fl", network=net, rounds=rounds), positive="yes").outcome == "rounds"
+    if rounds > local.PATIENCE:
+        good = method("fl", network=replace(net, rate=0.1), rounds=rounds)
+        assert fit(TABLES, good, positive="yes").converged
+
+
 def test_a_network_is_saved_and_read_without_running_code(tmp_path):
     result = fit(TABLES, quick(), positive="yes")
     result.model.save(tmp_path / "m.safetensors")

@@ -317,6 +317,9 @@ def _ended(state: State) -> State:
     assert best is not None
     recent = [entry["loss"] for entry in state.history[-5:]]
     still = max(recent) - min(recent) < 10 * state.method.tolerance
+    watched = (
+        state.round > PATIENCE and state.improved > 1
+    )  # a network that hardly moves is still, too
     held = best.worst <= fairness_of(state.method).tau + BROKEN
-    outcome = "converged" if over and still and held else "rounds"
+    outcome = "converged" if over and still and watched and held else "rounds"
     return replace(state, w=best.w, outcome=outcome)
