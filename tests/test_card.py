@@ -13,7 +13,7 @@ from agnosticfair import metrics
 from agnosticfair.certificate import upper
 from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
-from agnosticfair.methods import method
+from agnosticfair.methods import Network, method
 from agnosticfair.record import certificates
 from agnosticfair.report.card import card, html, markdown
 
@@ -50,6 +50,15 @@ def test_it_has_the_sections_of_a_model_card():
     wanted = ["Intended use", "Training data", "Measured, by sex", "Certificate, by sex"]
     assert [s.title for s in SECTIONS][1:] == [*wanted, "Limits", "How it was made"]
     assert SECTIONS[0].title == "Model card: loan by agnosticfair"
+
+
+def test_it_says_what_training_was_about():
+    of_line = " ".join(section("Limits").points)
+    assert "smooth stand-in for the decisions within 0.05" in of_line
+    network = replace(FITTED, method=replace(FITTED.method, network=Network()))
+    page = markdown(card(network, CLIENTS, CERTIFIED, "loan"))
+    assert "Training aimed at 0.05 for the decisions themselves" in page
+    assert "stand-in" not in page
 
 
 def test_its_numbers_are_the_measured_ones():

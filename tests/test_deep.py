@@ -1,6 +1,8 @@
 """Networks: the local solver against the exact one, its parts against references, and what it refuses."""
 
+import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import torch
 from agnosticfair import checkpoints, federation
 from agnosticfair.ambiguity import Ambiguity
 from agnosticfair.auditing import audit_clients
-from agnosticfair.basis import Basis, support
+from agnosticfair.basis import Basis, by_client, gaussian, support
 from agnosticfair.basis import width as basis_width
 from agnosticfair.client import Client, answer
 from agnosticfair.data.encoding import encode
@@ -37,8 +39,8 @@ QUICK = Network("mlp", (4,), steps=3, batch=64)
 
 
 def quick(name="agnosticfair", **changes):
-    sets = {"kernels": 20} if name == "agnosticfair" else {}
-    return method(name, network=QUICK, **{"rounds": 5, **sets, **changes})
+    changes = {"kernels": 20 if name == "agnosticfair" else None, "rounds": 5, **changes}
+    return method(name, network=QUICK, **{k: v for k, v in changes.items() if v is not None})
 
 
 def by_job(table):
@@ -218,6 +220,17 @@ def test_every_notion_is_held_for_decisions_or_losses(notion):
     assert np.isfinite(result.worst_surrogate)
 
 
+def test_a_networks_values_leave_alone_what_was_asked_for():
+    made = method("agnosticfair", network="mlp", notion="bounded_group_loss", tau=0.5)
+    assert made.fairness.nominal == np.inf  # 0.01 is a bound on a difference, not on a loss
+    made = method("agnosticfair", network="mlp", notion="bounded_group_loss", tau=0.5, nominal=0.4)
+    assert made.fairness.nominal == 0.4
+    made = quick(reweigh=by_client(), kernels=None, tau=0.1)
+    assert made.fairness.basis == made.basis == by_client()
+    assert fit(TABLES, made, positive="yes").rounds == 5
+    assert quick(reweigh=gaussian(7, 0.5), kernels=None).fairness.basis == gaussian(7, 0.5)
+
+
 def test_decisions_are_held_to_tau():
     made = method("agnosticfair", network=Network("mlp", (8,), steps=15), kernels=50, rounds=60)
     rows = small_table(800, 5)
@@ -236,6 +249,16 @@ def test_the_best_iterate_is_kept():
     y, d = ROWS.labels("yes"), result.model.decision(ROWS)
     assert accuracy(y, d > 0) == pytest.approx(best["accuracy"], abs=0.005)
     assert result.worst_surrogate == best["worst"]
+
+
+@pytest.mark.parametrize(
+    ("net", "rounds"), [(QUICK, 2), (Network("mlp", (4,), steps=1, rate=1e-6), 40)]
+)
+def test_what_was_hardly_trained_is_not_called_converged(net, rounds):
+    assert fit(TABLES, method("fl", network=net, rounds=rounds), positive="yes").outcome == "rounds"
+    if rounds > local.PATIENCE:
+        good = method("fl", network=replace(net, rate=0.1), rounds=rounds)
+        assert fit(TABLES, good, positive="yes").converged
 
 
 def test_a_network_is_saved_and_read_without_running_code(tmp_path):
@@ -324,6 +347,62 @@ def test_an_own_network_by_its_name():
     assert result.model.w.shape == (3 * d,)
 
 
+def test_a_network_takes_numpys_numbers():
+    one, two, rate = np.int64(4), np.int64(2), np.float64(0.01)
+    net = Network(hidden=[one], steps=two, batch=np.int64(64), rate=rate)
+    assert net == Network(hidden=(4,), steps=2, batch=64, rate=0.01)
+    fit(
+        Wire(federation.in_process(TABLES).handlers),
+        method("fl", network=net, rounds=2),
+        positive="yes",
+    )
+
+
+def test_frozen_weights_stay_and_tied_ones_stay_tied():
+    def odd(d):
+        net = torch.nn.Sequential(*(torch.nn.Linear(d, d) for _ in range(3)), torch.nn.Linear(d, 1))
+        net[0].requires_grad_(False)
+        net[2].weight = net[1].weight
+        return net
+
+    net = Network(networks.register("odd", odd), steps=5, rate=0.02)
+    for name in ("fl", "fedavg"):
+        result = fit(TABLES, method(name, network=net, rounds=4, ridge=0.1), positive="yes")
+        start, d = networks.initial(net.name, (), 5, 0)[0], 5
+        moved = (result.model.w != start)[2 * d :]
+        assert len(moved) == 2 * d * d + 3 * d + d + 1
+        assert not moved[: d * d + d].any()
+        assert moved[d * d + d :].all()
+
+
+@pytest.mark.parametrize("name", ["fl", "agnosticfair-printed"])
+def test_dropout_is_drawn_by_the_question_and_off_where_sums_are_made(name):
+    dropped = networks.register(
+        "dropped",
+        lambda d: torch.nn.Sequential(
+            torch.nn.Linear(d, 9), torch.nn.Dropout(), torch.nn.Linear(9, 1)
+        ),
+    )
+    made = replace(quick(name, rounds=3), network=Network(dropped, steps=5, rate=0.01))
+    first = fit(TABLES, made, positive="yes")
+    torch.rand(1)
+    fit(TABLES, replace(quick("fl"), network=Network(dropped, steps=2)), positive="yes")
+    assert fit(TABLES, made, positive="yes").history == first.history
+    dry = networks.register(
+        "dropped", lambda d: torch.nn.Sequential(torch.nn.Linear(d, 9), torch.nn.Linear(9, 1))
+    )
+    plain = fit(TABLES, replace(made, network=Network(dry, steps=5, rate=0.01)), positive="yes")
+    assert not np.allclose(plain.model.w, first.model.w, atol=1e-4)
+
+
+def test_layers_of_a_size_yet_unknown_are_drawn_by_the_seed():
+    lazy = networks.register("lazy", lambda d: torch.nn.LazyLinear(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lazy modules are new, says PyTorch
+        one, two, other = (networks.initial(lazy, (), 3, seed)[0] for seed in (0, 0, 1))
+    assert one.tobytes() == two.tobytes() != other.tobytes()
+
+
 def test_the_estimator_takes_a_name_a_network_or_a_function():
     pytest.importorskip("sklearn")
     from agnosticfair import AgnosticFairClassifier
@@ -343,8 +422,53 @@ def test_the_estimator_takes_a_name_a_network_or_a_function():
     assert line.coef_.shape == (1, 3)
 
 
+def test_an_estimator_keeps_its_own_network():
+    """Whatever others of that name there are, and wherever the estimator was sent."""
+    pytest.importorskip("sklearn")
+    from agnosticfair import AgnosticFairClassifier
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+
+    def fitted(model):
+        made = AgnosticFairClassifier("fl", model=model, max_rounds=3)
+        return made.fit(X, X[:, 0] > rng.normal(size=100))
+
+    def wide(width, curve):
+        return lambda d: torch.nn.Sequential(
+            torch.nn.Linear(d, width), curve(), torch.nn.Linear(width, 1)
+        )
+
+    made = [wide(4, torch.nn.Tanh), wide(4, torch.nn.ReLU), wide(6, torch.nn.Tanh)]
+    made.append(partial(networks.mlp, hidden=(4,)))
+    fits = [fitted(model) for model in made]
+    before = [fair.fit_.model.network["name"] for fair in fits]
+    said = [fair.decision_function(X) for fair in fits]
+    assert len({*before}) == 4
+    assert fitted(made[1]).fit_.model.network["name"] == before[1]
+    for name in before:  # as in another process
+        del networks.FACTORIES[name], networks._OWN[name]
+    for fair, values in reversed([*zip(fits, said, strict=True)]):
+        np.testing.assert_array_equal(fair.decision_function(X), values)
+    with pytest.raises(SettingsError, match="model is a Linear that is made already: give a func"):
+        fitted(torch.nn.Linear(3, 1))
+
+
 def tiny(d):
     return torch.nn.Sequential(torch.nn.Linear(d, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+class Doubled(torch.nn.Sequential):
+    def __init__(self, d):
+        super().__init__(torch.nn.Linear(d, 1).double())
+
+    def forward(self, x):
+        return super().forward(x.double())
+
+
+class Logarithm(torch.nn.Module):
+    def forward(self, x):
+        return (x - 100).log()
 
 
 def registered(module):
@@ -361,6 +485,21 @@ def registered(module):
                 lambda d: torch.nn.Sequential(torch.nn.BatchNorm1d(d), torch.nn.Linear(d, 1))
             ),
             "buffers .*take LayerNorm",
+        ),
+        (lambda: registered(lambda d: None), "network 'bad' fails for 5 features .*NoneType"),
+        (lambda: registered(lambda d: torch.nn.LSTM(d, 1)), "'tuple' object .*makes one logit"),
+        (lambda: registered(Doubled), "weights '0.weight' of the network are torch.float64"),
+        (
+            lambda: registered(lambda d: torch.nn.Linear(d, 1).requires_grad_(False)),
+            "no weights to train",
+        ),
+        (
+            lambda: registered(lambda d: torch.nn.Sequential(torch.nn.Linear(d, 1), Logarithm())),
+            "logits are not finite in round 1: check its module",
+        ),
+        (
+            lambda: networks.register("mlp", tiny),
+            "network 'mlp' is known already: take another name",
         ),
         (
             lambda: method("fl", network="resnet"),
@@ -387,19 +526,28 @@ def test_what_cannot_be_trained_is_refused_with_a_sentence(made, said, monkeypat
 def test_a_device_without_room_gets_smaller_chunks_and_then_a_sentence(monkeypatch):
     asked, client = question(quick()), Client("c000", TABLES["c000"])
     whole = answer(client, "train", asked).sums
-    inner, most = steps.objective, [100]
+    asked = replace(asked, settings={**asked.settings, "batch": 8})
+    inner, most, stack = steps.objective, [100], torch.stack
 
     def crowded(net, held, surrogate):
         if len(held.y) > most[0]:
             raise torch.cuda.OutOfMemoryError
         return inner(net, held, surrogate)
 
+    def stacked(parts):
+        if len(parts[0]) > 40:  # after the slopes were made
+            raise torch.cuda.OutOfMemoryError
+        return stack(parts)
+
     monkeypatch.setattr(steps, "objective", crowded)
+    monkeypatch.setattr(torch, "stack", stacked)
     monkeypatch.setattr(steps, "LEAST_CHUNK", 16)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     parts = answer(client, "train", asked).sums
     np.testing.assert_allclose(parts["gradient"], whole["gradient"], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(parts["psi_g"], whole["psi_g"], rtol=1e-4)
+    with pytest.raises(SettingsError, match="take a smaller batch or network"):
+        answer(client, "train", replace(asked, settings={**asked.settings, "batch": None}))
     most[0] = 0
     with pytest.raises(
         SettingsError, match="no room for 16 rows at a time: take a smaller network"
@@ -442,8 +590,10 @@ def test_a_client_that_sends_other_weights_is_refused():
         fit(Short(TABLES), quick(), positive="yes")
 
 
-def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys):
+def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys, monkeypatch):
     from agnosticfair.cli import main
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
     for key, table in TABLES.items():
         columns = {**table.numeric, "job": table.categorical["job"].values()}
@@ -457,16 +607,18 @@ def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys):
     out, told = str(tmp_path / "m.safetensors"), str(tmp_path / "p.csv")
     asked = ["--target", "y", "--sensitive", "sex", "--model", "mlp", "--rounds", "2"]
 
-    def run(*arguments):
+    def run(*arguments, code=0):
         with pytest.raises(SystemExit) as ended:
             main([*arguments])
-        assert ended.value.code == 0
+        assert ended.value.code == code
 
     run("fit", *files, *asked, "--out", out)
     assert load_model(out).network == {"name": "mlp", "hidden": (32,)}
     run("predict", out, files[0], "--out", told)
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + len(TABLES["c000"])
     assert "Written" in capsys.readouterr().out
+    run("fit", *files, *asked, "--device", "cuda", "--out", out, code=2)
+    assert "there is no CUDA device here: take device 'cpu'" in capsys.readouterr().err
 
 
 def test_kernels_split_by_client_are_weighed_apart():

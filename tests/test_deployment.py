@@ -207,7 +207,7 @@ def test_the_messages_of_a_network_are_explained_on_the_command_line(capsys):
     with pytest.raises(SystemExit):
         main(["explain-messages", "--features", "34", "--model", "mlp"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "train, site to server, round 1 to 120" in told
+    assert "train, site to server, round 1 to 240" in told
     assert "of one row, THAT ROW" in told
     with pytest.raises(SystemExit) as ended:
         main(["explain-messages", "--model", "resnet"])

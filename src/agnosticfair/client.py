@@ -297,13 +297,17 @@ def on_device(name: str) -> ModuleType:
     return device
 
 
-def local(client: Client, broadcast: Broadcast) -> Reply:
-    """Algorithm 2, client side: train on the weighted rows, then send the coefficients at w_k."""
+def check_in_memory(client: Client) -> None:
     if client.table.streamed:
         raise DataError(
-            f"client {client.key!r} streams its rows, and a method of local steps needs them in memory: "
-            "take another method or fewer rows"
+            f"client {client.key!r} streams its rows, and local steps need them in memory: take a linear "
+            "model by a method without them, or fewer rows"
         )
+
+
+def local(client: Client, broadcast: Broadcast) -> Reply:
+    """Algorithm 2, client side: train on the weighted rows, then send the coefficients at w_k."""
+    check_in_memory(client)
     task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
     rows, basis = client.prepare(task), Basis(**task.settings["basis"])
     own = support(basis, client.key, task.settings["clients"])
@@ -431,6 +435,7 @@ def _of_networks(name: str) -> Callable:
         # first, for it is this module that says so where PyTorch is missing
         networks = import_module("agnosticfair.deep.networks")
         networks.factory(broadcast.task.settings["network"]["name"])
+        check_in_memory(client)
         return getattr(import_module("agnosticfair.deep.steps"), name)(client, broadcast)
 
     return step

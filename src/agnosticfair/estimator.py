@@ -200,7 +200,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _take(self, fitted: Fit, low: np.ndarray, span: np.ndarray) -> None:
         """Keep what a fit found, its weights in the units of X."""
-        self.fit_, self._units = fitted, (low, span)
+        self.fit_, self._units, self._made_by = fitted, (low, span), self.model
         if fitted.model.network is None:
             coef = fitted.model.w[:-1] / span
             self.coef_, self.intercept_ = coef[None], np.array([fitted.model.w[-1] - coef @ low])
@@ -217,8 +217,11 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             return X @ self.coef_[0] + self.intercept_[0]
         from agnosticfair.deep.networks import decide
 
+        # a process to which this estimator was sent knows the function by a name of its own
+        own = _network(self._made_by) if callable(self._made_by) else None
+        network = model.network if own is None else {**model.network, "name": own.name}
         low, span = self._units
-        return decide(model.network, model.w, (X - low) / span)
+        return decide(network, model.w, (X - low) / span)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of every row, (n,)."""
@@ -501,14 +504,14 @@ def is_function(basis: Any) -> bool:
 
 
 def _network(model: Any) -> Network | None:
-    """The network that ``model`` means; a user's own is made known in this process by its qualified name."""
+    """The network that ``model`` means; a user's own is made known in this process."""
     if isinstance(model, Network) or model == "linear":
         return None if model == "linear" else model
     if not callable(model):
         return Network(str(model))
-    from agnosticfair.deep.networks import register
+    from agnosticfair.deep.networks import known_as
 
-    return Network(register(f"{model.__module__}.{model.__qualname__}", model))
+    return Network(known_as(model))
 
 
 def _basis(basis: Any) -> Basis:

@@ -117,11 +117,11 @@ def _drawn(network: Network, plan: server.Plan) -> tuple[server.State, list[Expl
     """The state before a network's first round, and the messages by which its inputs are scaled."""
     from agnosticfair.deep.networks import initial
 
-    w, parts = initial(network.name, network.hidden, server.features(plan), 0)
+    w, pulled = initial(network.name, network.hidden, server.features(plan), 0)
     plan = server.with_network(plan)
     question, shapes = server.moments_question(plan)
     moments = Reply(0, {name: np.ones(shape) for name, shape in shapes.items()})
-    state = server.init_network(plan, moments, server.Drawn(w, parts, 0))
+    state = server.init_network(plan, moments, server.Drawn(w, pulled, 0))
     return state, [_message("moments", "0", question), _message("moments", "0", moments)]
 
 

@@ -219,12 +219,12 @@ def _begun(asker: Asker, run: Run, plan: server.Plan) -> server.State:
         raise SettingsError("a network begins at weights drawn by its seed: leave out start")
     from agnosticfair.deep.networks import initial
 
-    w, shapes = initial(network.name, network.hidden, server.features(plan), run.seed)
+    w, pulled = initial(network.name, network.hidden, server.features(plan), run.seed)
     plan = server.with_network(plan)
     question, wanted = server.moments_question(plan)
     check = partial(check_reply, round=0, shapes=wanted)
     moments = add_up(asker.ask("moments", question, check).values())
-    return server.init_network(plan, moments, server.Drawn(w, shapes, run.seed))
+    return server.init_network(plan, moments, server.Drawn(w, pulled, run.seed))
 
 
 def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:

@@ -117,6 +117,12 @@ class Network:
         require(_WIDTHS, hidden=self.hidden)
         require(str, name=self.name, device=self.device)
         require(bool, decisions=self.decisions)
+        # a search over settings draws numpy's numbers, of which JSON knows nothing
+        object.__setattr__(self, "hidden", tuple(map(int, self.hidden)))
+        for name in ("steps", "batch", "rate", "momentum"):
+            value = getattr(self, name)
+            if isinstance(value, np.generic):
+                object.__setattr__(self, name, value.item())
 
 
 @dataclass(frozen=True)
@@ -245,7 +251,7 @@ def method(name: str | Method, **changes: Any) -> Method:
     given = changes.pop("network", None)
     if given is not None:
         own = {} if recipe.local is not None else {"ridge": 2e-3, "rounds": 240, "tolerance": 1e-3}
-        changes = DEEP.get(recipe.name, {}) | own | changes
+        changes = _deep(recipe.name, changes) | own | changes
         changes["network"] = Network(given) if isinstance(given, str) else given
     inner = {k: changes.pop(k) for k in _INNER if k in changes}
     sets = {k: changes.pop(k) for k in _SETS if k in changes}
@@ -259,6 +265,15 @@ def method(name: str | Method, **changes: Any) -> Method:
             f"method {recipe.name!r} has no fairness constraint, so {', '.join(inner)} has no meaning"
         )
     return replace(recipe, **changes)
+
+
+def _deep(name: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """``DEEP`` without what the changes make meaningless: another basis' kernels, a difference's bound."""
+    own, reweigh = DEEP.get(name, {}), changes.get("reweigh")
+    off = {"nominal"} if changes.get("notion") == "bounded_group_loss" else set()
+    if reweigh is not None:  # it comes with its own
+        off |= {"kernels", "sigma", "split"}
+    return {k: v for k, v in own.items() if k not in off}
 
 
 def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:

@@ -232,11 +232,11 @@ def init(plan: Plan, start: exact.Start | None = None) -> State:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A network before the first round.  w: (P,).  shapes: of its parts, by name, in order.  seed: for
-    the clients' batches."""
+    """A network before the first round.  w: (P,).  pulled: (P,), where ridge holds.  seed: for the clients'
+    batches."""
 
     w: np.ndarray
-    shapes: Mapping[str, tuple[int, ...]]
+    pulled: np.ndarray
     seed: int
 
 
@@ -264,7 +264,7 @@ def init_network(plan: Plan, moments: Reply, drawn: Drawn) -> State:
     M = width(method.basis, plan.clients)
     F = width(exact.fairness_of(method).basis, plan.clients)
     game = exact.init(method, plan.n, plan.s_bar, plan.clients, plan.compared, d + 1, M, F)
-    inner = local.init(game, moments.sums, drawn.w, drawn.shapes, drawn.seed)
+    inner = local.init(game, moments.sums, drawn.w, drawn.pulled, drawn.seed)
     if method.local is None:
         return State(plan, inner)
     averaged = printed.init(method, plan.n, plan.s_bar, len(inner.w), M)

@@ -65,7 +65,8 @@ def fit(
     ] = None,
     workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
     device: Annotated[
-        str | None, Option(help="Add up the rows there, in float32: 'cuda' (needs PyTorch).")
+        str | None,
+        Option(help="Add up the rows, or train a network, there: 'cuda' (needs PyTorch)."),
     ] = None,
     track: Annotated[
         str | None, Option(help="mlflow:URI to log the fit there: mlflow:sqlite:///runs.db.")
@@ -84,15 +85,17 @@ def fit(
     from agnosticfair import federation, record
     from agnosticfair.checkpoints import FILE as CHECKPOINT
     from agnosticfair.data.files import Roles, read_sources
+    from agnosticfair.methods import Network
     from agnosticfair.methods import method as recipe
     from agnosticfair.tracking import parameters, results, tracker
 
     check_folder(out.parent, needed=True)
     if run is not None:
         check_folder(run)
-    changes = {"tau": tau, "bound": bound, "rounds": rounds, "notion": notion}
+    changes: dict[str, Any] = {"tau": tau, "bound": bound, "rounds": rounds, "notion": notion}
     changes["intersections"] = intersections
-    changes["network"] = None if model == "linear" else model
+    if model != "linear":  # trained on the device, not added up there
+        changes["network"], device = Network(model, device=device or "cpu"), None
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_sources(files, Roles(target, tuple(sensitive), client_column, *kinds))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -25,7 +26,6 @@ except ImportError as error:  # pragma: no cover
     ) from error
 
 Factory = Callable[..., torch.nn.Module]
-CENTRE, SCALE = "input.centre", "input.scale"
 CHUNK = 1 << 16
 """Rows that a network sees at a time where nothing is learned from them."""
 
@@ -42,6 +42,10 @@ def mlp(d: int, hidden: Sequence[int]) -> torch.nn.Module:
 FACTORIES: dict[str, Factory] = {"mlp": mlp, "linear": lambda d, hidden: torch.nn.Linear(d, 1)}
 
 
+_OWN: dict[str, Callable] = {}
+"""Users' functions by the names that they were registered under."""
+
+
 def register(name: str, factory: Callable[[int], torch.nn.Module]) -> str:
     """Know a user's own network, ``factory(d)`` with one logit a row, under this name.
 
@@ -50,8 +54,30 @@ def register(name: str, factory: Callable[[int], torch.nn.Module]) -> str:
     >>> register("thin", lambda d: torch.nn.Sequential(torch.nn.Linear(d, 2), torch.nn.Linear(2, 1)))
     'thin'
     """
-    FACTORIES[name] = lambda d, hidden: factory(d)
+    if name in ("mlp", "linear"):
+        raise SettingsError(f"network {name!r} is known already: take another name")
+    _OWN[name], FACTORIES[name] = factory, lambda d, hidden: factory(d)
     _module.cache_clear()
+    return name
+
+
+def known_as(factory: Callable[[int], torch.nn.Module]) -> str:
+    """The name of a user's own function in this process: its qualified one, with a number where that is
+    another function's, as with two lambdas. So a network that was fitted keeps its meaning."""
+    if isinstance(factory, torch.nn.Module):
+        raise SettingsError(
+            f"model is a {type(factory).__name__} that is made already: give a function from the number of "
+            "features to a new one"
+        )
+    of = getattr(factory, "func", factory)  # of functools.partial
+    base = f"{of.__module__}.{getattr(of, '__qualname__', type(of).__qualname__)}"
+    for number in count(1):
+        name = base if number == 1 else f"{base} {number}"
+        if _OWN.get(name) is factory:
+            break
+        if name not in _OWN:
+            register(name, factory)
+            break
     return name
 
 
@@ -78,17 +104,27 @@ def factory(name: str) -> Factory:
 def build(name: str, hidden: Sequence[int], d: int, seed: int = 0) -> torch.nn.Module:
     """A new network for d features whose weights are drawn with this seed."""
     make = factory(name)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
-        module = make(d, hidden)
-    buffers = [name for name, _ in module.named_buffers()]
+        try:
+            module = make(d, hidden).eval()
+            shape = tuple(module(torch.zeros(3, d)).shape)  # lazy layers are drawn here
+        except Exception as error:  # of another's code
+            raise ModelError(
+                f"network {name!r} fails for {d} features ({error}): it must be a torch.nn.Module that "
+                "makes one logit, float32, of every row, (n, d)"
+            ) from error
+    for what, p in module.named_parameters():
+        if p.dtype != torch.float32:
+            raise ModelError(f"weights {what!r} of the network are {p.dtype}: make them float32")
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ModelError("the network has no weights to train: let some of them require gradients")
+    buffers = [what for what, _ in module.named_buffers()]
     if buffers:
         raise ModelError(
             f"the network has buffers ({buffers[0]!r}), which clients cannot average: take LayerNorm "
             "instead of BatchNorm"
         )
-    with torch.no_grad():
-        shape = tuple(module.eval()(torch.zeros(3, d)).shape)
     if shape not in ((3,), (3, 1)):
         outputs = prod(shape[1:])
         raise ModelError(
@@ -98,18 +134,17 @@ def build(name: str, hidden: Sequence[int], d: int, seed: int = 0) -> torch.nn.M
     return module
 
 
-def initial(name: str, hidden: Sequence[int], d: int, seed: int) -> tuple[np.ndarray, dict]:
-    """Weights (P,) before the first round, and the shapes that they are made of, by name, in order.
+def initial(name: str, hidden: Sequence[int], d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (P,) before the first round; and which of them a ridge pulls: matrices, unless frozen.
 
-    >>> initial("linear", (), 2, 0)[1]
-    {'input.centre': (2,), 'input.scale': (2,), 'weight': (1, 2), 'bias': (1,)}
+    >>> initial("linear", (), 2, 0)[1].astype(int)
+    array([0, 0, 0, 0, 1, 1, 0])
     """
-    module = build(name, hidden, d, seed)
-    parts = {k: v.detach().numpy().astype(np.float64) for k, v in module.named_parameters()}
-    parts = {CENTRE: np.zeros(d), SCALE: np.ones(d), **parts}
-    return np.concatenate([v.ravel() for v in parts.values()]), {
-        k: v.shape for k, v in parts.items()
-    }
+    parts = list(build(name, hidden, d, seed).parameters())
+    w = [p.detach().numpy().astype(np.float64).ravel() for p in parts]
+    pulled = [np.full(p.numel(), p.ndim > 1 and p.requires_grad) for p in parts]
+    unit = (np.zeros(d), np.ones(d))  # what inputs are centred and scaled by
+    return np.concatenate([*unit, *w]), np.concatenate([np.zeros(2 * d, bool), *pulled])
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,28 @@ def one_torch_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def training(net: Flat, rng: np.random.Generator) -> Iterator[None]:
+    """What a module does in training only (dropout), drawn by rng; afterwards it does not."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**31)))
+        net.module.train()
+        yield
+    net.module.eval()
+
+
+@contextmanager
+def enough_room() -> Iterator[None]:
+    """Local steps take a batch as it is: where the device has no room for one, a sentence."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError:
+        raise SettingsError(
+            "the device has no room for the rows and a step on a batch of them: take a smaller batch or "
+            "network, or device 'cpu'"
+        ) from None
+
+
 def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch.Tensor]:
     """From a slice of the rows to K^T, (M, n), of its ``support`` only, in float32: in this layout a
     product with a vector, from either side, runs at the speed of memory."""
@@ -174,11 +196,11 @@ def sums_at(
         net.slopes.zero_()
         value, d, loss, g = objective(net, here, surrogate)
         value.backward()
-        slopes.add_(net.slopes)
         right = (d > 0) == (here.y > 0)
         hat = ~right if surrogate.kind == "loss" else d > 0
         found = torch.stack([loss, g, hat.float(), right.float()]).detach()
         v[:, part] = (found * here.weights).cpu()
+        slopes.add_(net.slopes)  # last: a chunk that has no room is visited again
 
     in_chunks(n, net.values.device, visit)
     if "theta" not in client.deep:
@@ -224,12 +246,22 @@ def train(client: Client, broadcast: Broadcast) -> Reply:
     their gradients, by which the server scales the steps of the next round."""
     task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
     surrogate, w = Surrogate(**settings["surrogate"]), arrays["w"]
-    with one_torch_thread():
+    with one_torch_thread(), enough_room():
         before = _gradient_before(client, broadcast, surrogate)
         net = flat({**task.settings["network"], "device": settings["device"]}, _d(client, task), w)
         held = held_at(client, broadcast, net)
         sums = sums_at(client, broadcast, net, held, surrogate)
         mass = float(sums["mass"])
+        if not np.isfinite(sums["loss"]):
+            first = "check its module, which has not been trained yet"
+            raise SolverError(
+                f"client {client.key!r}: the network's logits are not finite in round {broadcast.round}: "
+                + (
+                    first
+                    if broadcast.round == 1
+                    else f"lower its rate, which is {settings['rate']:g}"
+                )
+            )
         client.deep["before"] = (_key(arrays, ""), sums["gradient"] / mass)
         correction = np.zeros_like(w) if before is None else arrays["gradient_before"] - before
         steps = descend(net, held, surrogate, correction, broadcast, _rng(client, broadcast))
@@ -248,7 +280,8 @@ def _d(client: Client, task: Task) -> int:
 
 def _rng(client: Client, broadcast: Broadcast) -> np.random.Generator:
     digest = hashlib.sha256(client.key.encode()).digest()
-    return np.random.default_rng([broadcast.settings["seed"], broadcast.round, *digest])
+    seed = broadcast.settings.get("seed", 0)  # Algorithm 2 has none
+    return np.random.default_rng([seed, broadcast.round, *digest])
 
 
 def _key(arrays: Mapping[str, np.ndarray], suffix: str) -> bytes:
@@ -294,9 +327,7 @@ def descend(
     )
     m, squares = torch.zeros_like(net.values), torch.zeros_like(net.values)
     keep, mean_weight = settings["momentum"], float(held.weights.double().mean())
-    net.module.train()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**31)))
+    with training(net, rng):
         for rows in batches(len(held.y), settings["batch"], settings["steps"], rng):
             here = held if rows is None else held.take(torch.from_numpy(rows).to(where))
             net.slopes.zero_()
@@ -344,6 +375,7 @@ def average(client: Client, broadcast: Broadcast) -> Reply:
 
     def share(suffix: str) -> tuple[Flat, torch.Tensor, torch.Tensor]:
         net = flat(network, _d(client, task), arrays["w" + suffix])
+        net.module.eval()
         z = net.inputs(rows.X[:, :-1])
         theta = K @ torch.from_numpy(arrays["alpha" + suffix][own]).float()
         return net, z, theta.to(z.device)
@@ -353,7 +385,7 @@ def average(client: Client, broadcast: Broadcast) -> Reply:
         whole[own] = values.numpy()
         return whole
 
-    with one_torch_thread():
+    with one_torch_thread(), enough_room():
         others = 0.0
         if settings["penalty"] and "w_before" in arrays:
             net, z, theta = share("_before")
@@ -366,14 +398,15 @@ def average(client: Client, broadcast: Broadcast) -> Reply:
             C = float((theta * s * net.logits(z)).sum())
         ridge = torch.from_numpy(arrays["ridge"]).float().to(z.device)
         optimiser = torch.optim.Adam(net.module.parameters(), lr=settings["rate"])
-        for _ in range(settings["steps"]):
-            net.slopes.zero_()
-            d = net.logits(z)
-            loss = (theta * (softplus(d) - labels * d)).sum() / len(labels)
-            gap = ((theta * s * d).sum() + others) / settings["n"] - settings["tau"]
-            (loss + settings["penalty"] * gap**2).backward()
-            net.slopes.add_(ridge * net.values)
-            optimiser.step()
+        with training(net, _rng(client, broadcast)):
+            for _ in range(settings["steps"]):
+                net.slopes.zero_()
+                d = net.logits(z)
+                loss = (theta * (softplus(d) - labels * d)).sum() / len(labels)
+                gap = ((theta * s * d).sum() + others) / settings["n"] - settings["tau"]
+                (loss + settings["penalty"] * gap**2).backward()
+                net.slopes.add_(ridge * net.values)
+                optimiser.step()
         with torch.no_grad():
             d = net.logits(z).cpu()
         loss = softplus(d) - y * d

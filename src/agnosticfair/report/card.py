@@ -255,8 +255,13 @@ def _limits(fitted: Fit, groups: Mapping[str, np.ndarray]) -> Section:
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:
+        network = fitted.method.network
+        direct = network is not None and network.decisions and fairness.measured.kind == "sigmoid"
         points.append(
-            f"Training held a smooth stand-in for the decisions within {fairness.tau:g}, not the "
+            f"Training aimed at {fairness.tau:g} for the decisions themselves, over its own set and the rows it "
+            "had; the certificate has a set of its own."
+            if direct
+            else f"Training held a smooth stand-in for the decisions within {fairness.tau:g}, not the "
             "decisions themselves; the certificate is about the decisions."
         )
         points.append(

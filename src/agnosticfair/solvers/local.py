@@ -95,21 +95,18 @@ def init(
     game: exact.State,
     moments: Mapping[str, np.ndarray],
     w: np.ndarray,
-    shapes: Mapping[str, tuple[int, ...]],
+    pulled: np.ndarray,
     seed: int,
 ) -> State:
     """Before the first round: inputs are centred and scaled by their moments, unit where constant.
 
-    w: (P,) as drawn.  shapes: of its parts, in order; the first two are the inputs' centre and scale.
-    ridge holds for matrices, not for offsets.
+    w: (P,) as drawn, the inputs' centre and scale first.  pulled: (P,), where ridge holds.
     """
     network, x = game.method.network or Network(), moments["x"] / moments["mass"]
     spread = np.sqrt(np.maximum(moments["x_squares"] / moments["mass"] - x * x, 0.0))
     d, G, F = len(x), *game.C.shape
     w = np.concatenate([x, np.where(spread > 1e-6, spread, 1.0), w[2 * d :]])
-    decay = np.concatenate(
-        [np.full(int(np.prod(s)), game.method.ridge * (len(s) > 1)) for s in shapes.values()]
-    )
+    decay = game.method.ridge * pulled
     empty, none = np.zeros((0, G, F)), np.zeros(0)
     C = np.zeros_like(game.C)
     gram, squares = moments["gram"], np.zeros_like(w)
@@ -320,6 +317,9 @@ def _ended(state: State) -> State:
     assert best is not None
     recent = [entry["loss"] for entry in state.history[-5:]]
     still = max(recent) - min(recent) < 10 * state.method.tolerance
+    watched = (
+        state.round > PATIENCE and state.improved > 1
+    )  # a network that hardly moves is still, too
     held = best.worst <= fairness_of(state.method).tau + BROKEN
-    outcome = "converged" if over and still and held else "rounds"
+    outcome = "converged" if over and still and watched and held else "rounds"
     return replace(state, w=best.w, outcome=outcome)
