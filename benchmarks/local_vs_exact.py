@@ -1,4 +1,4 @@
-"""A linear nn.Module trained by the local solver, with its usual settings, against the exact solver.
+"""A linear nn.Module trained by the local solver, with its usual steps and rounds, against the exact solver.
 
 Both solve the same problem: the sets, tau and surrogate of the linear recipe; ridge 1e-7, because the
 network's is on scaled inputs. The merit adds what the constraint is missed by, at the exact solver's price.
@@ -28,7 +28,7 @@ def main() -> None:
         tables = shift(load(asked.dataset, asked.data_folder), source, 2, seed).train
         recipe = method("agnosticfair", tau=source.tau, ridge=1e-7)
         exact = fit(tables, recipe, seed=seed, **how)
-        made = method(recipe, network=Network("linear", decisions=False), ridge=1e-7)
+        made = method(recipe, network=Network("linear", decisions=False))
         made = replace(
             made, basis=recipe.basis, bound=recipe.bound, fairness=recipe.fairness, tolerance=1e-4
         )

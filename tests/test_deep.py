@@ -319,6 +319,29 @@ def test_products_of_cuts_are_means_over_rows(split):
     np.testing.assert_allclose(local.products(pool, gram), W @ W.T, rtol=1e-4)
 
 
+def test_a_merit_that_creeps_is_not_stale():
+    net = Network("mlp", (8,), steps=2, rate=3e-4)
+    history = fit(TABLES, method("fl", network=net, rounds=160), positive="yes").history
+    merits = [entry["merit"] for entry in history]
+    assert max(a - b for a, b in zip(merits[2:], merits[3:], strict=False)) < 1e-3  # it creeps
+    assert history[38]["rate"] == net.rate
+
+
+def test_inputs_keep_their_digits():
+    net = networks.flat({"name": "linear", "hidden": ()}, 1, np.array([1.7e9, 10.0, 1.0, 0.0]))
+    z = net.inputs(np.array([[1.7e9 + 10.0], [1.7e9 - 20.0]]))
+    np.testing.assert_allclose(z[:, 0].numpy(), [1.0, -2.0], atol=1e-5)
+
+
+def test_a_recipe_that_is_given_keeps_its_own_values():
+    own = method("agnosticfair", bound=2.0, nominal=0.2, rounds=7)
+    made = method(own, network=QUICK)
+    assert (made.bound, made.fairness.nominal, made.rounds) == (2.0, 0.2, 7)
+    assert made.ridge == method("agnosticfair", network=QUICK).ridge
+    of_tau = method(method("agnosticfair", tau=0.3), network=QUICK)
+    assert of_tau == method("agnosticfair", tau=0.3, network=QUICK)
+
+
 def test_ascent_projects_as_a_quadratic_program_does():
     rng = np.random.default_rng(3)
     for _ in range(5):

@@ -236,7 +236,8 @@ def method(name: str | Method, **changes: Any) -> Method:
     ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion``, ``intersections`` and ``trust`` reach into
     its fairness; ``bound``, ``kernels``, ``sigma``, ``centres`` and ``split`` are set wherever an adversary
     has kernels, and ``reweigh``, a basis, takes the place of these kernels.  ``network``, a ``Network`` or its name, is
-    trained instead of the linear model, with the values that suit it (``DEEP``).
+    trained instead of the linear model, with the values that suit it (``DEEP``) wherever neither the
+    changes nor a recipe that is given have values of their own.
 
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
@@ -250,8 +251,7 @@ def method(name: str | Method, **changes: Any) -> Method:
     changes = {k: v.item() if isinstance(v, np.generic) else v for k, v in changes.items()}
     given = changes.pop("network", None)
     if given is not None:
-        own = {} if recipe.local is not None else {"ridge": 2e-3, "rounds": 240, "tolerance": 1e-3}
-        changes = _deep(recipe.name, changes) | own | changes
+        changes = _deep(recipe, changes) | changes
         changes["network"] = Network(given) if isinstance(given, str) else given
     inner = {k: changes.pop(k) for k in _INNER if k in changes}
     sets = {k: changes.pop(k) for k in _SETS if k in changes}
@@ -267,13 +267,24 @@ def method(name: str | Method, **changes: Any) -> Method:
     return replace(recipe, **changes)
 
 
-def _deep(name: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """``DEEP`` without what the changes make meaningless: another basis' kernels, a difference's bound."""
-    own, reweigh = DEEP.get(name, {}), changes.get("reweigh")
+def _deep(recipe: Method, changes: dict[str, Any]) -> dict[str, Any]:
+    """What suits a network, without what the changes make meaningless (another basis' kernels, a
+    difference's bound) and what the recipe has otherwise than the one of its name."""
+    usual = METHODS.get(recipe.name, recipe)
+    own = {} if recipe.local is not None else {"ridge": 2e-3, "rounds": 240, "tolerance": 1e-3}
+    own = {k: v for k, v in own.items() if getattr(recipe, k) == getattr(usual, k)}
+    if _sets(recipe) != _sets(usual):
+        return own
     off = {"nominal"} if changes.get("notion") == "bounded_group_loss" else set()
-    if reweigh is not None:  # it comes with its own
+    if changes.get("reweigh") is not None:  # it comes with its own
         off |= {"kernels", "sigma", "split"}
-    return {k: v for k, v in own.items() if k not in off}
+    return own | {k: v for k, v in DEEP.get(recipe.name, {}).items() if k not in off}
+
+
+def _sets(recipe: Method) -> tuple[Any, ...]:
+    """All that says what the adversaries may do, tau aside."""
+    fairness = recipe.fairness and replace(recipe.fairness, tau=1.0)
+    return recipe.basis, recipe.bound, fairness
 
 
 def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:

@@ -166,9 +166,10 @@ class Flat:
         return self
 
     def inputs(self, X: np.ndarray) -> torch.Tensor:
-        """Rows (n, d), centred and scaled, where the network is."""
-        z = torch.as_tensor(X, dtype=torch.float32, device=self.values.device)
-        return (z - self.values[: self.d]) / self.values[self.d : 2 * self.d]
+        """Rows (n, d), centred and scaled, where the network is; in float64 until they are centred."""
+        centre, scale = self.values[: 2 * self.d].double().cpu().view(2, self.d)
+        z = (torch.as_tensor(X, dtype=torch.float64) - centre) / scale
+        return z.to(self.values.device, torch.float32)
 
     def logits(self, z: torch.Tensor) -> torch.Tensor:
         """(n,) signed distances of inputs (n, d)."""

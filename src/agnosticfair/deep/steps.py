@@ -157,10 +157,11 @@ def held_at(client: Client, broadcast: Broadcast, net: Flat, suffix: str = "") -
         a[part] = (1.0 - share) + share * (K_L(part).T @ alpha)
         c[part] = K_F(part).T @ C[j, own] + C[j, -1]
     weights, where = torch.from_numpy(_weights(rows)), net.values.device
-    if "z" not in client.deep:
-        client.deep["z"] = net.inputs(rows.X[:, :-1])
+    place = f"z, {where}"
+    if place not in client.deep:
+        client.deep[place] = net.inputs(rows.X[:, :-1])
     y = torch.from_numpy(np.asarray(rows.y, np.float32))
-    return Held(client.deep["z"], *(v.to(where) for v in (y, weights, a * weights, c * weights)))
+    return Held(client.deep[place], *(v.to(where) for v in (y, weights, a * weights, c * weights)))
 
 
 def in_chunks(n: int, where: torch.device, visit: Callable[[slice], None]) -> None:

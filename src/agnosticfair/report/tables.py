@@ -136,6 +136,8 @@ def outcome(rows: Sequence[Row]) -> str:
     'LP infeasible in 12 of 15 rounds'
     >>> outcome([{"outcome": "rounds", "outcomes": {"averaged": 60}}])
     'all rounds run'
+    >>> outcome([{"outcome": "converged", "outcomes": {"averaged": 60}}])
+    'converged 1/1'
     """
     ends, lps = Counter(row["outcome"] for row in rows), Counter[str]()
     for row in rows:
@@ -144,7 +146,7 @@ def outcome(rows: Sequence[Row]) -> str:
         total = sum(lps.values())
         bad = [f"LP {k} in {n} of {total} rounds" for k, n in lps.items() if k != "optimal"]
         parts = bad or ["all rounds run"]
-    elif all("averaged" in row["outcomes"] for row in rows):
+    elif all("averaged" in row["outcomes"] for row in rows) and not ends["converged"]:
         parts = ["all rounds run"]
     else:
         parts = [f"converged {ends['converged']}/{len(rows)}"]

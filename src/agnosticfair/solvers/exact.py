@@ -166,12 +166,13 @@ def question(state: State) -> tuple[str, dict, dict]:
 
 
 def for_clients(C: np.ndarray, state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
-    """C, (G, F + 1), for the clients' kernels, which are not drawn together by ``trust``."""
+    """C, (.., G, F + 1), for the clients' kernels, which are not drawn together by ``trust``."""
     trust = fairness_of(state.method).trust
     if trust == 0:
         return C
     p = sums["psi_theta"][:, :-1].sum(axis=0) / state.n
-    return np.hstack([(1 - trust) * C[:, :-1], C[:, -1:] + trust * (C[:, :-1] @ p)[:, None]])
+    own = [(1 - trust) * C[..., :-1], C[..., -1:] + trust * (C[..., :-1] @ p)[..., None]]
+    return np.concatenate(own, axis=-1)
 
 
 def shapes(state: State) -> dict[str, tuple[int, ...]]:

@@ -56,7 +56,8 @@ class State:
     """All of the solver between two rounds. game: sets and notion as the exact solver has them, and the
     best iterate so far.  w: what the clients are asked for next.  decay: (P,), ridge where it holds.
     pool: (k, G, F + 1) cuts with multipliers mu, idle for so many rounds.  before: the last round's
-    start, and the mean gradient there."""
+    start, and the mean gradient there.  improved, mark: the round that last improved the merit by
+    tolerance, and to what."""
 
     game: exact.State
     network: Network
@@ -73,6 +74,7 @@ class State:
     before: Mapping[str, np.ndarray] = field(default_factory=dict)
     round: int = 0
     merit: float = np.inf
+    mark: float = np.inf
     improved: int = 1
     settling: int | None = None
     outcome: str = "running"
@@ -162,7 +164,8 @@ def constrained(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> exact.Point:
-    """Phi and the worst difference at w, exactly, over the whole of both sets, with the worst cuts."""
+    """Phi and the worst difference at w over the whole of both sets, to the oracle's precision, with the
+    worst cuts. A nominal cut counts in units of tau, as all do."""
     loss, alpha = exact.loss_of(state.game, sums)
     psi = constrained(state, sums)
     cuts = exact.cuts_at(state.game, psi, sums)
@@ -231,15 +234,16 @@ def products(pool: np.ndarray, gram: np.ndarray) -> np.ndarray:
     return np.einsum("kgbm,gbml,qgbl->kq", own, gram, own, optimize=True)
 
 
-def priced(state: State, psi: np.ndarray) -> State:
+def priced(state: State, sums: Mapping[str, np.ndarray]) -> State:
     """New multipliers, and with them C, the cuts' weighted sum, for the clients."""
     pool, (G, F) = state.pool, state.C.shape
-    gap = np.einsum("kgm,gm->k", pool, psi) - fairness_of(state.method).tau
-    Q = state.game.n * products(pool, state.gram)
+    gap = np.einsum("kgm,gm->k", pool, constrained(state, sums)) - fairness_of(state.method).tau
+    own = exact.for_clients(pool, state.game, sums)
+    Q = state.game.n * products(own, state.gram)
     gain = state.network.rate / (rate(state) or state.network.rate)
     lead, mu = (multipliers(state, Q, gap, gain * step) for step in (RHO + LEAD, RHO))
     idle = np.where((lead > 0) | (mu > 0), 0, state.idle + 1)
-    C = state.game.n * np.einsum("k,kgm->gm", lead, pool) if len(pool) else np.zeros((G, F))
+    C = state.game.n * np.einsum("k,kgm->gm", lead, own) if len(pool) else np.zeros((G, F))
     keep = idle < 2
     return replace(state, pool=pool[keep], mu=mu[keep], idle=idle[keep], C=C)
 
@@ -289,16 +293,15 @@ def step(state: State, reply: Reply) -> State:
         before={f"{k}_before": v for k, v in before.items()},
         history=(*state.history, entry),
     )
-    moved = priced(moved, constrained(state, sums))
-    return _ended(replace(moved, C=exact.for_clients(moved.C, state.game, sums)))
+    return _ended(priced(moved, sums))
 
 
 def _judged(state: State, here: exact.Point, merit: float) -> State:
     """Keep the best iterate, and begin to settle where none was better for long."""
     if merit < state.merit:
         state = replace(state, game=replace(state.game, here=here, w=here.w))
-    if merit < state.merit - state.method.tolerance:
-        state = replace(state, improved=state.round)
+    if merit < state.mark - state.method.tolerance:
+        state = replace(state, improved=state.round, mark=merit)
     state = replace(state, merit=min(merit, state.merit))
     stale = state.round - state.improved >= PATIENCE
     last = state.round >= state.method.rounds - _settling_rounds(state)
