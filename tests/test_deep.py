@@ -2,8 +2,8 @@
 
 import warnings
 from dataclasses import replace
-from itertools import pairwise
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
