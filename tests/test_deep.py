@@ -170,12 +170,24 @@ def test_the_gradient_of_a_network_is_the_slope_of_its_objective():
     def value(at):
         net.load(at)
         with torch.no_grad():
-            return float(steps.objective(net, held, surrogate)[0])
+            loss, g = steps.values(net.logits(held.z), held, surrogate)
+            return float(held.a @ loss + held.c @ g)
 
     for _ in range(3):
         p = rng.normal(size=len(w)) * frozen
         slope = (value(w + 3e-3 * p) - value(w - 3e-3 * p)) / 6e-3
         assert gradient @ p == pytest.approx(slope, rel=2e-2, abs=2e-2)
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "covariance", "loss"])
+def test_slopes_are_those_of_autograd(kind):
+    surrogate, rng = Surrogate(kind, 0.7), np.random.default_rng(0)
+    d, y, a, c = (torch.from_numpy(rng.normal(size=50)).float() for _ in range(4))
+    held = steps.Held(d, (y > 0).float(), d, a, c)
+    d.requires_grad_(True)
+    loss, g = steps.values(d, held, surrogate)
+    (held.a @ loss + held.c @ g).backward()
+    torch.testing.assert_close(steps.slopes(d.detach(), held, surrogate), d.grad)
 
 
 def test_an_answer_is_a_function_of_rows_and_question():
@@ -551,19 +563,19 @@ def test_a_device_without_room_gets_smaller_chunks_and_then_a_sentence(monkeypat
     asked, client = question(quick()), Client("c000", TABLES["c000"])
     whole = answer(client, "train", asked).sums
     asked = replace(asked, settings={**asked.settings, "batch": 8})
-    inner, most, stack = steps.objective, [100], torch.stack
+    inner, most, stack = steps.slopes, [100], torch.stack
 
-    def crowded(net, held, surrogate):
+    def crowded(d, held, surrogate):
         if len(held.y) > most[0]:
             raise torch.cuda.OutOfMemoryError
-        return inner(net, held, surrogate)
+        return inner(d, held, surrogate)
 
     def stacked(parts):
         if len(parts[0]) > 40:  # after the slopes were made
             raise torch.cuda.OutOfMemoryError
         return stack(parts)
 
-    monkeypatch.setattr(steps, "objective", crowded)
+    monkeypatch.setattr(steps, "slopes", crowded)
     monkeypatch.setattr(torch, "stack", stacked)
     monkeypatch.setattr(steps, "LEAST_CHUNK", 16)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)

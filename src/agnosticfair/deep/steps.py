@@ -133,14 +133,23 @@ class Held:
         return Held(*(v.index_select(0, rows) for v in vars(self).values()))  # faster than v[rows]
 
 
-def objective(net: Flat, held: Held, surrogate: Surrogate) -> tuple[torch.Tensor, ...]:
-    """sum_i a_i l_i + c_i g_i with d, l and g of every row."""
-    d = net.logits(held.z)
+def values(d: torch.Tensor, held: Held, surrogate: Surrogate) -> tuple[torch.Tensor, torch.Tensor]:
+    """l and g of every row, from its signed distance."""
     loss = softplus(d) - held.y * d
-    g = loss if surrogate.kind == "loss" else d
-    if surrogate.kind == "sigmoid":
-        g = torch.sigmoid(d / surrogate.temperature)
-    return (held.a * loss + held.c * g).sum(), d, loss, g
+    if surrogate.kind == "loss":
+        return loss, loss
+    return loss, torch.sigmoid(d / surrogate.temperature) if surrogate.kind == "sigmoid" else d
+
+
+def slopes(d: torch.Tensor, held: Held, surrogate: Surrogate) -> torch.Tensor:
+    """The slope of a_i l_i + c_i g_i in d_i, of every row: fewer steps than autograd takes."""
+    of_loss = torch.sigmoid(d).sub_(held.y)
+    if surrogate.kind == "loss":
+        return of_loss.mul_(held.a + held.c)
+    if surrogate.kind != "sigmoid":
+        return of_loss.mul_(held.a).add_(held.c)
+    g = torch.sigmoid(d / surrogate.temperature)
+    return of_loss.mul_(held.a).addcmul_(held.c, g - g * g, value=1.0 / surrogate.temperature)
 
 
 def held_at(client: Client, broadcast: Broadcast, net: Flat, suffix: str = "") -> Held:
@@ -190,18 +199,19 @@ def sums_at(
         4, n
     )  # loss, g, what is decided, whether that is right, each times the row's weight
     net.module.eval()
-    slopes = torch.zeros_like(net.slopes)
+    gradient = torch.zeros_like(net.slopes)
 
     def visit(part: slice) -> None:
         here = held.take(part)
         net.slopes.zero_()
-        value, d, loss, g = objective(net, here, surrogate)
-        value.backward()
+        out = net.logits(here.z)
+        d = out.detach()
+        out.backward(slopes(d, here, surrogate))
         right = (d > 0) == (here.y > 0)
         hat = ~right if surrogate.kind == "loss" else d > 0
-        found = torch.stack([loss, g, hat.float(), right.float()]).detach()
+        found = torch.stack([*values(d, here, surrogate), hat.float(), right.float()])
         v[:, part] = (found * here.weights).cpu()
-        slopes.add_(net.slopes)  # last: a chunk that has no room is visited again
+        gradient.add_(net.slopes)  # last: a chunk that has no room is visited again
 
     in_chunks(n, net.values.device, visit)
     if "theta" not in client.deep:
@@ -218,7 +228,7 @@ def sums_at(
         "psi_g": of_fair[0],
         "psi_theta": theta[0],
         "psi_hat": of_fair[1],
-        "gradient": slopes.double().cpu().numpy(),
+        "gradient": gradient.double().cpu().numpy(),
     }
 
 
@@ -332,7 +342,9 @@ def descend(
         for rows in batches(len(held.y), settings["batch"], settings["steps"], rng):
             here = held if rows is None else held.take(torch.from_numpy(rows).to(where))
             net.slopes.zero_()
-            (objective(net, here, surrogate)[0] / (len(here.y) * mean_weight)).backward()
+            d = net.logits(here.z)
+            part = 1.0 / (len(here.y) * mean_weight)
+            d.backward(slopes(d.detach(), here, surrogate).mul_(part))
             gradient = torch.addcmul(b, ridge, net.values).add_(net.slopes)
             squares.addcmul_(gradient, gradient)
             m.lerp_(gradient, 1.0 - keep)
