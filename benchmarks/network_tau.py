@@ -85,7 +85,8 @@ def main() -> None:
     tasks = [
         Task(asked.dataset, asked.data_folder, k, tau) for k in range(asked.seeds) for tau in taus
     ]
-    rows, best = run_cells(cross_fitted, tasks, asked.jobs), (0.0, None)
+    rows = run_cells(cross_fitted, tasks, asked.jobs, lambda row: print(row, flush=True))
+    best = (0.0, None)
     for tau in taus:
         means = {
             mix: np.mean([row[mix] for row in rows if row["tau"] == tau], axis=0) for mix in MIXES
