@@ -58,7 +58,7 @@ def fit(
     tau: Tau = None,
     bound: Bound = None,
     rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
-    seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
+    seed: Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")] = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
     checkpoint: Annotated[
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")

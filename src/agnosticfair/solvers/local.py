@@ -18,8 +18,8 @@ cuts, worst ones of past rounds, each with a multiplier. In a round it
 
 The rate stays until the merit Phi + NU violation has not improved by ``tolerance`` for PATIENCE
 rounds, or until SETTLING of the rounds are left; then it falls to LAST of itself over as many. The
-steps of the multipliers grow as the rate falls: a round's answer to them is the product of the two, and
-with it the damping of the play. The iterate of lowest merit is the answer.
+steps of the multipliers grow as the rate falls, for a round's answer to them is the product of the two. A
+network's play need not come to rest: the iterate of lowest merit is the answer.
 """
 
 from __future__ import annotations
@@ -318,11 +318,10 @@ def _ended(state: State) -> State:
         return state
     best = state.game.here
     assert best is not None
-    recent = [entry["loss"] for entry in state.history[-5:]]
-    still = max(recent) - min(recent) < 10 * state.method.tolerance
-    watched = (
-        state.round > PATIENCE and state.improved > 1
-    )  # a network that hardly moves is still, too
+    recent = np.array([(entry["loss"], entry["worst"]) for entry in state.history[-5:]])
+    still = bool((np.ptp(recent, axis=0) < 10 * state.method.tolerance).all())
+    # a network that hardly moves is still, too
+    watched = state.round > PATIENCE and state.improved > 1
     held = best.worst <= fairness_of(state.method).tau + BROKEN
     outcome = "converged" if over and still and watched and held else "rounds"
     return replace(state, w=best.w, outcome=outcome)
