@@ -340,6 +340,18 @@ def test_a_merit_that_creeps_is_not_stale():
     assert history[38]["rate"] == net.rate
 
 
+def test_a_constraint_that_swings_has_not_converged(monkeypatch):
+    last, ended = [], local._ended
+    monkeypatch.setattr(local, "_ended", lambda state: last.append(state) or ended(state))
+    made = replace(quick("fl", rounds=60), tolerance=1e-2)
+    net = Network("mlp", (8,), steps=10, rate=0.01)
+    assert fit(TABLES, replace(made, network=net), positive="yes").outcome == "converged"
+    state = last[-1]
+    swinging = [{**e, "worst": 0.2 * (k % 2)} for k, e in enumerate(state.history)]
+    assert ended(state).outcome == "converged"
+    assert ended(replace(state, history=tuple(swinging))).outcome == "rounds"
+
+
 def test_inputs_keep_their_digits():
     net = networks.flat({"name": "linear", "hidden": ()}, 1, np.array([1.7e9, 10.0, 1.0, 0.0]))
     z = net.inputs(np.array([[1.7e9 + 10.0], [1.7e9 - 20.0]]))
