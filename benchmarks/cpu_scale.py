@@ -22,13 +22,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from timing import seconds
 
-from agnosticfair import server
-from agnosticfair.basis import gaussian
-from agnosticfair.client import Client, answer
+from agnosticfair.client.answers import Client, answer
 from agnosticfair.data import files
 from agnosticfair.data.files import Roles, read_source
-from agnosticfair.messages import Broadcast, add_up
+from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import Fairness, Method
+from agnosticfair.protocol.messages import Broadcast, add_up
+from agnosticfair.server import plan as server
 from agnosticfair.threads import cpus
 
 PER_FILE, PER_GROUP = 1_000_000, 250_000

@@ -12,12 +12,11 @@ import argparse
 import torch
 from timing import in_turn, say
 
-from agnosticfair import federation
-from agnosticfair.client import Client, answer
-from agnosticfair.data.datasets import dataset, load
+from agnosticfair import federation, networks
+from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.networks import _key
+from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.splits import shift
-from agnosticfair.deep import networks
-from agnosticfair.deep.steps import _key
 from agnosticfair.methods import Network, method
 
 
@@ -88,7 +87,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     source = dataset(asked.dataset)
-    tables = shift(load(asked.dataset, asked.data_folder), source, 2, 0).train
+    tables = shift(load_dataset(asked.dataset, asked.data_folder), source, 2, 0).train
     hidden = tuple(int(width) for width in asked.hidden.split(","))
     network = Network("mlp", hidden, asked.steps, asked.batch)
     for name in ("fl", "agnosticfair"):

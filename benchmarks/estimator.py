@@ -10,16 +10,16 @@ from time import perf_counter, process_time
 import numpy as np
 
 from agnosticfair import AgnosticFairClassifier, target_weights
-from agnosticfair.basis import Basis, by_client
-from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.splits import shift
 from agnosticfair.data.table import Table
 from agnosticfair.errors import AgnosticFairError
 from agnosticfair.experiments.deployments import deployments
 from agnosticfair.federation import fit
+from agnosticfair.mathematics.basis import Basis, by_client
+from agnosticfair.mathematics.metrics import accuracy, gap
 from agnosticfair.methods import method
-from agnosticfair.metrics import accuracy, gap
 from agnosticfair.report.figures import BLUE, RED
 from agnosticfair.tuning import TAUS, fit_path
 
@@ -53,7 +53,7 @@ def notions(taus=(0.03, 0.05, 0.08, 0.12), seeds=range(5)) -> None:
     """Gaps over the unseen deployments, with a constraint and without: means over seeds."""
     found: dict[tuple[str, str], list[list[float]]] = {}
     for seed in seeds:
-        split = shift(load("adult"), dataset("adult"), seed=seed)
+        split = shift(load_dataset("adult"), dataset("adult"), seed=seed)
         y, s = split.test.labels(">50K"), split.test.column("sex").codes
         free = fit(split.train, "fl", attribute="sex").model
         unseen = deployments(split.test, free.encoding, seed, "sex")
@@ -182,7 +182,7 @@ def target(seeds=range(3)) -> None:
         "known, centre of half the set": {"tau": 0.04, "nominal": 0.01, "trust": 0.5},
     }
     for seed in seeds:
-        split = shift(load("adult"), dataset("adult"), seed=seed)
+        split = shift(load_dataset("adult"), dataset("adult"), seed=seed)
         encoding = fit(split.train, "fl", attribute="sex").model.encoding
         X, y, s = rows([*split.train.values()], encoding)
         X_test, y_test, s_test = rows([split.test], encoding)
@@ -269,7 +269,7 @@ def path(split) -> None:
 
 if __name__ == "__main__":
     asked = sys.argv[1:] or ["overhead", "notions", "race", "target", "bases", "path"]
-    adult = load("adult")
+    adult = load_dataset("adult")
     halves = shift(adult, dataset("adult"))
     if "overhead" in asked:
         overhead(halves)

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from timing import in_turn, say
 
 from agnosticfair.data.census import encoding_of, merge, take_census
-from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--solver", default="lbfgs", help="of scikit-learn's logistic regression")
     asked = parser.parse_args()
     source = dataset(asked.dataset)
-    train = shift(load(asked.dataset, asked.data_folder), source, 2, 0).train
+    train = shift(load_dataset(asked.dataset, asked.data_folder), source, 2, 0).train
     encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
     X = np.concatenate([encode(encoding, t) for t in train.values()])
     y = np.concatenate([t.labels(source.positive) for t in train.values()])

@@ -20,11 +20,12 @@ from statistics import median
 import numpy as np
 import torch
 
-from agnosticfair import accelerated, device
-from agnosticfair.accelerated import Question, Rows32, chunk_sums, exponents, moved
-from agnosticfair.basis import gaussian
+from agnosticfair.client.sums import float32 as accelerated
+from agnosticfair.client.sums import torch_device as device
+from agnosticfair.client.sums.float32 import Question, Rows32, chunk_sums, exponents, moved
 from agnosticfair.errors import AgnosticFairError
-from agnosticfair.fairness import Surrogate
+from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.mathematics.fairness import Surrogate
 
 BEGIN, RATES, RECORD = time.perf_counter(), {}, []
 CONFIGS = [
@@ -241,7 +242,7 @@ def fresh(where):
     from importlib.util import find_spec
 
     if find_spec("triton"):
-        from agnosticfair import fused
+        from agnosticfair.client.sums import triton_kernel as fused
 
         fused._kept.clear()
     if where.type == "cuda":
@@ -263,7 +264,7 @@ def main_case(n, where):
     print(HEADER)
     best = (float("inf"), None)
     if where.type == "cuda":
-        from agnosticfair import fused
+        from agnosticfair.client.sums import triton_kernel as fused
 
         for config in CONFIGS:
             try:
@@ -295,7 +296,7 @@ def main_case(n, where):
 
 
 def only_sums(rows, q):
-    from agnosticfair import fused
+    from agnosticfair.client.sums import triton_kernel as fused
 
     kept, fused._curvature = fused._curvature, Nothing()
     try:

@@ -13,11 +13,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from timing import seconds
 
-from agnosticfair.basis import gaussian
-from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.splits import iid
 from agnosticfair.data.table import Table
 from agnosticfair.federation import fit
+from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import Method, method
 
 SOURCE = dataset("adult")
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
-    table = load("adult")
+    table = load_dataset("adult")
 
     def some(rows: int, clients: int = 2) -> Mapping[str, Table]:
         chosen = np.random.default_rng(0).integers(0, len(table), round(rows / 0.8))

@@ -9,11 +9,11 @@ network's is on scaled inputs. The merit adds what the constraint is missed by, 
 import argparse
 from dataclasses import replace
 
-from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
 from agnosticfair.methods import Network, method
-from agnosticfair.solvers.local import NU
+from agnosticfair.server.saddle import NU
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     source = dataset(asked.dataset)
     how = {"attribute": source.sensitive, "positive": source.positive}
     for seed in range(asked.seeds):
-        tables = shift(load(asked.dataset, asked.data_folder), source, 2, seed).train
+        tables = shift(load_dataset(asked.dataset, asked.data_folder), source, 2, seed).train
         recipe = method("agnosticfair", tau=source.tau, ridge=1e-7)
         exact = fit(tables, recipe, seed=seed, **how)
         made = method(recipe, network=Network("linear", decisions=False))

@@ -12,12 +12,12 @@ import numpy as np
 from timing import in_turn, say
 
 from agnosticfair import federation
-from agnosticfair.basis import Basis
-from agnosticfair.client import Client, answer
-from agnosticfair.data.datasets import dataset, load
+from agnosticfair.client.answers import Client, answer
+from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.splits import shift
-from agnosticfair.fairness import Surrogate, surrogate_values
-from agnosticfair.linear import log_loss_derivatives
+from agnosticfair.mathematics.basis import Basis
+from agnosticfair.mathematics.fairness import Surrogate, surrogate_values
+from agnosticfair.mathematics.linear import log_loss_derivatives
 from agnosticfair.methods import method
 
 
@@ -62,7 +62,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     asked = parser.parse_args()
     source = dataset(asked.dataset)
-    (key, table), *_ = shift(load(asked.dataset, asked.data_folder), source, 1, 0).train.items()
+    (key, table), *_ = shift(
+        load_dataset(asked.dataset, asked.data_folder), source, 1, 0
+    ).train.items()
     engine = Recorder(federation.in_process({key: table}))
     chosen = method(asked.method, rounds=4)
     federation.fit(engine, chosen, attribute=source.sensitive, positive=source.positive)

@@ -4,7 +4,7 @@ from adult import adult
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from agnosticfair import audit
-from agnosticfair.basis import bands
+from agnosticfair.mathematics.basis import bands
 
 X, y, sex = adult()
 numbers = X.select_dtypes("number")

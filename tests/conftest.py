@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from helpers import client_rows, write
 from hypothesis import settings
 
+from agnosticfair.cli import main
 from agnosticfair.data.adult import load_adult
 from agnosticfair.data.dutch import VARIABLE, cache_folder, find_dutch, load_dutch
 from agnosticfair.data.table import Table
@@ -64,3 +66,23 @@ def pytest_xdist_make_scheduler(config, log):
             return "servers" if "test_end_to_end.py" in nodeid else nodeid
 
     return Scheduling(config, log)
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command: its exit code, what it printed, and what it said on stderr."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Two clients' files in a folder that is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return [write(Path(f"{name}.csv"), client_rows(k)) for k, name in enumerate(("north", "south"))]

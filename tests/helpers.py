@@ -1,8 +1,22 @@
 """Small tables and clients that several tests share."""
 
+import csv
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 
+from agnosticfair.client.answers import answer
+from agnosticfair.client.sums.float32 import Question, Rows32, exponents, moved
+from agnosticfair.data.decided import Decided
 from agnosticfair.data.table import Column, Table
+from agnosticfair.federation import in_process
+from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.protocol.engines import Failure
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.report.explorer import values
+from agnosticfair.server import plan as server
 
 
 def small_table(n: int = 300, seed: int = 0, groups: int = 2) -> Table:
@@ -28,3 +42,166 @@ def dealt(table: Table, clients: int, seed: int = 0) -> dict[str, Table]:
     """The same rows at random over some clients; all clients non-empty."""
     part = np.random.default_rng(seed).permutation(np.arange(len(table)) % clients)
     return {f"c{k:03d}": table.take(part == k) for k in range(clients)}
+
+
+def client_rows(seed, n=150):
+    rng = np.random.default_rng(seed)
+    for i in range(n):
+        sex = "MF"[i % 2]
+        age = rng.uniform(20, 60)
+        score = 0.1 * (age - 40) + (sex == "M") + rng.normal()
+        job = "abc"[rng.integers(3)]
+        yield {"age": f"{age:.2f}", "job": job, "sex": sex, "income": "yes" if score > 0 else "no"}
+
+
+def write(path, rows, **changes):
+    """A CSV file of these rows with columns changed: to one value, or by a function of the row."""
+    made = []
+    for i, r in enumerate(rows):
+        made.append(r | {k: v(i, r) if callable(v) else v for k, v in changes.items()})
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*(made or [*client_rows(0, 1)])[0]])
+        writer.writeheader()
+        writer.writerows(made)
+    return path
+
+
+ROLES = ("--target", "income", "--sensitive", "sex")
+
+
+ROWS = small_table(300, 3)
+
+
+TABLES = dealt(ROWS, 3)
+
+
+class Faulty:
+    """An engine whose client c001 fails as told, in some askings of one step."""
+
+    def __init__(self, how, askings, step="sums"):
+        self.inner, self.how, self.askings, self.step = in_process(TABLES), how, askings, step
+        self.asked, self.log = 0, []
+
+    def clients(self):
+        return self.inner.clients()
+
+    def exchange(self, step, payload, deadline=None, only=None):
+        answers = dict(self.inner.exchange(step, payload, deadline, only))
+        self.log.append((step, sorted(answers)))
+        if step == self.step and "c001" in answers:
+            self.asked += 1
+            if self.asked in self.askings:
+                answers["c001"] = self.how(answers["c001"])
+        return answers
+
+
+def nan(reply):
+    return Reply(reply.round, {k: v * np.nan for k, v in reply.sums.items()})
+
+
+WAYS = {
+    "failure": lambda reply: Failure("its process died"),
+    "nan": nan,
+    "stale": lambda reply: Reply(reply.round - 1, reply.sums),
+    "shape": lambda reply: Reply(reply.round, {**reply.sums, "H": np.zeros(1)}),
+    "foreign": lambda reply: "hello",
+}
+
+
+def decided(n=300, seed=0):
+    """Rows with the decisions of two methods, one of which decides by lot."""
+    table, rng = small_table(n, seed), np.random.default_rng(seed)
+    p = {"hard": (rng.uniform(size=n) < 0.4).astype(float), "soft": rng.uniform(size=n)}
+    site = Column(rng.integers(0, 2, n), ("north", "south"))
+    return Decided.of(table, "sex", "yes", p, site)
+
+
+def weights_of(rows, table, by_column):
+    """(n,) the weight of every row where each value of a mixed column has one."""
+    found = np.ones(len(rows.y))
+    for column, w in zip(table["columns"], by_column, strict=True):
+        found *= np.asarray(w)[values(rows.columns[column["name"]]).codes]
+    return found
+
+
+def row(method="fl", seed=0, **changes):
+    """A row made by hand."""
+    made = {
+        "dataset": "adult",
+        "setting": "shift",
+        "method": method,
+        "seed": seed,
+        "clients": 2,
+        "train_accuracy": 0.85,
+        "train_risk_difference": 0.17,
+        "test_accuracy": 0.82,
+        "test_risk_difference": 0.21,
+        "test_balanced_accuracy": 0.75,
+        "client_risk_differences": [0.16, 0.23],
+        "majority_rate": 0.7187,
+        "label_risk_difference": 0.21,
+        "rounds": 7,
+        "seconds": 0.1,
+        "outcome": "converged",
+        "outcomes": {"step kept": 7},
+    }
+    assert {*changes} <= {*made}
+    return made | changes
+
+
+KINDS = [Surrogate("sigmoid", 0.7), Surrogate("covariance"), Surrogate("loss")]
+
+
+def rows_and_question(n=2500, d=6, M=9, M_L=5, surrogate=KINDS[0], weighed=False, own=False):
+    """Rows in float64 and a question, of which ``narrowed`` makes float32."""
+    rng = np.random.default_rng(0)
+    X = np.round(rng.uniform(size=(n, d)) * 2**20) / 2**20
+    Z = np.hstack([X, np.ones((n, 1)), -(X * X).sum(axis=1)[:, None] / 2])
+    q = Question(
+        exponents(gaussian(M, 0.8), rng.uniform(size=(M, d)), d),
+        exponents(gaussian(M_L, 1.3), rng.uniform(size=(M_L, d)), d) if own else None,
+        rng.normal(size=d + 1),
+        rng.uniform(size=M_L),
+        rng.normal(size=(2, M + 1)),
+        0.3,
+        surrogate,
+    )
+    weights = rng.uniform(size=n) if weighed else None
+    y = (rng.uniform(size=n) < 0.3).astype(float)
+    return Rows32(Z, y, np.array([0, n // 3, n]), weights), q
+
+
+def narrowed(value):
+    found = moved(value, lambda v: v.astype(np.float32))
+    return replace(found, starts=value.starts) if isinstance(value, Rows32) else found
+
+
+def check_close(found, true, tolerance=1e-5):
+    for a, b in zip(found, true, strict=True):
+        assert np.shape(a) == np.shape(b)
+        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
+
+
+def refused(call, *arguments):
+    """The one line said by a command that ends with code 2 and leaves no file."""
+    before = sorted(Path().rglob("*"))
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+    return err
+
+
+def question_of(clients, recipe):
+    """A broadcast of the first round, at a random w."""
+    census = [answer(c, "census", None) for c in clients]
+    plan = server.plan(recipe, sum(census[1:], census[0]), tuple(c.key for c in clients))
+    ask = server.centres_question(plan, 0)
+    if ask is not None:
+        offers = [answer(c, "centres", ask) for c in clients]
+        plan = server.with_centres(plan, sum(offers[1:], offers[0]))
+    _, broadcast = server.question(server.init(plan))
+    rng = np.random.default_rng(0)
+    arrays = {k: rng.uniform(size=v.shape) for k, v in broadcast.arrays.items()}
+    return Broadcast(1, broadcast.task, broadcast.settings, arrays)

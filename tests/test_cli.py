@@ -8,64 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROLES, client_rows, refused, write
 from safetensors.numpy import save_file
 
-from agnosticfair import federation, record
-from agnosticfair.cli import main
+from agnosticfair import federation
 from agnosticfair.commands.output import write_files
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import reproduce
 from agnosticfair.methods import METHODS
 from agnosticfair.model import load_model
+from agnosticfair.runs import provenance as record
 
 COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data", "audit", "shifts", "tune")
 COMMANDS += ("export", "report", "watch")
 
 
-@pytest.fixture
-def call(capsys):
-    """Run a command: its exit code, what it printed, and what it said on stderr."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(a) for a in arguments])
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return run
-
-
-def client_rows(seed, n=150):
-    rng = np.random.default_rng(seed)
-    for i in range(n):
-        sex = "MF"[i % 2]
-        age = rng.uniform(20, 60)
-        score = 0.1 * (age - 40) + (sex == "M") + rng.normal()
-        job = "abc"[rng.integers(3)]
-        yield {"age": f"{age:.2f}", "job": job, "sex": sex, "income": "yes" if score > 0 else "no"}
-
-
-def write(path, rows, **changes):
-    """A CSV file of these rows with columns changed: to one value, or by a function of the row."""
-    made = []
-    for i, r in enumerate(rows):
-        made.append(r | {k: v(i, r) if callable(v) else v for k, v in changes.items()})
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*(made or [*client_rows(0, 1)])[0]])
-        writer.writeheader()
-        writer.writerows(made)
-    return path
-
-
-@pytest.fixture
-def files(tmp_path, monkeypatch):
-    """Two clients' files in a folder that is the current one."""
-    monkeypatch.chdir(tmp_path)
-    return [write(Path(f"{name}.csv"), client_rows(k)) for k, name in enumerate(("north", "south"))]
-
-
 MODEL = Path("model.safetensors")
-ROLES = ("--target", "income", "--sensitive", "sex")
 
 
 @pytest.fixture
@@ -210,17 +168,6 @@ def test_every_sensitive_column_is_protected_and_shown(call, files):
 
 
 # --- what it refuses ---
-
-
-def refused(call, *arguments):
-    """The one line said by a command that ends with code 2 and leaves no file."""
-    before = sorted(Path().rglob("*"))
-    code, out, err = call(*arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert sorted(Path().rglob("*")) == before
-    return err
 
 
 BAD_FILES = {

@@ -15,13 +15,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from agnosticfair import AgnosticFairClassifier, Certificate, metrics
-from agnosticfair.basis import gaussian
+from agnosticfair import AgnosticFairClassifier, Certificate
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.splits import shift
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import method
 
 FEW = gaussian(12, 0.8)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from helpers import dealt, small_table
 
-from agnosticfair.engines import Failure
 from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
 from agnosticfair.federation import fit, in_process
-from agnosticfair.messages import Reply
 from agnosticfair.methods import method
+from agnosticfair.protocol.engines import Failure
+from agnosticfair.protocol.messages import Reply
 
 ROWS = small_table(300, 3)
 

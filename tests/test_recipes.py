@@ -9,8 +9,8 @@ from helpers import dealt, small_table
 
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
+from agnosticfair.mathematics.metrics import accuracy, majority_rate
 from agnosticfair.methods import METHODS, Fairness, Method, method
-from agnosticfair.metrics import accuracy, majority_rate
 
 ROWS = small_table(500, 2)
 NAMES = sorted(METHODS)
@@ -59,7 +59,7 @@ def test_the_surrogates_worst_difference_is_within_tau(name):
     [("demographic_parity", 0.1), ("equalized_odds", 0.1), ("bounded_group_loss", 0.65)],
 )
 def test_the_result_certifies_its_own_decisions_over_its_own_set(notion, tau):
-    from agnosticfair.auditing import audit_clients
+    from agnosticfair.auditing.audit import audit_clients
 
     tables = dealt(ROWS, 2)
     asked = method("agnosticfair", tau=tau, notion=notion)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from helpers import dealt, small_table
 
-from agnosticfair.basis import by_client, constant, gaussian
 from agnosticfair.data import datasets, splits
 from agnosticfair.federation import fit
+from agnosticfair.mathematics.basis import by_client, constant, gaussian
+from agnosticfair.mathematics.metrics import accuracy
 from agnosticfair.methods import METHODS, Fairness, Method, method
-from agnosticfair.metrics import accuracy
 
 ROWS = small_table(600, 1)
 
@@ -69,7 +69,7 @@ def test_afl_minimises_the_worst_clients_loss():
 
     def client_losses(w, encoding):
         from agnosticfair.data.encoding import encode
-        from agnosticfair.linear import log_loss
+        from agnosticfair.mathematics.linear import log_loss
 
         return [
             log_loss(encode(encoding, t) @ w[:-1] + w[-1], t.labels("yes")).mean()
@@ -91,11 +91,11 @@ def test_bound_just_large_enough_gives_uniform_kernel_weights():
     result = fit({"one": ROWS}, Method("a", basis=basis, bound=5.0), positive="yes")
     psi = result.history  # the history exists even where nothing is asked of it
     assert psi
-    from agnosticfair.basis import gaussian_kernel
     from agnosticfair.data.encoding import encode
+    from agnosticfair.mathematics.basis import gaussian_kernel
 
     X = encode(result.model.encoding, ROWS)
-    from agnosticfair.basis import row_priorities
+    from agnosticfair.mathematics.basis import row_priorities
 
     _, first = np.unique(row_priorities(X, 0), return_index=True)
     K = gaussian_kernel(X, X[first[:8]], 2.0)
@@ -143,7 +143,7 @@ def test_fl_on_adult_equals_the_pooled_fit_and_does_not_depend_on_the_clients(ad
 
 def test_local_minimisation_and_a_plain_average_is_not_the_federated_optimum(adult):
     """The printed Algorithm 1 taken literally averages minimisers of other losses; fl does not."""
-    from agnosticfair.linear import log_loss
+    from agnosticfair.mathematics.linear import log_loss
 
     split = splits.shift(adult, datasets.dataset("adult"), 2, 0)
     literal = METHODS["fedavg"]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from agnosticfair import AgnosticFairClassifier
-from agnosticfair.basis import gaussian
 from agnosticfair.errors import SettingsError
-from agnosticfair.fairness import Surrogate
+from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.methods import Local, Network, method
 
 X, y, s = np.random.default_rng(0).normal(size=(40, 2)), [0, 1] * 20, [0, 0, 1, 1] * 10

@@ -6,17 +6,18 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from agnosticfair import audit_clients, metrics
-from agnosticfair.ambiguity import Ambiguity, worst_linear
-from agnosticfair.basis import gaussian, gaussian_kernel
+from agnosticfair import audit_clients
 from agnosticfair.data import datasets, splits
 from agnosticfair.data.encoding import encode
 from agnosticfair.federation import fit
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.ambiguity import Ambiguity, worst_linear
+from agnosticfair.mathematics.basis import gaussian, gaussian_kernel
 from agnosticfair.methods import method
 from agnosticfair.report.figures import BLUE, GREEN, ORANGE, RED
 
 SOURCE = datasets.dataset("adult")
-SPLIT = splits.shift(datasets.load("adult"), SOURCE, clients=2, seed=0)
+SPLIT = splits.shift(datasets.load_dataset("adult"), SOURCE, clients=2, seed=0)
 METHODS = {
     "fl": "no fairness",
     "fairfl": "fair as the rows are",

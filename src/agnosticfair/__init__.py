@@ -6,29 +6,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agnosticfair.auditing import audit, audit_clients
-    from agnosticfair.certificate import Certificate
+    from agnosticfair.auditing.audit import audit, audit_clients
+    from agnosticfair.auditing.certificate import Certificate
+    from agnosticfair.data.datasets import dataset, load_dataset
+    from agnosticfair.data.files import read_table
+    from agnosticfair.data.splits import dirichlet, iid, shift
+    from agnosticfair.data.table import Column, Table
     from agnosticfair.estimator import AgnosticFairClassifier, frontier
+    from agnosticfair.federation import Fit, fit
+    from agnosticfair.mathematics.basis import (
+        bands,
+        by_client,
+        constant,
+        gaussian,
+        gaussian_at,
+        indicator,
+        product,
+    )
+    from agnosticfair.methods import METHODS, Method, Network, method
+    from agnosticfair.model import Model, load_model
     from agnosticfair.target import target_weights
 
 __version__ = "0.1.0"
-__all__ = [
-    "AgnosticFairClassifier",
-    "Certificate",
-    "audit",
-    "audit_clients",
-    "frontier",
-    "target_weights",
-]
 
-_ROOMS = {
-    "AgnosticFairClassifier": "estimator",
-    "audit": "auditing",
-    "audit_clients": "auditing",
-    "Certificate": "certificate",
-    "frontier": "estimator",
-    "target_weights": "target",
+_HOMES = {
+    "auditing.audit": ("audit", "audit_clients"),
+    "auditing.certificate": ("Certificate",),
+    "data.datasets": ("dataset", "load_dataset"),
+    "data.files": ("read_table",),
+    "data.splits": ("dirichlet", "iid", "shift"),
+    "data.table": ("Column", "Table"),
+    "estimator": ("AgnosticFairClassifier", "frontier"),
+    "federation": ("Fit", "fit"),
+    "mathematics.basis": (
+        *("bands", "by_client", "constant", "gaussian"),
+        *("gaussian_at", "indicator", "product"),
+    ),
+    "methods": ("METHODS", "Method", "Network", "method"),
+    "model": ("Model", "load_model"),
+    "target": ("target_weights",),
 }
+_ROOMS = {name: room for room, names in _HOMES.items() for name in names}
+__all__ = tuple(sorted(_ROOMS))
 
 
 def __getattr__(name: str) -> Any:
@@ -36,3 +55,7 @@ def __getattr__(name: str) -> Any:
     if name not in _ROOMS:
         raise AttributeError(f"module 'agnosticfair' has no attribute {name!r}")
     return getattr(import_module(f"agnosticfair.{_ROOMS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -24,7 +24,7 @@ from agnosticfair.commands import (
     tune,
 )
 from agnosticfair.errors import AgnosticFairError
-from agnosticfair.record import COMMAND
+from agnosticfair.runs.provenance import COMMAND
 
 app = typer.Typer(
     help="Federated classifiers that stay accurate and fair on a deployment nobody has seen.",

@@ -13,16 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing import audit
-from agnosticfair.basis import Basis, around, by_client, checked, constant, design, gaussian
-from agnosticfair.certificate import Certificate
+from agnosticfair.auditing.audit import audit
+from agnosticfair.auditing.certificate import Certificate
+from agnosticfair.auditing.inputs import codes
 from agnosticfair.data.encoding import FEATURE_BITS, shown
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.fairness import Surrogate
 from agnosticfair.federation import Fit, checked_centres, fit
-from agnosticfair.given import codes
-from agnosticfair.linear import on_grid, sigmoid
+from agnosticfair.mathematics.basis import (
+    Basis,
+    around,
+    by_client,
+    checked,
+    constant,
+    design,
+    gaussian,
+)
+from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.mathematics.linear import on_grid, sigmoid
 from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
 from agnosticfair.tuning import TAUS, Frontier, Progress, trace
 
@@ -215,7 +223,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         X, model = self._numbers(X), self.fit_.model
         if model.network is None:
             return X @ self.coef_[0] + self.intercept_[0]
-        from agnosticfair.deep.networks import decide
+        from agnosticfair.networks import decide
 
         # a process to which this estimator was sent knows the function by a name of its own
         own = _network(self._made_by) if callable(self._made_by) else None
@@ -509,7 +517,7 @@ def _network(model: Any) -> Network | None:
         return None if model == "linear" else model
     if not callable(model):
         return Network(str(model))
-    from agnosticfair.deep.networks import known_as
+    from agnosticfair.networks import known_as
 
     return Network(known_as(model))
 

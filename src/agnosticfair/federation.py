@@ -17,23 +17,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agnosticfair import __version__, checkpoints, server
-from agnosticfair.basis import check_seed
-from agnosticfair.client import Client, answer
+from agnosticfair import __version__
+from agnosticfair.client.answers import Client, answer
 from agnosticfair.data.census import Census, check_labels_known, merge
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
-from agnosticfair.engines import Engine
-from agnosticfair.engines.in_process import InProcess
 from agnosticfair.errors import FederationError, SettingsError, SolverError
-from agnosticfair.faults import Asker, Missing, Policy, check_enough, policy
-from agnosticfair.messages import add_up, check_candidates, check_reply
+from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
-from agnosticfair.solvers import exact
-from agnosticfair.solvers.exact import Start
+from agnosticfair.protocol.engines import Engine
+from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.faults import Asker, Missing, Policy, check_enough, policy
+from agnosticfair.protocol.messages import add_up, check_candidates, check_reply
+from agnosticfair.server import checkpoints, exact
+from agnosticfair.server import plan as server
+from agnosticfair.server.exact import Start
 from agnosticfair.threads import cpus, one_thread
 
 
@@ -217,7 +218,7 @@ def _begun(asker: Asker, run: Run, plan: server.Plan) -> server.State:
         return server.init(plan, run.start)
     if run.start is not None:
         raise SettingsError("a network begins at weights drawn by its seed: leave out start")
-    from agnosticfair.deep.networks import initial
+    from agnosticfair.networks import initial
 
     w, pulled = initial(network.name, network.hidden, server.features(plan), run.seed)
     plan = server.with_network(plan)

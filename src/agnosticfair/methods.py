@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.basis import Basis, by_client, constant, gaussian
 from agnosticfair.errors import SettingsError
-from agnosticfair.fairness import NOTIONS, Surrogate
+from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian
+from agnosticfair.mathematics.fairness import NOTIONS, Surrogate
 from agnosticfair.settings import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Kind, require, require_name
 
 _UNIFORM, _PLAIN = constant(), Surrogate()

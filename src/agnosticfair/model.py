@@ -20,7 +20,7 @@ from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Table
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import ModelError
-from agnosticfair.linear import sigmoid
+from agnosticfair.mathematics.linear import sigmoid
 
 FORMAT = "agnosticfair-model-2"
 _TEXTS = ("positive", "negative", "outcome", "version")
@@ -56,7 +56,7 @@ class Model:
         X = encode(self.encoding, table, who)
         if self.network is None:
             return X @ self.w[:-1] + self.w[-1]
-        from agnosticfair.deep.networks import decide
+        from agnosticfair.networks import decide
 
         return decide(self.network, self.w, X)
 

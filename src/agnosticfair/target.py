@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.basis import gaussian_kernel, median_distance, row_priorities
+from agnosticfair.auditing.inputs import features
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.given import features
+from agnosticfair.mathematics.basis import gaussian_kernel, median_distance, row_priorities
 from agnosticfair.methods import method
 
 HOW = ("density_ratio", "kernel_mean_matching")

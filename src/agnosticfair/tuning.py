@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing import audit
-from agnosticfair.basis import around, check_seed, design
+from agnosticfair.auditing.audit import audit
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table, concatenate, intersected
-from agnosticfair.engines import Engine
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit, in_process
+from agnosticfair.mathematics.basis import around, check_seed, design
+from agnosticfair.mathematics.metrics import accuracy
 from agnosticfair.methods import Method, method
-from agnosticfair.metrics import accuracy
+from agnosticfair.protocol.engines import Engine
 
 TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
 COARSE = 3e-4

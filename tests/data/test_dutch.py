@@ -117,13 +117,13 @@ def test_download_is_kept(empty_home, dutch_folder, monkeypatch):
 
 
 def test_registry(adult, dutch_folder):
-    assert datasets.load("adult") is adult
-    assert len(datasets.load("dutch", dutch_folder)) == 60_420
+    assert datasets.load_dataset("adult") is adult
+    assert len(datasets.load_dataset("dutch", dutch_folder)) == 60_420
     for name, known in datasets.DATASETS.items():
-        table = datasets.load(name, dutch_folder)
+        table = datasets.load_dataset(name, dutch_folder)
         assert known.name == name
         assert known.positive in table.target.categories
         assert known.sensitive in table.sensitive
         assert known.shift_value in table.column(known.shift_column).categories
     with pytest.raises(SettingsError, match="no data set 'iris'; there are: adult, dutch"):
-        datasets.load("iris")
+        datasets.load_dataset("iris")

@@ -59,14 +59,14 @@ def audit(
     certificate.json, certificate.png and, for 'report', rows.parquet, which holds the rows. The
     options numeric, categorical and drop may be repeated.
     """
-    from agnosticfair.auditing import audit as certify
-    from agnosticfair.basis import gaussian
+    from agnosticfair.auditing.audit import audit as certify
+    from agnosticfair.auditing.inputs import labels_and_decisions
     from agnosticfair.data.decided import Decided
-    from agnosticfair.given import labels_and_decisions
+    from agnosticfair.mathematics.basis import gaussian
     from agnosticfair.model import load_model
-    from agnosticfair.record import provenance
     from agnosticfair.report import certificate as report
     from agnosticfair.report.figures import png
+    from agnosticfair.runs.provenance import provenance
 
     if (model is None) == (predictions is None):
         raise SettingsError("name either a model by --model or a column by --predictions")

@@ -61,15 +61,15 @@ def init(
 ) -> None:
     """Write a folder with the Flower app, test certificates, a key pair per site and start scripts."""
     from agnosticfair.data.files import Roles
-    from agnosticfair.deployment.folder import Deployment, write_folder
-    from agnosticfair.faults import policy
+    from agnosticfair.flower.folder import Deployment, write_folder
     from agnosticfair.methods import method as recipe
+    from agnosticfair.protocol.faults import policy
 
     asked = {"notion": notion, "intersections": intersections, "tau": tau}
     asked["network"] = None if model == "linear" else model
     changes = {k: v for k, v in asked.items() if v is not None}
     if model != "linear":
-        from agnosticfair.deep.networks import factory
+        from agnosticfair.networks import factory
 
         factory(model)  # as are the next ones: refused now rather than at the first run
     recipe(method, **changes), policy(on_failure)
@@ -96,7 +96,7 @@ def run(
     A run that was interrupted goes on from its last checkpoint.
     """
     from agnosticfair.commands.output import progress
-    from agnosticfair.deployment.runner import read_config, run_deployment
+    from agnosticfair.flower.runner import read_config, run_deployment
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)

@@ -18,8 +18,8 @@ def export(
     onnx: Annotated[Path, Option(help="The ONNX file to write.")],
 ) -> None:
     """Write a model as an ONNX file that takes raw columns: its encoding is part of the graph."""
-    from agnosticfair.export import to_onnx
     from agnosticfair.model import load_model
+    from agnosticfair.runs.export import to_onnx
 
     check_folder(onnx.parent, needed=True)
     made = to_onnx(load_model(model))

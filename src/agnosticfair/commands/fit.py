@@ -29,7 +29,7 @@ from agnosticfair.commands.options import (
 from agnosticfair.commands.output import cell, check_folder, progress, write_files
 
 if TYPE_CHECKING:
-    from agnosticfair.certificate import Certificate
+    from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
@@ -82,12 +82,13 @@ def fit(
     Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
     certified, and its limits. The options numeric, categorical, drop and sensitive may be repeated.
     """
-    from agnosticfair import federation, record
-    from agnosticfair.checkpoints import FILE as CHECKPOINT
+    from agnosticfair import federation
     from agnosticfair.data.files import Roles, read_sources
     from agnosticfair.methods import Network
     from agnosticfair.methods import method as recipe
-    from agnosticfair.tracking import parameters, results, tracker
+    from agnosticfair.runs import provenance as record
+    from agnosticfair.runs.tracking import parameters, results, tracker
+    from agnosticfair.server.checkpoints import FILE as CHECKPOINT
 
     check_folder(out.parent, needed=True)
     if run is not None:

@@ -21,7 +21,7 @@ def list_methods(as_json: Json = False) -> None:
     """List the methods by name, with what each minimises and its main values."""
     from dataclasses import asdict
 
-    from agnosticfair.certificate import plain
+    from agnosticfair.auditing.certificate import plain
     from agnosticfair.methods import METHODS
 
     if as_json:
@@ -54,7 +54,7 @@ def describe(name: str, folder: Path | None) -> dict[str, Any]:
     """A data set in words and numbers; nothing is downloaded to know them."""
     from agnosticfair.data import dutch
     from agnosticfair.data.census import encoding_of, take_census
-    from agnosticfair.data.datasets import dataset, load
+    from agnosticfair.data.datasets import dataset, load_dataset
 
     source, named = dataset(name), folder or os.environ.get(dutch.VARIABLE)
     shift = f"{source.shift_column} {source.shift_value}, then all others"
@@ -66,7 +66,7 @@ def describe(name: str, folder: Path | None) -> dict[str, Any]:
         remedy = "put it there from" if named else "a first use downloads it from"
         return entry | {"here": False, "where": f"not in {place}: {remedy} {dutch.URL}"}
     try:
-        census = take_census(load(name, folder), who=name)
+        census = take_census(load_dataset(name, folder), who=name)
     except DataError as error:
         return entry | {"here": False, "where": str(error)}
     counts = {"rows": census.n, "features": encoding_of(census).width, "labels": census.labels}

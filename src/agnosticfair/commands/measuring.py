@@ -72,8 +72,8 @@ def _scores(
 ) -> list[dict[str, Any]]:
     import numpy as np
 
-    from agnosticfair import metrics
-    from agnosticfair.certificate import plain
+    from agnosticfair.auditing.certificate import plain
+    from agnosticfair.mathematics import metrics
 
     def counts(table: Table) -> Counter[tuple[str, int, int]]:
         column = table.sensitive[attribute]

@@ -51,8 +51,8 @@ def explain_messages(
 
     With a site's file the sizes are those of its own columns; other sites may add categories.
     """
-    from agnosticfair.explanation import explain, explain_audit
     from agnosticfair.methods import method as recipe
+    from agnosticfair.server.reveals import explain, explain_audit
 
     if bootstrap < 0:
         raise SettingsError(f"bootstrap is {bootstrap}; it must not be negative")

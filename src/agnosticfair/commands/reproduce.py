@@ -35,11 +35,11 @@ def reproduce(
     Writes results.json (a row per data set, setting, method and seed), tables.md and PNG figures.
     The numbers do not depend on the number of processes.
     """
-    from agnosticfair.data.datasets import DATASETS, load
+    from agnosticfair.data.datasets import DATASETS, load_dataset
     from agnosticfair.experiments.detail import decided_files
     from agnosticfair.experiments.reproduce import SETTINGS, cells, run
     from agnosticfair.methods import METHODS
-    from agnosticfair.record import provenance
+    from agnosticfair.runs.provenance import provenance
 
     check_folder(out)
     folder = None if data_folder is None else str(data_folder)
@@ -56,7 +56,7 @@ def reproduce(
     kept = decided_files(rows, 2, folder)
     results = {
         "format": "agnosticfair-results-1",
-        **provenance({name: load(name, folder) for name in listed(dataset, DATASETS)}),
+        **provenance({name: load_dataset(name, folder) for name in listed(dataset, DATASETS)}),
         "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }

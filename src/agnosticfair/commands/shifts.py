@@ -55,11 +55,11 @@ def shifts(
     Writes shifts.json (a row per data set, method and seed, with every deployment's numbers),
     shifts.md and PNG figures. The numbers do not depend on the number of processes; only times do.
     """
-    from agnosticfair.data.datasets import DATASETS, load
+    from agnosticfair.data.datasets import DATASETS, load_dataset
     from agnosticfair.experiments.detail import decided_files
     from agnosticfair.experiments.shifts import COMPARED, DIRICHLET, cells, clients_of, run
     from agnosticfair.methods import METHODS
-    from agnosticfair.record import provenance
+    from agnosticfair.runs.provenance import provenance
 
     check_folder(out)
     usual = DIRICHLET if setting == "dirichlet" else COMPARED
@@ -86,7 +86,7 @@ def shifts(
         **({} if model == "linear" else {"model": model}),
     }
     kept = decided_files(rows, clients_of(setting), folder)
-    about = provenance({name: load(name, folder) for name in listed(dataset, DATASETS)})
+    about = provenance({name: load_dataset(name, folder) for name in listed(dataset, DATASETS)})
     results: dict[str, Any] = {
         "format": "agnosticfair-shifts-1",
         **about,

@@ -70,10 +70,10 @@ def dataset(name: str) -> Dataset:
     return DATASETS[name]
 
 
-def load(name: str, folder: str | Path | None = None) -> Table:
+def load_dataset(name: str, folder: str | Path | None = None) -> Table:
     """The rows of the data set of that name; ``folder`` is where to look for one not shipped.
 
-    >>> len(load("adult"))
+    >>> len(load_dataset("adult"))
     45222
     """
     return dataset(name).load(folder)

@@ -11,7 +11,7 @@ import numpy as np
 from agnosticfair.data import wire
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError
-from agnosticfair.linear import on_grid
+from agnosticfair.mathematics.linear import on_grid
 
 FEATURE_BITS = 20
 

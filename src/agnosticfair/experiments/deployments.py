@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair import metrics
-from agnosticfair.basis import gaussian_kernel
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.basis import gaussian_kernel
 
 KINDS = ("test set", "sub-population", "age quartile", "kernel tilt")
 LEAST_ROWS = 400  # of a sub-population

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.datasets import dataset, load
+from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.decided import Decided
 from agnosticfair.data.splits import Split, dirichlet, iid, shift
 from agnosticfair.data.table import Column
@@ -20,7 +20,7 @@ SEED = 0
 
 def split_of(name: str, setting: str, clients: int, seed: int, folder: str | None) -> Split:
     """The split that the cells of a setting share."""
-    source, table = dataset(name), load(name, folder)
+    source, table = dataset(name), load_dataset(name, folder)
     if setting == "dirichlet":
         return dirichlet(table, clients, 0.5, seed, source.sensitive)
     if setting == "iid":

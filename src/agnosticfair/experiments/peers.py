@@ -25,7 +25,7 @@ from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments.deployments import Decider
-from agnosticfair.linear import sigmoid
+from agnosticfair.mathematics.linear import sigmoid
 
 EPS = 0.01
 """Violation that ExponentiatedGradient is allowed."""

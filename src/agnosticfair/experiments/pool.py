@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from typing import Any
 
-from agnosticfair.data.datasets import load
+from agnosticfair.data.datasets import load_dataset
 from agnosticfair.errors import SettingsError
 
 Row = dict[str, Any]
@@ -30,7 +30,9 @@ def run_cells(
     if jobs < 1:
         raise SettingsError(f"{jobs} jobs do no work: ask for at least 1")
     for name, folder in {(task.dataset, task.folder) for task in tasks}:
-        load(name, folder)  # what is missing or altered is said, or downloaded, once and first
+        load_dataset(
+            name, folder
+        )  # what is missing or altered is said, or downloaded, once and first
     tell = on_done or (lambda row: None)
     if min(jobs, len(tasks)) == 1:
         rows = []

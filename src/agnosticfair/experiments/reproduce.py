@@ -14,7 +14,6 @@ from math import isnan
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from agnosticfair import metrics
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
@@ -22,6 +21,7 @@ from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments.detail import SEED, detail, split_of
 from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.federation import fit
+from agnosticfair.mathematics import metrics
 from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model

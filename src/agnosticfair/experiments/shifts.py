@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.ambiguity import Ambiguity, Worst, worst_difference
-from agnosticfair.auditing import profile
-from agnosticfair.basis import gaussian_kernel, row_priorities
+from agnosticfair.auditing.audit import profile
+from agnosticfair.auditing.inputs import features_of
 from agnosticfair.data.census import encoding_of, merge, take_census
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.encoding import Encoding, encode
@@ -36,9 +35,10 @@ from agnosticfair.experiments.deployments import (
 from agnosticfair.experiments.detail import SEED, detail, split_of
 from agnosticfair.experiments.peers import PEERS, fit_peer
 from agnosticfair.experiments.pool import Row, run_cells
-from agnosticfair.fairness import Surrogate
 from agnosticfair.federation import Fit, fit
-from agnosticfair.given import features_of
+from agnosticfair.mathematics.ambiguity import Ambiguity, Worst, worst_difference
+from agnosticfair.mathematics.basis import gaussian_kernel, row_priorities
+from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
 

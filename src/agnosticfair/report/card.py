@@ -16,14 +16,14 @@ from math import isfinite
 
 import numpy as np
 
-from agnosticfair import metrics
-from agnosticfair.certificate import Certificate, lower, upper
+from agnosticfair.auditing.certificate import Certificate, lower, upper
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
+from agnosticfair.mathematics import metrics
 from agnosticfair.model import Model
-from agnosticfair.record import compared
-from agnosticfair.tracking import parameters
+from agnosticfair.runs.provenance import compared
+from agnosticfair.runs.tracking import parameters
 
 FEW = 100
 """Rows of a group under which its rates are said to be uncertain."""

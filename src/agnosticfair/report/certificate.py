@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from agnosticfair.certificate import Certificate, Tilt, lower, upper
+from agnosticfair.auditing.certificate import Certificate, Tilt, lower, upper
 from agnosticfair.report.figures import BLUE, GREEN, ORANGE, RED, Style
 from agnosticfair.report.tables import Grid
 

@@ -16,7 +16,7 @@ import numpy as np
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.fairness import NOTIONS
+from agnosticfair.mathematics.fairness import NOTIONS
 
 USUAL = ("workclass", "age", "marital-status", SITE)
 """Columns mixed unless others are named, where a data set has them; else the first that suit."""

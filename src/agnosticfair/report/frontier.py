@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from agnosticfair.certificate import DIFFERENCES
+from agnosticfair.auditing.certificate import DIFFERENCES
 from agnosticfair.report.figures import BLUE, GREY, RED
 from agnosticfair.report.tables import Grid
 from agnosticfair.tuning import Frontier

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agnosticfair.certificate import FORMAT as CERTIFICATE
+from agnosticfair.auditing.certificate import FORMAT as CERTIFICATE
 from agnosticfair.data.decided import Decided, read_decided
 from agnosticfair.errors import ModelError
 from agnosticfair.model import Model, load_model
-from agnosticfair.record import HISTORY, ROUNDS_FILE, read_rounds
+from agnosticfair.runs.provenance import HISTORY, ROUNDS_FILE, read_rounds
 
 MAIN = {
     "shifts.json": ("shifts", "agnosticfair-shifts-1"),

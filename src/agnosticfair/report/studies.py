@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair import metrics
-from agnosticfair.basis import Basis
-from agnosticfair.certificate import DIFFERENCES, about, warnings
+from agnosticfair.auditing.certificate import DIFFERENCES, about, warnings
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.errors import AgnosticFairError, DataError, ModelError
 from agnosticfair.experiments import shifts as suite
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.basis import Basis
 from agnosticfair.report import shifts as shift_tables
 from agnosticfair.report import tables
 from agnosticfair.report.explorer import counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agnosticfair.certificate import upper
+from agnosticfair.auditing.certificate import upper
 
 Json = Mapping[str, Any]
 

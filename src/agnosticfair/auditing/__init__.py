@@ -1,0 +1,1 @@
+"""Audits of any model: certificates over a set of reweighings."""

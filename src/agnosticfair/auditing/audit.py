@@ -1,0 +1,473 @@
+"""The audit: what a model's decisions may do under every reweighing in A, for a model of anybody.
+
+All that is needed are sums of K over the rows of each cell (group, label, decision), psi of shape
+(G, 2, 2, M + 1) with a last column that counts rows; so a certificate over clients is the pooled
+one.  The module is not called ``audit``: it would hide the package's function of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import count, permutations
+from math import inf, isfinite, nan
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from agnosticfair.auditing.certificate import Certificate, Group, Tilt
+from agnosticfair.auditing.inputs import (
+    Features,
+    check_labels,
+    codes,
+    features,
+    features_of,
+    labels_and_decisions,
+)
+from agnosticfair.client.answers import CHUNK, tally
+from agnosticfair.data.census import merge
+from agnosticfair.data.encoding import shown
+from agnosticfair.data.stream import Stream
+from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.federation import agree_on_centres, checked_centres, gather, in_process
+from agnosticfair.mathematics.ambiguity import (
+    Ambiguity,
+    Outcome,
+    Worst,
+    check,
+    worst_difference,
+    worst_linear,
+    worst_ratio,
+)
+from agnosticfair.mathematics.basis import (
+    Basis,
+    Reweighing,
+    check_seed,
+    checked,
+    design,
+    gaussian,
+    median_distance,
+    row_priorities,
+    width,
+)
+from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.methods import Method
+from agnosticfair.model import Model
+from agnosticfair.protocol.engines import Engine
+from agnosticfair.protocol.faults import Asker
+from agnosticfair.protocol.messages import Broadcast, Reply, Task, check_reply
+from agnosticfair.server import plan as server
+from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require, require_name
+
+ALONE = "bounded_group_loss"
+"""The notion that compares nothing: its "difference" is the highest share of wrong decisions of a group,
+the loss of which decisions tell."""
+
+COARSE = 1e-3
+"""Tolerance of the search in a resample: well under the resamples' own spread."""
+
+MOST_ROWS = 100
+"""Rows of the worst deployment that a certificate names."""
+
+MEASURES = ("worst_risk_difference", "risk_difference", "worst_accuracy", "accuracy")
+Progress = Callable[[int, int], None]
+_DEFAULT = gaussian(200, 1.0)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked, whoever holds the rows."""
+
+    basis: Basis
+    bound: float
+    floor: float
+    tolerance: float
+    bootstrap: int
+    confidence: float
+    notion: str
+
+    def __post_init__(self) -> None:
+        require_name("notion", self.notion, NOTIONS)
+        require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
+        require(SHARE, floor=self.floor)
+        require(NATURAL, bootstrap=self.bootstrap)
+        require(Kind("between 0 and 1", lambda v: 0 < v < 1), confidence=self.confidence)
+
+
+def audit(
+    predictions_or_model: Any,
+    X: Any,
+    y: ArrayLike | None = None,
+    *,
+    sensitive_features: Any,
+    basis: Basis | Reweighing | None = None,
+    bound: float | None = 5.0,
+    floor: float = 0.05,
+    centres: ArrayLike | None = None,
+    seed: int = 0,
+    tolerance: float = 1e-4,
+    bootstrap: int = 200,
+    confidence: float = 0.95,
+    notion: str = "demographic_parity",
+    threshold: float = 0.5,
+    positive: object = None,
+    scale: bool = True,
+    on_progress: Progress | None = None,
+) -> Certificate:
+    """The largest risk difference and the lowest accuracy over every reweighing of the rows in A.
+
+    predictions_or_model: decisions 0/1, probabilities (positive above ``threshold``) or labels, (n,);
+    or a classifier with ``predict``, or any function, that gives these for X; or a ``Model``.
+    X: (n, d) numbers, an array or a data frame; or a ``Table``.  The kernels see every column of
+    numbers scaled to [0, 1] by its range, unless ``scale`` is False, and a table's rows as the model
+    encodes them.  y: (n,) labels; of two the last is positive, unless ``positive`` names one.  None
+    leaves the accuracy out, or takes the table's own target.  sensitive_features: (n,) values of two
+    or more groups, or the name of a table's column.
+    basis: Gaussian kernels, or a function from X to K, (n, M).  centres: (M, d), rows like those of X
+    (a table's encoded); by default ``basis.kernels`` distinct rows drawn with ``seed``.
+    notion: a key of NOTIONS.  on_progress: called with (done, total).
+
+    The intervals are percentiles over ``bootstrap`` resamples of the rows (each row Poisson(1)
+    times), for each of which the worst case is found anew while kernels, bound and floor stay: they
+    tell the chance in the rows, not whether A holds the deployment you will meet.  A worst case over a
+    set leans outwards in resamples, so its interval lies on the cautious side.
+
+    >>> x, s = [[0.0], [0.0], [1.0], [1.0]], ["F", "M", "F", "M"]
+    >>> print(audit([0, 0, 0, 1], x, [0, 0, 1, 1], sensitive_features=s, bootstrap=0))
+    Certified over A (2 gaussian kernels of width 1, bound 5): risk difference at most 0.6225 \
+(measured 0.5000), between 'M' and 'F' while each keeps 5% of the mass; accuracy at least 0.6887 \
+(measured 0.7500).
+    """
+    require(SHARE, threshold=threshold)
+    if basis is not None and not isinstance(basis, Basis):
+        require(Kind("a Basis, or a function from X to K", callable, object), basis=basis)
+    own = None if isinstance(basis, Basis) else basis
+    data = basis if isinstance(basis, Basis) else None
+    check_seed(seed)
+    asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
+    if asked.basis.kind in ("by_client", "given"):
+        raise SettingsError(
+            f"basis {asked.basis.kind!r} needs clients: give their tables to audit_clients, or here a "
+            "function of X"
+        )
+    model = predictions_or_model if isinstance(predictions_or_model, Model) else None
+    given = features(X, model.encoding if model else None, scale)
+    K = None if own is None else checked(own, X, given.n)
+    if K is not None:
+        asked = replace(asked, basis=Basis("given", K.shape[1]))
+    label, decided = labels_and_decisions(
+        predictions_or_model, X, y, given.n, positive=positive, threshold=threshold
+    )
+    if isinstance(X, Table) and isinstance(sensitive_features, str):
+        sensitive_features = X.column(sensitive_features).values()
+    s, groups = codes(sensitive_features, "sensitive_features", given.n)
+    if len(groups) < 2:
+        raise DataError(
+            f"sensitive_features has one group ({shown(groups)}); fairness needs at least two: "
+            "check the column"
+        )
+    b, units = None, (0.0, 1.0) if isinstance(X, Table) else (given.low, given.span)
+    if asked.basis.kind == "gaussian":
+        if centres is None:
+            b = _drawn(given, asked.basis.kernels, seed)
+        else:
+            b = (checked_centres(centres, len(given.names)) - units[0]) / units[1]
+        asked = replace(asked, basis=_settled(asked.basis, b))
+    tell = _counter(on_progress, len(_parts(given.n)) + bootstrap)
+
+    d = len(given.names)
+
+    def kernels(x: np.ndarray) -> np.ndarray:
+        return x[:, d:] if K is not None else design(asked.basis, x, b, "", ("",))
+
+    def at(part: slice) -> np.ndarray:  # kernels that were made beforehand travel with their rows
+        return given.at(part) if K is None else np.hstack([given.at(part), K[part]])
+
+    def rows(part: slice) -> np.ndarray:
+        tell()
+        return at(part)
+
+    cells = (s * 2 + (0 if label is None else label)) * 2 + decided
+    sums = tally(rows, kernels, cells, 4 * len(groups), bootstrap, np.random.default_rng(seed))
+    sums |= {"psi_x": sums["psi_x"][:, :d], "x_squares": sums["x_squares"][:d]}
+    made = _certificate(asked, sums, groups, given, label is not None, tell)
+    alpha = made.alpha_risk_difference
+    theta = np.concatenate([kernels(at(part)) @ alpha for part in _parts(given.n)])
+    most = np.argsort(-theta, kind="stable")[:MOST_ROWS]
+    shown_centres = None if b is None else units[0] + units[1] * b
+    return replace(made, worst_rows=most, worst_weights=theta[most], centres=shown_centres)
+
+
+def audit_clients(
+    model: Model,
+    clients: Mapping[str, Table | Stream] | Engine,
+    *,
+    attribute: str | None = None,
+    basis: Basis | None = None,
+    bound: float | None = 5.0,
+    floor: float = 0.05,
+    centres: ArrayLike | None = None,
+    seed: int = 0,
+    tolerance: float = 1e-4,
+    bootstrap: int = 200,
+    confidence: float = 0.95,
+    notion: str = "demographic_parity",
+    on_progress: Progress | None = None,
+    deadline: float | None = None,
+) -> Certificate:
+    """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
+
+    clients: a table or a stream each, or an engine.  attribute: the sensitive one, by default the model's.
+    centres: (M, d), in the encoding; by default drawn from the clients' rows, which shows these to
+    all.  Besides, a client sends one message of sums, with resamples that it draws by itself.
+    """
+    check_seed(seed)
+    asked = _asked(basis, bound, floor, tolerance, bootstrap, confidence, notion)
+    engine = in_process(clients) if isinstance(clients, Mapping) else clients
+    census = merge(gather(engine, "census", None, deadline))
+    check_labels(model, census.labels)
+    if attribute is None and len(model.attributes) != 1:
+        raise SettingsError(f"the model protects {model.attribute or 'nobody'}: name one attribute")
+    attribute = attribute or model.attribute
+    b = None if centres is None else checked_centres(centres, model.encoding.width)
+    chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
+    method = Method("audit", basis=chosen)
+    plan = server.plan(
+        method, census, engine.clients(), attribute=attribute, positive=model.positive
+    )
+    settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
+    settings |= {} if model.network is None else {"network": dict(model.network)}
+    plan = replace(plan, task=Task.of(settings, {}))
+    plan = agree_on_centres(plan, Asker(engine, engine.clients(), deadline=deadline), seed, b)
+    asked = replace(asked, basis=plan.method.basis)
+    task, groups = plan.task, tuple(plan.task.settings["groups"])
+    M, d = width(asked.basis, plan.clients), model.encoding.width
+    shapes = {
+        "psi": (1 + bootstrap, 4 * len(groups), M + 1),
+        "psi_x": (M + 1, d),
+        "x_squares": (d,),
+    }
+    question = Broadcast(1, task, {"seed": seed, "replicates": bootstrap}, {"w": model.w})
+    replies = gather(engine, "decisions", question, deadline)
+    total: Reply = reduce(add, (check_reply(r, key, 1, shapes) for key, r in replies.items()))
+    encoded, tell = features_of(model.encoding), _counter(on_progress, bootstrap)
+    made = _certificate(asked, total.sums, groups, encoded, True, tell)
+    return replace(made, centres=task.arrays.get("centres"))
+
+
+def _settled(basis: Basis, b: np.ndarray) -> Basis:
+    """The basis with the number of its centres, and its width where they decide it."""
+    width = median_distance(b) if basis.sigma == "median" else basis.sigma
+    return replace(basis, kernels=len(b), sigma=width)
+
+
+def _asked(basis: Basis | None, bound: float | None, *rest: Any) -> _Question:
+    return _Question(basis or _DEFAULT, inf if bound is None else bound, *rest)
+
+
+def _drawn(given: Features, kernels: int, seed: int) -> np.ndarray:
+    """The distinct rows of lowest priority: those that the clients would agree on, too."""
+    parts = _parts(given.n)
+    priorities = np.concatenate([row_priorities(given.at(part), seed) for part in parts])
+    _, first = np.unique(priorities, return_index=True)
+    return np.concatenate([given.at(slice(i, i + 1)) for i in first[:kernels]])
+
+
+def _parts(n: int) -> list[slice]:
+    return [slice(first, min(first + CHUNK, n)) for first in range(0, n, CHUNK)]
+
+
+def _counter(on_progress: Progress | None, total: int) -> Callable[[], None]:
+    steps = count(1)
+    return lambda: None if on_progress is None else on_progress(next(steps), total)
+
+
+def _certificate(
+    asked: _Question,
+    sums: Mapping[str, np.ndarray],
+    groups: tuple[str, ...],
+    given: Features,
+    labelled: bool,
+    tell: Callable[[], None],
+) -> Certificate:
+    """The certificate from the sums of ``tally``, whoever added them up."""
+    psi, *resamples = sums["psi"].reshape(1 + asked.bootstrap, len(groups), 2, 2, -1)
+    if not labelled and asked.notion != "demographic_parity":
+        raise SettingsError(f"notion {asked.notion!r} compares rows of one label: give y")
+    A, gap = _checked_gap(psi, asked, groups)
+    alpha = gap.worst.alpha
+    errors = worst_linear(A, _errors(psi)[:-1])
+    found = np.full((len(resamples), len(MEASURES)), nan)
+    for r, resample in enumerate(resamples):
+        found[r] = _resampled(resample, asked)
+        tell()
+    names = MEASURES if labelled else MEASURES[:2]
+    return Certificate(
+        worst_risk_difference=gap.worst.value,
+        worst_accuracy=1 - errors.value / A.n if labelled else nan,
+        risk_difference=_measured(psi, asked.notion),
+        accuracy=1 - float(_errors(psi)[-1]) / A.n if labelled else nan,
+        pair=(groups[gap.pair[0]], groups[gap.pair[1]]),
+        intervals=_intervals(found, names, asked.confidence),
+        confidence=asked.confidence,
+        resamples=int(np.isfinite(found).all(axis=1).sum()),
+        tolerance=gap.worst.tolerance,
+        outcome=gap.worst.outcome,
+        notion=asked.notion,
+        basis=asked.basis,
+        bound=asked.bound,
+        floor=asked.floor,
+        n=round(A.n),
+        groups={
+            name: _group(psi[g], gap.labels, alpha, A.n, asked.notion)
+            for g, name in enumerate(groups)
+        },
+        under_floor=tuple(name for g, name in enumerate(groups) if g not in gap.reachable),
+        alpha_risk_difference=alpha,
+        alpha_accuracy=errors.alpha if labelled else np.full_like(alpha, nan),
+        profile=profile(sums, alpha, A.n, given),
+    )
+
+
+def _set(psi: np.ndarray, bound: float) -> Ambiguity:
+    total = psi.sum(axis=(0, 1, 2))
+    return Ambiguity(total[:-1], float(total[-1]), bound if isfinite(bound) else None)
+
+
+def _rates(psi: np.ndarray, labels: tuple[int, ...], notion: str) -> tuple[np.ndarray, np.ndarray]:
+    """a, b: (G, M), whose ratios are the groups' positive rates among the rows of these labels; or,
+    where the notion bounds a loss, the groups' shares of wrong decisions."""
+    if notion == ALONE:
+        return psi[:, 0, 1] + psi[:, 1, 0], psi.sum(axis=(1, 2))
+    chosen = psi[:, list(labels)]
+    return chosen[:, :, 1].sum(axis=1), chosen.sum(axis=(1, 2))
+
+
+def _errors(psi: np.ndarray) -> np.ndarray:
+    return psi[:, 0, 1].sum(axis=0) + psi[:, 1, 0].sum(axis=0)
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """The worst gap between two groups: in which pair, among rows of which labels; and the groups
+    that reach the floor under some alpha, in every comparison."""
+
+    worst: Worst
+    pair: tuple[int, int]
+    labels: tuple[int, ...]
+    reachable: frozenset[int]
+
+
+def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: _Question, tolerance: float) -> _Gap | None:
+    """The largest difference of rates over A and all ordered pairs of groups; None if there is none.
+
+    max rate_j - min rate_k bounds a pair from above: pairs go by it, and those that cannot be worse
+    than what was seen are left out.
+    """
+    pairs, reachable = [], {*range(len(psi))}
+    for labels in NOTIONS[asked.notion]:
+        a, b = _rates(psi[..., :-1], labels, asked.notion)
+        most = [worst_ratio(A, a[g], b[g], asked.floor) for g in range(len(a))]
+        there = [g for g, worst in enumerate(most) if worst.outcome is Outcome.OPTIMAL]
+        if asked.notion == ALONE:
+            high = max(there, key=lambda g: most[g].value, default=None)
+            return (
+                None if high is None else _Gap(most[high], (high, high), labels, frozenset(there))
+            )
+        least = {g: 1 - worst_ratio(A, b[g] - a[g], b[g], asked.floor).value for g in there}
+        pairs += [(most[j].value - least[k], (j, k), labels) for j, k in permutations(there, 2)]
+        reachable &= {*there}
+    best, value, shows = None, -inf, -inf
+    for bound, (j, k), labels in sorted(pairs, key=lambda pair: -pair[0]):
+        if bound <= shows:
+            break
+        a, b = _rates(psi[..., :-1], labels, asked.notion)
+        worst = worst_difference(A, a[[k, j]], b[[k, j]], asked.floor, tolerance)
+        if worst.outcome is Outcome.INFEASIBLE:
+            continue
+        value = max(value, worst.value)
+        if worst.value - worst.tolerance > shows:
+            shows, best = worst.value - worst.tolerance, (worst.alpha, (j, k), labels)
+    if best is None:
+        return None
+    outcome = Outcome.OPTIMAL if value - shows <= tolerance + 1e-12 else Outcome.FAILED
+    return _Gap(Worst(value, best[0], outcome, value - shows), *best[1:], frozenset(reachable))
+
+
+def _checked_gap(
+    psi: np.ndarray, asked: _Question, groups: tuple[str, ...]
+) -> tuple[Ambiguity, _Gap]:
+    """A and the worst gap over it, or the sentence that says why there is none."""
+    A = check(_set(psi, asked.bound))
+    gap = _worst_gap(A, psi, asked, asked.tolerance)
+    if gap is not None:
+        return A, gap
+    for labels in NOTIONS[asked.notion]:
+        check(A, _rates(psi[..., :-1], labels, asked.notion)[1], asked.floor, groups)
+    raise SettingsError(f"floor {asked.floor:g} holds for no two groups at once: lower it")
+
+
+def _measured(psi: np.ndarray, notion: str) -> float:
+    """The largest difference of rates on the rows as they are, nan without two groups; or the highest
+    rate."""
+    found = [nan]
+    for a, b in (_rates(psi[..., -1:], labels, notion) for labels in NOTIONS[notion]):
+        rates = a[b > 0] / b[b > 0]
+        if notion == ALONE:
+            return float(rates.max())
+        found += [float(rates.max() - rates.min())] if len(rates) > 1 else []
+    return float(np.fmax.reduce(found))
+
+
+def _resampled(psi: np.ndarray, asked: _Question) -> tuple[float, ...]:
+    """MEASURES on one resample; nan where it has none, as when a group's rows were not drawn."""
+    A, errors = _set(psi, asked.bound), _errors(psi)
+    try:
+        gap = _worst_gap(check(A), psi, asked, COARSE)
+    except SettingsError:
+        gap = None
+    if gap is None:
+        return (nan,) * len(MEASURES)
+    worst = gap.worst.value - gap.worst.tolerance, 1 - worst_linear(A, errors[:-1]).value / A.n
+    return worst[0], _measured(psi, asked.notion), worst[1], 1 - float(errors[-1]) / A.n
+
+
+def _intervals(
+    found: np.ndarray, names: tuple[str, ...], confidence: float
+) -> dict[str, tuple[float, float]]:
+    """Percentile intervals; none where less than half of the resamples have an answer."""
+    there = found[np.isfinite(found).all(axis=1)]
+    if not len(found) or len(there) < len(found) / 2:
+        return {}
+    low, high = np.quantile(there, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0).tolist()
+    return {name: (low[k], high[k]) for k, name in enumerate(names)}
+
+
+def _group(
+    psi: np.ndarray, labels: tuple[int, ...], alpha: np.ndarray, n: float, notion: str
+) -> Group:
+    """One group from its cells, (2, 2, M + 1); its rates are those among its rows of these labels."""
+    mass = psi.sum(axis=(0, 1))
+    (a,), (b,) = _rates(psi[None], labels, notion)
+    rate = float(a[-1] / b[-1]) if b[-1] > 0 else nan
+    worst = alpha @ b[:-1]
+    worst_rate = float(alpha @ a[:-1] / worst) if worst > 0 else nan
+    rows, worst_share = round(float(mass[-1])), float(alpha @ mass[:-1] / n)
+    return Group(rows, rows / n, rate, worst_share, worst_rate)
+
+
+def profile(
+    sums: Mapping[str, np.ndarray], alpha: np.ndarray, n: float, given: Features
+) -> tuple[Tilt, ...]:
+    """Every feature's mean over the rows and under alpha, the most shifted first."""
+    means, worst_means = sums["psi_x"][-1] / n, alpha @ sums["psi_x"][:-1] / n
+    variances = np.maximum(sums["x_squares"] / n - means**2, 0.0)
+    moves = variances > 1e-12  # in the units of the kernels, where less is rounding
+    shifts = np.where(moves, worst_means - means, 0.0) / np.sqrt(np.where(moves, variances, 1.0))
+    columns = given.low + given.span * means, given.low + given.span * worst_means, shifts
+    tilts = map(Tilt, given.names, *(column.tolist() for column in columns))
+    return tuple(sorted(tilts, key=lambda tilt: -abs(tilt.shift)))

@@ -1,0 +1,172 @@
+"""What an audit finds, as a value: the bounds, the set they hold over, and where they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from math import ceil, floor, isfinite
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.encoding import shown
+from agnosticfair.mathematics.ambiguity import Outcome
+from agnosticfair.mathematics.basis import Basis
+
+FORMAT = "agnosticfair-certificate-1"
+DIFFERENCES = {
+    "demographic_parity": "risk difference",
+    "equal_opportunity": "difference of true positive rates",
+    "equalized_odds": "difference of true or false positive rates",
+    "bounded_group_loss": "error rate of a group",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group on the rows as they are, and on the worst deployment: share of the mass, and rate."""
+
+    rows: int
+    share: float
+    rate: float
+    worst_share: float
+    worst_rate: float
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """A feature's mean over the rows, and on the worst deployment; ``shift``: by how many standard
+    deviations that one is higher."""
+
+    feature: str
+    mean: float
+    worst_mean: float
+    shift: float
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What holds for every reweighing alpha of the rows in A = {0 <= alpha <= bound, mean weight 1}.
+
+    worst_risk_difference: no alpha shows more between two groups that each keep the share ``floor`` of
+    the mass, and alpha_risk_difference shows at least that less ``tolerance``.  pair: these two
+    groups, the one of the higher rate first (notion 'bounded_group_loss': twice the group of the highest
+    error rate, and that rate instead of a difference).  worst_accuracy: no alpha shows less, and
+    alpha_accuracy shows it.  risk_difference, accuracy: measured on the rows as they are, a
+    weighting that need not lie in A.  Without labels both accuracies are nan.
+    intervals: see ``audit``.  under_floor: groups that have the share ``floor`` under no alpha; they
+    are compared with none.  worst_rows: (k,) the rows weighed most by alpha_risk_difference,
+    worst_weights: (k,) their weights, mean one over all rows; None where rows stay with clients.
+    profile: the features, the most shifted first.  centres: (M, d), to give to another audit.
+    outcome FAILED: the tolerance asked for was not reached; the bounds hold all the same.
+    """
+
+    worst_risk_difference: float
+    worst_accuracy: float
+    risk_difference: float
+    accuracy: float
+    pair: tuple[str, str]
+    intervals: Mapping[str, tuple[float, float]]
+    confidence: float
+    resamples: int
+    tolerance: float
+    outcome: Outcome
+    notion: str
+    basis: Basis
+    bound: float
+    floor: float
+    n: int
+    groups: Mapping[str, Group]
+    under_floor: tuple[str, ...]
+    alpha_risk_difference: np.ndarray = field(repr=False)
+    alpha_accuracy: np.ndarray = field(repr=False)
+    profile: tuple[Tilt, ...] = field(repr=False)
+    worst_rows: np.ndarray | None = field(default=None, repr=False)
+    worst_weights: np.ndarray | None = field(default=None, repr=False)
+    centres: np.ndarray | None = field(default=None, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and finite numbers, None for others; without the centres, which are rows."""
+        return {"format": FORMAT, **plain(asdict(replace(self, centres=None)))}
+
+    @property
+    def difference(self) -> str:
+        """What is compared between the groups, in words."""
+        return DIFFERENCES[self.notion]
+
+    @property
+    def about(self) -> str:
+        """The set that the certificate holds over, in words."""
+        return about(self.basis, self.bound)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Where the certificate says less than it seems to, a sentence each."""
+        return warnings({**vars(self), "outcome": str(self.outcome)})
+
+    def __str__(self) -> str:
+        worst, (high, low) = upper(self.worst_risk_difference), self.pair
+        where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
+        text = (
+            f"Certified over A ({self.about}): {self.difference} at most {worst} "
+            f"(measured {self.risk_difference:.4f}), {where} while each keeps "
+            f"{100 * self.floor:g}% of the mass"
+        )
+        if isfinite(self.accuracy):
+            least = lower(self.worst_accuracy)
+            text += f"; accuracy at least {least} (measured {self.accuracy:.4f})"
+        return " ".join((f"{text}.", *self.warnings))
+
+
+def about(basis: Basis, bound: float) -> str:
+    """Kernels and bound of a set A in words."""
+    kernels = {
+        "constant": "uniform weights",
+        "by_client": "mixtures of the clients",
+        "given": f"{basis.kernels} kernels of a function",
+    }
+    many = f"{basis.kernels} gaussian kernels of width {basis.sigma:.3g}"
+    limit = f"bound {bound:g}" if isfinite(bound) else "no bound"
+    return f"{kernels.get(basis.kind, many)}, {limit}"
+
+
+def warnings(made: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same of a certificate as JSON."""
+    told = []
+    if made["under_floor"]:
+        share = f"{100 * made['floor']:g}%"
+        told.append(f"Left out, as it never has {share} of the mass: {shown(made['under_floor'])}.")
+    if made["outcome"] != Outcome.OPTIMAL:
+        gap = f"by up to {made['tolerance']:.4f}"
+        what = DIFFERENCES[made["notion"]]
+        told.append(f"The search stopped early: the worst {what} may be less {gap}.")
+    return tuple(told)
+
+
+def upper(value: float, digits: int = 4) -> str:
+    """An upper bound in so many digits, never below it.
+
+    >>> upper(0.23001), upper(0.23), upper(0.23001, 2)
+    ('0.2301', '0.2300', '0.24')
+    """
+    return f"{ceil(value * 10**digits - 1e-6) / 10**digits:.{digits}f}"
+
+
+def lower(value: float, digits: int = 4) -> str:
+    """A lower bound in so many digits, never above it.
+
+    >>> lower(0.61009)
+    '0.6100'
+    """
+    return f"{floor(value * 10**digits + 1e-6) / 10**digits:.{digits}f}"
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it: lists for arrays, None for what is not finite."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

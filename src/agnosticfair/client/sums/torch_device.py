@@ -1,0 +1,127 @@
+"""The sums of a round by PyTorch, on a GPU or any other device it knows (extra ``torch``).
+
+The rows lie on the device between rounds, in float32 and sorted by cell. ``sums`` calls the same
+``accelerated.chunk_sums`` as the CPU does, for many chunks at a time; on an NVIDIA GPU with Triton and
+few enough features, ``fused`` does it in one kernel that never writes K to memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+
+from agnosticfair.client.sums.float32 import CHUNK, Question, Rows32, chunk_sums, moved
+from agnosticfair.errors import SettingsError
+
+MOST = 1 << 18
+"""Rows whose kernels exist at a time; halved where the device has no room for them."""
+
+LEAST = CHUNK
+
+
+def device_of(name: str) -> torch.device:
+    """The device of that name, if it is there.
+
+    >>> device_of("cpu")
+    device(type='cpu')
+    """
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise SettingsError(
+            f"device {name!r} is not to be had ({why}): name another, such as 'cpu'"
+        ) from None
+    return device
+
+
+def load(batches: Sequence[Callable[[], Rows32]], name: str) -> Rows32:
+    """All rows on the device of that name, sorted by cell.  batches: functions that read some of them."""
+    device = device_of(name)
+    sizes = np.array([np.diff(rows().starts) for rows in batches])
+    starts = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))])
+    first = batches[0]()
+    n, width, weighed = int(starts[-1]), first.Z.shape[1], first.weights is not None
+    try:
+        Z = torch.empty((n, width), device=device)
+        y = torch.empty(n, device=device)
+        weights = torch.empty(n, device=device) if weighed else None
+    except torch.OutOfMemoryError:
+        raise SettingsError(
+            f"{n} rows of {width} numbers, {n * width * 4 / 2**30:.1f} GiB, are more than {device} has "
+            "room for: name device 'cpu', which reads them from disk"
+        ) from None
+    places = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
+    for batch, place in zip(batches, places, strict=True):
+        rows = batch()
+        for j, at in enumerate(place):
+            part = slice(rows.starts[j], rows.starts[j + 1])
+            into = slice(at, at + part.stop - part.start)
+            Z[into] = torch.from_numpy(np.ascontiguousarray(rows.Z[part])).to(device)
+            y[into] = torch.from_numpy(rows.y[part]).to(device)
+            if weights is not None:
+                weights[into] = torch.from_numpy(rows.weights[part]).to(device)
+    return Rows32(Z, y, starts, weights)
+
+
+@torch.inference_mode()
+def sums(rows: Rows32, q: Question, fuse: bool | None = None) -> tuple[np.ndarray, ...]:
+    """``accelerated.sums`` on the rows' device.  fuse: by Triton, or not; None where it can be."""
+    if fuse is None:
+        fuse = rows.Z.is_cuda and find_spec("triton") is not None
+    if fuse:
+        from agnosticfair.client.sums import triton_kernel as fused
+
+        try:
+            found = fused.sums(rows, q) if fused.fits(q) else None
+            if found is not None and all(np.isfinite(part).all() for part in found):
+                return found  # else a value was too large for half precision
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+    asked = moved(q, lambda v: torch.from_numpy(v).to(rows.Z.device))
+    most = MOST
+    while True:
+        try:
+            return plain(rows, asked, most)
+        except torch.OutOfMemoryError:
+            most //= 2
+            if most < LEAST:
+                raise SettingsError(
+                    f"{rows.Z.device} has no room for the kernels of {LEAST} rows: end other programs "
+                    "on it, take fewer kernels, or name device 'cpu'"
+                ) from None
+            torch.cuda.empty_cache()
+
+
+def plain(
+    rows: Rows32, q: Question, most: int = MOST, work: Callable[..., Any] = chunk_sums
+) -> tuple[np.ndarray, ...]:
+    """``chunk_sums`` over all rows, ``most`` at a time as a stack of CHUNK each, added up in float64."""
+    D, G = len(q.w), len(rows.starts) - 1
+    new = {"dtype": torch.float64, "device": rows.Z.device}
+    M, M_L = q.W.shape[1], len(q.alpha)
+    of_L, of_F = torch.zeros((D + 2, M_L), **new), torch.zeros((G, D + 3, M), **new)
+    plain_L, plain_F = torch.zeros(D + 2, **new), torch.zeros((G, D + 3), **new)
+    H, correct = torch.zeros((D, D), **new), torch.zeros((), **new)
+    for j in range(G):
+        first, last = int(rows.starts[j]), int(rows.starts[j + 1])
+        while first < last:
+            size = min(most, last - first)
+            size = size // CHUNK * CHUNK or size
+            stack = (-1, min(CHUNK, size))
+
+            def part(v: Any, first: int = first, size: int = size, stack: Any = stack) -> Any:
+                return None if v is None else v[first : first + size].reshape(*stack, *v.shape[1:])
+
+            found = work(torch, q, j, part(rows.Z), part(rows.y), part(rows.weights))
+            for total, some in zip(
+                (of_L, of_F[j], plain_L, plain_F[j], H, correct), found, strict=True
+            ):
+                total += some.sum(0, dtype=torch.float64)
+            first += size
+    return tuple(v.cpu().numpy() for v in (of_L, of_F, plain_L, plain_F, H, correct))

@@ -1,5 +1,0 @@
-"""Engines carry questions to clients and answers back. They know nothing of algorithms."""
-
-from agnosticfair.engines.seam import Engine, Failure
-
-__all__ = ["Engine", "Failure"]

@@ -1,0 +1,107 @@
+"""One site: its own file, the columns' roles, and what it is willing to answer.
+
+It knows nothing of Flower: a question comes in as bytes, an answer goes out as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from agnosticfair.client.answers import STEPS, Client, answer
+from agnosticfair.data.census import take_census
+from agnosticfair.data.files import Roles, read_table
+from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
+from agnosticfair.protocol.messages import Broadcast, pack, unpack
+from agnosticfair.threads import one_thread
+
+LEAST_ROWS = 10
+"""Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
+
+_LISTS = ("sensitive", "numeric", "categorical", "drop", "allow", "imports")
+_NAMES = {"site", "file", "target", "least-rows", *_LISTS}
+
+
+@dataclass(frozen=True)
+class Site:
+    """key: the site's name in the federation.  allow: the steps it answers.  least_rows: per group.
+    imports: modules of its own, which make its networks known (``deep.networks.register``)."""
+
+    key: str
+    file: str
+    roles: Roles
+    allow: tuple[str, ...] = tuple(STEPS)
+    least_rows: int = LEAST_ROWS
+    imports: tuple[str, ...] = ()
+
+
+def site_of(config: Mapping[str, Any]) -> Site:
+    """A site from a SuperNode's --node-config; lists have commas between their names.
+
+    >>> site_of({"site": "north", "file": "a.csv", "target": "y", "sensitive": "sex"}).key
+    'north'
+    """
+    if unknown := sorted({*config} - _NAMES):
+        raise SettingsError(
+            f"--node-config has {unknown[0]!r}; it can have: {', '.join(sorted(_NAMES))}"
+        )
+    for name in ("site", "file", "target", "sensitive"):
+        if not config.get(name):
+            raise SettingsError(f'--node-config lacks {name!r}: add {name}="..."')
+    lists: dict[str, Any] = {
+        name: tuple(part.strip() for part in str(config.get(name, "")).split(",") if part.strip())
+        for name in _LISTS
+    }
+    allow, imports = lists.pop("allow") or tuple(STEPS), lists.pop("imports")
+    if strange := [step for step in allow if step not in STEPS]:
+        raise SettingsError(f"--node-config allows {strange[0]!r}; there are: {', '.join(STEPS)}")
+    least = config.get("least-rows", LEAST_ROWS)
+    if isinstance(least, bool) or not isinstance(least, int) or least < 1:
+        raise SettingsError(f"least-rows is {least!r}: give a whole number, one or more")
+    roles = Roles(str(config["target"]), **lists)
+    return Site(str(config["site"]), str(config["file"]), roles, allow, least, imports)
+
+
+def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
+    """The site's answer to a question, in the wire form; what it will not answer is an error."""
+    site = site_of(config)
+    if step not in site.allow:
+        raise FederationError(
+            f"site {site.key!r} does not answer step {step!r}; it allows {', '.join(site.allow)}"
+        )
+    broadcast = unpack(content, "the server") if content else None
+    if not isinstance(broadcast, Broadcast | None):
+        raise FederationError(f"a question came as {type(broadcast).__name__}, not as a broadcast")
+    path = Path(site.file)
+    stamp = path.stat().st_mtime_ns if path.is_file() else 0
+    with one_thread():
+        return pack(answer(_client(site, stamp), step, broadcast))
+
+
+def reason(error: Exception) -> str:
+    """What may be told about an error: our own sentences, and of any other its type alone, for it
+    may quote a row."""
+    if isinstance(error, AgnosticFairError):
+        return str(error)
+    return f"{type(error).__name__} at the site: look at its SuperNode's log"
+
+
+@lru_cache(maxsize=1)
+def _client(site: Site, stamp: int) -> Client:
+    """The site's client; the file is read again when it is another one."""
+    for name in site.imports:
+        import_module(name)
+    table = read_table(site.file, site.roles, who=f"the file of site {site.key!r}")
+    groups = take_census(table, who=f"site {site.key!r}").groups
+    for attribute, counts in groups.items():
+        small = [name for name, rows in sorted(counts.items()) if rows < site.least_rows]
+        if small:
+            raise DataError(
+                f"site {site.key!r} has a group of {attribute!r} with fewer than {site.least_rows} "
+                "rows and does not answer: leave it out, or let the site lower least-rows"
+            )
+    return Client(site.key, table)

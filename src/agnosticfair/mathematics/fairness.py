@@ -1,0 +1,271 @@
+"""Fairness notions as linear cuts on per-group coefficient vectors.
+
+Every notion here looks at psi_g[j] = sum_{s_i = j} K(x_i) g(d_w(x_i)), shape (G, M), with g the
+indicator of a positive decision or a surrogate of it. For a fixed reweighing alpha, the risk
+difference of two groups is *linear* in psi_g, because the masses psi_theta[j] do not depend on w:
+
+    RD_alpha(j, k) = alpha.psi_g[j] / alpha.psi_theta[j] - alpha.psi_g[k] / alpha.psi_theta[k]
+
+so it is one matrix of coefficients C, (G, M), and the constraint is <C, psi_g> <= tau: a *cut*.
+
+Rows are cut into *cells*, the finest pieces that anything is said about: a group of every attribute,
+and a label where the notion asks for one. A *part* is a union of cells, say all women whose label is
+positive, and what a notion compares is pairs of parts; or it bounds one part by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations, product
+
+import numpy as np
+
+from agnosticfair.mathematics.ambiguity import (
+    Ambiguity,
+    Outcome,
+    Worst,
+    worst_differences,
+    worst_linear,
+    worst_ratio,
+)
+from agnosticfair.mathematics.linear import sigmoid
+from agnosticfair.settings import POSITIVE, require, require_name
+
+MOST_CUTS = 6
+"""Reweighings that one look for the worst one offers as cuts."""
+
+NOTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
+    "demographic_parity": ((0, 1),),
+    "equal_opportunity": ((1,),),
+    "equalized_odds": ((0,), (1,)),
+    "bounded_group_loss": ((0, 1),),
+}
+"""Among the rows of which labels groups are compared, each tuple by itself; the last one bounds every
+group's mean loss and compares nothing."""
+
+Pairs = Sequence[tuple[int, int | None]]
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """What a notion looks at.  parts: (P, G), 1 where a cell belongs to a part.  names: (P,).
+    pairs: (j, k) for rate_j - rate_k, or (j, None) for the rate of j alone."""
+
+    parts: np.ndarray
+    names: tuple[str, ...]
+    pairs: tuple[tuple[int, int | None], ...]
+
+    def without(self, left_out: Sequence[int]) -> Comparisons:
+        """The same, with some parts compared to none."""
+        gone = {*left_out}
+        return replace(self, pairs=tuple(pair for pair in self.pairs if not gone & {*pair}))
+
+
+def comparisons(
+    attributes: Sequence[tuple[str, Sequence[str]]],
+    notion: str = "demographic_parity",
+    intersections: bool = False,
+) -> Comparisons:
+    """Pairs of groups, attribute by attribute, or of the groups' intersections.
+
+    attributes: the name and the groups of each.  Cells are numbered with the last attribute, and then
+    the label, running fastest.
+
+    >>> comparisons([("sex", ("F", "M"))]).pairs
+    ((0, 1), (1, 0))
+    >>> comparisons([("sex", ("F", "M"))], "equal_opportunity").names
+    ('F with label 1', 'M with label 1')
+    """
+    require_name("notion", notion, NOTIONS)
+    by_label = (0, 1) if uses_labels(notion) else (None,)
+    cells = [*product(*(groups for _, groups in attributes), by_label)]
+    one, several = len(attributes) == 1, range(len(attributes))
+    blocks = [tuple(several)] if intersections else [(a,) for a in several]
+    parts: list[list[bool]] = []
+    names: list[str] = []
+    pairs: list[tuple[int, int | None]] = []
+    for block in blocks:
+        for labels in NOTIONS[notion]:
+            first = len(parts)
+            for group in product(*(attributes[a][1] for a in block)):
+                inside = [
+                    all(cell[a] == g for a, g in zip(block, group, strict=True))
+                    and (cell[-1] is None or cell[-1] in labels)
+                    for cell in cells
+                ]
+                parts.append(inside)
+                what = " & ".join(
+                    g if one else f"{attributes[a][0]} {g}"
+                    for a, g in zip(block, group, strict=True)
+                )
+                names.append(what if by_label == (None,) else f"{what} with label {labels[0]}")
+            here = range(first, len(parts))
+            alone = [(j, None) for j in here]
+            pairs += alone if notion == "bounded_group_loss" else permutations(here, 2)
+    shape = (len(parts), len(cells))
+    return Comparisons(np.array(parts, float).reshape(shape), tuple(names), tuple(pairs))
+
+
+def shrunk(psi: np.ndarray, share: np.ndarray, trust: float) -> np.ndarray:
+    """Sums of K' = (1 - trust) K + trust p from those of K, along the axis of kernels after the cells'.
+
+    psi: (G, M + 1, ...), the last one of uniform weights.  share: (M,), p = psi_theta / n.  Where the
+    mean weight is one, K' alpha = (1 - trust) K alpha + trust: A is drawn towards uniform weights.
+    """
+    p = share.reshape(-1, *(1,) * (psi.ndim - 2))
+    kernels = (1 - trust) * psi[:, :-1] + trust * p * psi[:, -1:]
+    return np.concatenate([kernels, psi[:, -1:]], axis=1)
+
+
+def uses_labels(notion: str) -> bool:
+    """Whether the cells of a notion are cut by label, too."""
+    return any(len(labels) == 1 for labels in NOTIONS[notion])
+
+
+def under_floor(A: Ambiguity, masses: np.ndarray, floor: float) -> list[int]:
+    """The parts, by their masses (P, M), that have the share ``floor`` under no alpha, or no row at all."""
+    most = [worst_linear(A, mass).value / A.n for mass in masses]
+    return [j for j, share in enumerate(most) if not share > 0 or share < floor - 1e-12]
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """g: 'sigmoid' of d / temperature, compared as rates; 'covariance', g = d (eq. fairness_convariance);
+    or 'loss', the model's own loss."""
+
+    kind: str = "sigmoid"
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_name("surrogate", self.kind, ("sigmoid", "covariance", "loss"))
+        require(POSITIVE, temperature=self.temperature)
+
+
+def surrogate_values(
+    surrogate: Surrogate, d: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """g, g' and g'' at the signed distances d.
+
+    >>> [float(v[0]) for v in surrogate_values(Surrogate(), np.zeros(1))]
+    [0.5, 0.25, 0.0]
+    """
+    if surrogate.kind == "covariance":
+        return d, np.ones_like(d), np.zeros_like(d)
+    T = surrogate.temperature
+    g = sigmoid(d / T)
+    slope = g * (1.0 - g) / T
+    return g, slope, slope * (1.0 - 2.0 * g) / T
+
+
+def rate_cut(alpha: np.ndarray, psi_theta: np.ndarray, j: int, k: int | None = None) -> np.ndarray:
+    """C with <C, psi_g> = rate of part j minus rate of part k, if any, under alpha.  psi_theta: (P, M).
+
+    >>> rate_cut(np.ones(1), np.array([[4.0], [2.0]]), 1, 0)
+    array([[-0.25],
+           [ 0.5 ]])
+    """
+    C = np.zeros_like(psi_theta)
+    C[j] = alpha / (alpha @ psi_theta[j])
+    if k is not None:
+        C[k] = -alpha / (alpha @ psi_theta[k])
+    return C
+
+
+def covariance_cut(alpha: np.ndarray, psi_theta: np.ndarray, s_bar: float) -> np.ndarray:
+    """C with <C, psi_g> = (1/n) sum_i theta(x_i) (s_i - s_bar) g_i, for two groups 0 and 1."""
+    n = alpha @ psi_theta.sum(axis=0)
+    return np.outer(np.arange(len(psi_theta)) - s_bar, alpha) / n
+
+
+def kernel_cuts(psi_theta: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """Cuts (k, P, M) that compare the parts under each kernel by itself, parts of no mass left out."""
+    P, M = psi_theta.shape
+    return np.array(
+        [
+            rate_cut(np.eye(M)[m], psi_theta, j, k)
+            for m in range(M)
+            for j, k in pairs
+            if psi_theta[j, m] > 0 and (k is None or psi_theta[k, m] > 0)
+        ]
+    ).reshape(-1, P, M)
+
+
+def uniform_cuts(psi_theta: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """Cuts (k, P, M) that compare the parts under the last kernel alone, which is K = 1."""
+    P, M = psi_theta.shape
+    return np.array(
+        [
+            rate_cut(np.eye(M)[-1], psi_theta, j, k)
+            for j, k in pairs
+            if psi_theta[j, -1] > 0 and (k is None or psi_theta[k, -1] > 0)
+        ]
+    ).reshape(-1, P, M)
+
+
+def worst_rate_cuts(
+    A: Ambiguity,
+    psi_g: np.ndarray,
+    psi_theta: np.ndarray,
+    pairs: Pairs,
+    floor: float,
+    tolerance: float,
+    target: float,
+) -> np.ndarray:
+    """Cuts (k, P, M) of the reweighings in A under which two parts' rates differ most, or one is highest.
+
+    The first of each pair is within ``tolerance`` of the worst, or nothing exceeds ``target``.
+    """
+    cuts: list[np.ndarray] = []
+    bounds = Extremes(A, psi_g, psi_theta, floor) if len(pairs) > 2 else None
+    for j, k in pairs:
+        if k is None:
+            worst = worst_ratio(A, psi_g[j], psi_theta[j], floor)
+            if worst.outcome is Outcome.OPTIMAL:
+                cuts.append(rate_cut(worst.alpha, psi_theta, j))
+            continue
+        # max rate_j - min rate_k bounds the pair: with many pairs most need no search
+        if bounds is not None and bounds.gap(j, k) <= target:
+            cuts += [rate_cut(alpha, psi_theta, j, k) for alpha in bounds.witness(j, k)]
+            continue
+        alphas, _ = worst_differences(A, psi_g[[k, j]], psi_theta[[k, j]], floor, tolerance, target)
+        cuts += [rate_cut(alpha, psi_theta, j, k) for alpha in alphas[:MOST_CUTS]]
+    return np.array(cuts).reshape(-1, *psi_g.shape)
+
+
+class Extremes:
+    """The largest and the lowest rate of every part over A, each found once."""
+
+    def __init__(self, A: Ambiguity, psi_g: np.ndarray, psi_theta: np.ndarray, floor: float):
+        self._of = (A, psi_g, psi_theta, floor)
+        self._found: dict[tuple[int, int], Worst] = {}
+
+    def _at(self, j: int, sign: int) -> Worst:
+        if (j, sign) not in self._found:
+            A, psi_g, psi_theta, floor = self._of
+            # a rate is at most 1, so that rate + sign is a ratio of non-negative sums
+            a = psi_g[j] if sign > 0 else psi_theta[j] - psi_g[j]
+            self._found[j, sign] = worst_ratio(A, a, psi_theta[j], floor)
+        return self._found[j, sign]
+
+    def gap(self, j: int, k: int) -> float:
+        """No alpha shows more between j and k."""
+        return self._at(j, 1).value - (1.0 - self._at(k, -1).value)
+
+    def witness(self, j: int, k: int) -> list[np.ndarray]:
+        """An alpha that shows something, for the record; it may break the floor of k."""
+        alpha, mass = self._at(j, 1).alpha, self._of[2][k]
+        return [alpha] if alpha @ mass > self._of[3] * self._of[0].n else []
+
+
+def worst_covariance_cuts(
+    A: Ambiguity, psi_g: np.ndarray, psi_theta: np.ndarray, s_bar: float
+) -> np.ndarray:
+    """The two cuts of the reweighings with the largest and the lowest covariance."""
+    psi_C = (np.arange(len(psi_g)) - s_bar) @ psi_g
+    return np.array(
+        [
+            sign * covariance_cut(worst_linear(A, sign * psi_C).alpha, psi_theta, s_bar)
+            for sign in (1.0, -1.0)
+        ]
+    )

@@ -1,0 +1,145 @@
+"""Clients at SuperNodes, asked through Flower's message API: one message per client and question.
+
+A node's id is random, so a site is known by the name that its SuperNode's key is registered by; a node
+without one, which needs no authentication, is asked for it (``HELLO``). Contents are this package's
+wire form; Flower carries bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from agnosticfair.errors import FederationError
+from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.protocol.messages import pack, unpack
+
+HELLO = "hello"
+PATIENCE = 3600.0
+"""Seconds for an answer where no deadline is given."""
+
+
+@dataclass
+class FlowerEngine:
+    """sites: the keys that must take part.  pause: seconds between two looks for replies.  traffic:
+    per question and site, the bytes that went and came."""
+
+    grid: Grid
+    sites: tuple[str, ...]
+    pause: float = 0.3
+    traffic: list[dict[str, Any]] = field(default_factory=list)
+    _keys: dict[int, str] = field(default_factory=dict)
+
+    def clients(self) -> tuple[str, ...]:
+        return tuple(sorted(self.sites))
+
+    def exchange(
+        self,
+        step: str,
+        payload: Any,
+        deadline: float | None = None,
+        only: Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """Ask the sites, waiting for those that are not connected, until all answered or time is up."""
+        wanted = self.clients() if only is None else tuple(sorted(only))
+        end = time.monotonic() + (PATIENCE if deadline is None else deadline)
+        content = b"" if payload is None else pack(payload)
+        self._keys = {node: key for node, key in self._keys.items() if key}
+        waiting: dict[str, str] = {}
+        asked: dict[str, tuple[int, str]] = {}
+        answers: dict[str, Any] = {}
+        while len(answers) < len(wanted) and time.monotonic() < end:
+            nodes = self._nodes(end)
+            # a SuperNode that was started anew has lost what it was asked: it is asked again, and
+            # should both answers come, they are the same
+            new = [
+                k for k in wanted if k in nodes and k not in answers and asked.get(k) != nodes[k]
+            ]
+            waiting |= self._send(step, content, payload, {k: nodes[k][0] for k in new}, end)
+            asked |= {k: nodes[k] for k in new}
+            for identity, reply in self._replies(waiting):
+                key = waiting.pop(identity)
+                answers[key] = self._read(step, payload, key, reply, len(content))
+            if len(answers) < len(wanted):
+                time.sleep(self.pause)
+        late = "it gave no answer in time: give it longer by the deadline, or look at its log"
+        away = "it is not connected: start its SuperNode, and register its key"
+        return {k: answers.get(k, Failure(late if k in asked else away)) for k in wanted}
+
+    def _nodes(self, end: float) -> dict[str, tuple[int, str]]:
+        """The node of each site that is connected, and since when; nameless ones are asked for theirs."""
+        there = {node.node_id: node for node in self.grid.get_nodes()}
+        self._keys |= {node: about.name for node, about in there.items() if about.name}
+        strangers = {str(node): node for node in there if node not in self._keys}
+        asked = self._send(HELLO, b"", None, strangers, end)
+        until = min(end, time.monotonic() + 60)
+        while asked and time.monotonic() < until:
+            for identity, reply in self._replies(asked):
+                node = int(asked.pop(identity))
+                self._keys[node] = "" if reply.has_error() else str(_record(reply).get("site", ""))
+            if asked:
+                time.sleep(self.pause)
+        found: dict[str, tuple[int, str]] = {}
+        for node, about in there.items():
+            key = self._keys.get(node, "")
+            if key in found and key in self.sites:
+                raise FederationError(
+                    f"two SuperNodes say that they are site {key!r}: stop one of them"
+                )
+            found[key] = (node, about.last_activated_at)
+        return found
+
+    def _send(
+        self, step: str, content: bytes, payload: Any, nodes: dict[str, int], end: float
+    ) -> dict[str, str]:
+        """Send one question; the keys by the ids of the messages that went to them."""
+        if not nodes:
+            return {}
+        record = RecordDict({"question": ConfigRecord({"step": step, "content": content})})
+        group, ttl = str(getattr(payload, "round", 0)), max(end - time.monotonic(), 1.0)
+        messages = [
+            Message(record, dst_node_id=node, message_type="query", ttl=ttl, group_id=group)
+            for node in nodes.values()
+        ]
+        identities = list(self.grid.push_messages(messages))
+        return {i: key for i, key in zip(identities, nodes, strict=True) if i}
+
+    def _replies(self, asked: Iterable[str]) -> list[tuple[str, Message]]:
+        waiting = list(asked)
+        found = self.grid.pull_messages(waiting) if waiting else ()
+        return [(m.metadata.reply_to_message_id, m) for m in found]
+
+    def _read(self, step: str, payload: Any, key: str, reply: Message, sent: int) -> Any:
+        """A reply as a message of ours, or the failure that it tells of."""
+        if reply.has_error():
+            # Flower's reason may hold a stack trace, and with it values: only the code is kept
+            return Failure(f"Flower's error {reply.error.code}: look at its SuperNode's log")
+        record = _record(reply)
+        if record.get("site") != key:
+            return Failure(
+                f"it says that it is site {record.get('site', '')!r}: correct its SuperNode's "
+                "--node-config, or register its key by that name",
+                final=True,
+            )
+        if "failure" in record:
+            return Failure(str(record["failure"]), final=True)
+        content = record.get("content")
+        if not isinstance(content, bytes):
+            return Failure("its reply has no content: check that its version is the same")
+        number = getattr(payload, "round", 0)
+        about = {"step": step, "round": number, "site": key}
+        self.traffic.append({**about, "sent": sent, "received": len(content)})
+        try:
+            return unpack(content, f"client {key!r}")
+        except FederationError as error:
+            return Failure(str(error))
+
+
+def _record(reply: Message) -> dict[str, Any]:
+    records = reply.content.config_records
+    return dict(records["answer"]) if "answer" in records else {}

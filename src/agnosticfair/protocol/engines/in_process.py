@@ -1,0 +1,96 @@
+"""Clients in this very process, asked one after the other, or dealt to a few worker processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from agnosticfair.errors import AgnosticFairError, SettingsError
+from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.threads import one_thread
+
+Handler = Callable[[str, Any], Any]
+
+
+@dataclass
+class InProcess:
+    """handlers: for each client's key, a function from (step, payload) to its answer.  workers:
+    processes that answer; a client stays with its worker, so what it keeps between rounds stays."""
+
+    handlers: Mapping[str, Handler]
+    workers: int = 1
+    _pool: list[tuple[Connection, frozenset[str]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise SettingsError(f"{self.workers} workers: ask for at least one")
+
+    def clients(self) -> tuple[str, ...]:
+        return tuple(sorted(self.handlers))
+
+    def exchange(
+        self,
+        step: str,
+        payload: Any,
+        deadline: float | None = None,
+        only: Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """Ask in the order of the keys. There is nothing to wait for here, so no deadline can pass."""
+        keys = self.clients() if only is None else tuple(sorted(only))
+        if self.workers == 1 or len(self.handlers) == 1:
+            return {key: _ask(self.handlers[key], step, payload) for key in keys}
+        if not self._pool:
+            self._start()
+        for pipe, own in self._pool:
+            with suppress(OSError):  # a worker that died is found below
+                pipe.send((step, payload, [key for key in keys if key in own]))
+        answers: dict[str, Any] = {}
+        for pipe, own in self._pool:
+            try:
+                answers |= pipe.recv()
+            except (EOFError, OSError):
+                answers |= {k: Failure("its worker process died") for k in keys if k in own}
+        return {key: answers[key] for key in keys}
+
+    def _start(self) -> None:
+        """Deal the clients to the workers; they end with this engine."""
+        # spawned, not forked: a fork would copy the state of BLAS's threads but not the threads
+        context, keys = multiprocessing.get_context("spawn"), self.clients()
+        for number in range(min(self.workers, len(keys))):
+            own = {key: self.handlers[key] for key in keys[number :: self.workers]}
+            here, there = context.Pipe()
+            process = context.Process(target=_work, args=(there, own), daemon=True)
+            process.start()
+            there.close()
+            weakref.finalize(self, _end, here, process)
+            self._pool.append((here, frozenset(own)))
+
+
+def _ask(handler: Handler, step: str, payload: Any) -> Any:
+    try:
+        return handler(step, payload)
+    except AgnosticFairError as error:
+        return Failure(str(error), final=True)
+
+
+def _work(pipe: Connection, handlers: Mapping[str, Handler]) -> None:
+    """Answer for some clients until the pipe is closed. It is the caller's own process at the other
+    end, so what comes through it is trusted."""
+    while True:
+        try:
+            step, payload, keys = pipe.recv()
+        except EOFError:
+            return
+        with one_thread():
+            answers = {key: _ask(handlers[key], step, payload) for key in keys}
+        pipe.send(answers)
+
+
+def _end(pipe: Connection, process: Any) -> None:
+    pipe.close()
+    process.join(timeout=10)

@@ -1,0 +1,149 @@
+"""Answers that do not come: what is done about them, and a record of what happened.
+
+A sum over the clients that answered, divided by everybody's n, is another problem than the one
+that was stated, and solves without complaint. So a round lacks no answer: it is asked again, or
+the fit stops, or the problem is stated anew for the clients that remain.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.protocol.engines import Engine, Failure
+
+Check = Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Ask ``retries`` more times, ``pause`` seconds apart, those that gave no usable answer and did not
+    decline; then 'stop', or 'drop' them and state the problem anew, if ``least_clients`` remain."""
+
+    retries: int = 0
+    pause: float = 0.0
+    then: str = "stop"
+    least_clients: int = 1
+
+    def __post_init__(self) -> None:
+        if self.then not in ("stop", "drop"):
+            raise SettingsError(
+                f"after its retries a policy can 'stop' or 'drop', not {self.then!r}"
+            )
+        if self.retries < 0 or self.pause < 0 or self.least_clients < 1:
+            raise SettingsError(
+                f"retries ({self.retries}) and pause ({self.pause}) must not be negative, and "
+                f"least_clients ({self.least_clients}) not under one"
+            )
+
+
+POLICIES: dict[str, Policy] = {
+    "stop": Policy(),
+    "retry": Policy(retries=3, pause=1.0),
+    "wait": Policy(retries=720, pause=5.0),
+    "drop": Policy(retries=1, pause=1.0, then="drop"),
+}
+
+
+def policy(given: str | Policy) -> Policy:
+    """A policy by name, or as it is.
+
+    >>> policy("retry").retries
+    3
+    """
+    if isinstance(given, Policy):
+        return given
+    if given not in POLICIES:
+        raise SettingsError(f"unknown policy {given!r}; there are: {', '.join(POLICIES)}")
+    return POLICIES[given]
+
+
+class Missing(FederationError):
+    """Clients that gave no usable answer, with the reason of each."""
+
+    def __init__(self, step: str, reasons: Mapping[str, str]) -> None:
+        self.step, self.reasons = step, dict(reasons)
+        (first, reason), *rest = self.reasons.items()
+        more = f" (and at {len(rest)} more)" if rest else ""
+        super().__init__(f"step {step!r} failed at client {first!r}{more}: {reason}")
+
+
+@dataclass
+class Asker:
+    """Asks some of an engine's clients under a policy, and writes down what went wrong."""
+
+    engine: Engine
+    keys: tuple[str, ...]
+    policy: Policy = field(default_factory=Policy)
+    deadline: float | None = None
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def ask(self, step: str, payload: Any, check: Check | None = None) -> dict[str, Any]:
+        """Every client's answer, checked, in the order of the keys; ``Missing`` if one has none."""
+        good: dict[str, Any] = {}
+        bad: dict[str, Failure] = {}
+        for attempt in range(1 + self.policy.retries):
+            if attempt:
+                time.sleep(self.policy.pause)
+            good, bad = self._once(step, payload, check, good)
+            number = getattr(payload, "round", 0)
+            for key, failure in bad.items():
+                self.note("no answer", step=step, round=number, client=key, reason=failure.reason)
+            if not bad:
+                return {key: good[key] for key in self.keys}
+            if any(failure.final for failure in bad.values()):
+                break
+        raise Missing(step, {key: failure.reason for key, failure in bad.items()})
+
+    def _once(
+        self, step: str, payload: Any, check: Check | None, good: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Failure]]:
+        """The good answers with those of one more asking, and the failures of the others."""
+        wanted = [key for key in self.keys if key not in good]
+        everyone = wanted == list(self.engine.clients())
+        only = {} if everyone else {"only": wanted}
+        answers = self.engine.exchange(step, payload, self.deadline, **only)
+        good, bad = dict(good), {}
+        for key in wanted:
+            answer = answers.get(key, Failure("it gave no answer"))
+            if isinstance(answer, Failure):
+                bad[key] = answer
+                continue
+            try:
+                good[key] = answer if check is None else check(answer, key)
+            except FederationError as error:
+                bad[key] = Failure(str(error))
+        return good, bad
+
+    def note(self, event: str, **about: Any) -> None:
+        """Write an event down; one that repeats is counted, so that waiting does not fill the list."""
+        last = self.events[-1] if self.events else {}
+        entry = {"event": event, **about}
+        if {k: v for k, v in last.items() if k != "times"} == entry:
+            last["times"] = last.get("times", 1) + 1
+        else:
+            self.events.append(entry)
+
+    def drop(self, missing: Missing) -> None:
+        """Go on without these clients, or raise where the policy or the number left forbids it."""
+        left = tuple(key for key in self.keys if key not in missing.reasons)
+        if self.policy.then != "drop":
+            raise missing
+        if len(left) < self.policy.least_clients:
+            raise FederationError(
+                f"{len(left)} clients would remain of at least {self.policy.least_clients}: {missing}"
+            )
+        self.keys = left
+        self.note("restated", without=sorted(missing.reasons), clients=len(left))
+
+
+def check_enough(keys: Iterable[str], policy: Policy) -> None:
+    """Raise if there are fewer clients than the policy requires, before anything is asked."""
+    count = len(tuple(keys))
+    if count < policy.least_clients:
+        raise FederationError(
+            f"there are {count} clients of at least {policy.least_clients}: start the others first"
+        )

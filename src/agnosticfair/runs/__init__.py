@@ -1,0 +1,1 @@
+"""What a run leaves behind: provenance, rounds, tracking, export."""

@@ -1,0 +1,206 @@
+"""What a run leaves in its folder for ``report`` and ``watch``, besides its own results.
+
+``history.json`` says how a fit came about; ``rounds.jsonl`` grows by a line per round while it runs;
+``provenance`` is with what, from what and by which command the numbers were made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from agnosticfair.errors import AgnosticFairError, SettingsError
+
+if TYPE_CHECKING:
+    from agnosticfair.auditing.certificate import Certificate
+    from agnosticfair.data.stream import Stream
+    from agnosticfair.data.table import Column, Table
+    from agnosticfair.federation import Fit
+    from agnosticfair.methods import Method
+    from agnosticfair.protocol.engines import Engine
+
+HISTORY = "agnosticfair-history-1"
+ROUNDS_FILE = "rounds.jsonl"
+RESAMPLES = 50
+"""For the intervals of a fit's certificate: few enough that a site's message for it stays under a
+megabyte on Adult."""
+
+COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
+"""The arguments of the command that runs, if any."""
+
+
+def provenance(tables: Mapping[str, Table | Stream]) -> dict[str, Any]:
+    """Command, versions, and what fingerprints the rows have."""
+    names = ("agnosticfair", "numpy", "scipy")
+    versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
+    told = map(without_password, COMMAND.get())
+    command = shlex.join(("agnosticfair", *told)) if COMMAND.get() else None
+    data = {k: {"rows": len(t), "sha256": of_all(t)} for k, t in tables.items()}
+    return {"command": command, "versions": versions, "data": data}
+
+
+def without_password(text: str) -> str:
+    """The text without the user and the password that an address in it may hold.
+
+    >>> without_password("mlflow:https://me:p@ss@host/runs")
+    'mlflow:https://host/runs'
+    """
+    return re.sub(r"//[^/\s]*@", "//", text)
+
+
+def of_all(table: Table | Stream) -> str:
+    """The fingerprint of a table, or a digest of those of a stream's batches."""
+    prints = table.added_up(lambda rows: [fingerprint(rows)])
+    return prints[0] if len(prints) == 1 else hashlib.sha256("".join(prints).encode()).hexdigest()
+
+
+def fingerprint(table: Table) -> str:
+    """The same for the same columns and values in the same order, whatever file they came from.
+
+    >>> from agnosticfair.data.table import Column, Table
+    >>> one = Table({}, {"job": Column.of("ab")}, None, {})
+    >>> fingerprint(one) == fingerprint(one.take([0, 1])), fingerprint(one) == fingerprint(one.take([1, 0]))
+    (True, False)
+    """
+    found = hashlib.sha256()
+    for kind in ("numeric", "categorical", "sensitive", "other"):
+        for name, column in sorted(getattr(table, kind).items()):
+            found.update(f"{kind} {name}\n".encode())
+            found.update(column.tobytes() if kind == "numeric" else _values(column))
+    found.update(_values(table.target) if table.target else b"")
+    return found.hexdigest()
+
+
+def _values(column: Any) -> bytes:
+    """A column's values as bytes, independent of the order of its vocabulary."""
+    order = tuple(sorted(column.categories))
+    return json.dumps(order).encode() + column.aligned(order).tobytes()
+
+
+def history(fitted: Fit) -> dict[str, Any]:
+    """How a fit came about, as JSON."""
+    from dataclasses import asdict
+
+    from agnosticfair.auditing.certificate import plain
+
+    told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
+    model = fitted.model
+    about: dict[str, Any] = {"attributes": model.attributes, "positive": model.positive}
+    about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
+    shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
+    return {"format": HISTORY, **about, **told, **shown}
+
+
+def certificates(
+    fitted: Fit, clients: Mapping[str, Table | Stream] | Engine, **asked: Any
+) -> tuple[dict[str, Certificate], dict[str, str]]:
+    """The certificates of a fit over the clients that made it, by what they compare; and where there is
+    none, why: a site may refuse it, and the model is no worse for that.
+
+    Tables can be asked about intersections, too; over an engine, and of streams, it is each attribute
+    by itself.
+    """
+    from agnosticfair.auditing.audit import audit_clients
+
+    model, fairness = fitted.model, fitted.method.fairness
+    asked = {"bootstrap": RESAMPLES, **asked}
+    asked["notion"] = fairness.notion if fairness else "demographic_parity"
+    names: Iterable[str] = model.attributes
+    if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
+        tables = cast("Mapping[str, Table]", clients)
+        clients = {k: replace(t, sensitive=compared(fitted, t)) for k, t in tables.items()}
+        names = compared(fitted, next(iter(tables.values())))
+    made, reasons = {}, {}
+    for name in names:
+        try:
+            made[name] = audit_clients(model, clients, attribute=name, **asked)
+        except AgnosticFairError as error:
+            reasons[name] = str(error)
+    return made, reasons
+
+
+def compared(fitted: Fit, table: Table) -> dict[str, Column]:
+    """The groups that a fit compares: those of each attribute, or the intersections of all."""
+    from agnosticfair.data.table import intersected
+
+    columns = {name: table.sensitive[name] for name in fitted.model.attributes}
+    fairness = fitted.method.fairness
+    if fairness is None or not fairness.intersections or len(columns) < 2:
+        return columns
+    return {" & ".join(columns): intersected(columns)}
+
+
+def certified(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> dict[str, Any]:
+    """Certificates as JSON with what they ``say``: the worst one, and what the ``others`` say."""
+    others = {name: f"There is no certificate: {why}" for name, why in reasons.items()}
+    if not made:
+        none = "There is no certificate: the model protects nobody."
+        return {"says": " ".join(others.values()) or none}
+    worst = max(made, key=lambda name: made[name].worst_risk_difference)
+    others |= {name: str(other) for name, other in made.items() if name != worst}
+    about = {"says": str(made[worst]), "attribute": worst, "others": others}
+    return {**about, **made[worst].to_json()}
+
+
+def run_files(
+    fitted: Fit, clients: Mapping[str, Table | Stream], certificate: Mapping[str, Any], **told: Any
+) -> dict[str, bytes]:
+    """History and certificate of a fit, as a deployed run leaves them."""
+    made = history(fitted) | provenance(clients) | {"certificate": certificate["says"], **told}
+    files = {"history.json": made, "certificate.json": certificate}
+    return {k: f"{json.dumps(v, indent=1, default=float)}\n".encode() for k, v in files.items()}
+
+
+def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable[[dict], None]:
+    """A function that adds each round to the folder's file, which begins anew unless a fit resumes."""
+    path = folder / ROUNDS_FILE
+    tau = method.fairness.tau if method.fairness else None
+    begins = {"method": method.name, "most": method.rounds, "tau": tau, "clients": clients}
+    begins |= provenance({})
+
+    def add(entry: Mapping[str, Any], mode: str = "a") -> None:
+        try:
+            with path.open(mode) as file:
+                file.write(json.dumps(entry, default=float) + "\n")
+        except OSError as error:
+            why = f"{error.strerror}; name another folder"
+            raise SettingsError(f"cannot write to {str(path)!r}: {why}") from None
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (resume and path.exists()):
+        add(begins, "w")
+    return add
+
+
+def read_rounds(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What the file of rounds says of the fit, and its rounds; a round said twice counts as last said.
+
+    A last line that is still being written is left for the next time.
+    """
+    begins: dict[str, Any] = {}
+    found: list[dict[str, Any]] = []
+    try:
+        lines = (folder / ROUNDS_FILE).read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if not isinstance(entry, dict):
+            continue
+        if isinstance(entry.get("round"), int):
+            found = [*(e for e in found if e["round"] < entry["round"]), entry]
+        elif "round" not in entry:
+            begins = entry
+    return begins, found

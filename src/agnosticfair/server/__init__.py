@@ -1,0 +1,1 @@
+"""The server's side: a plan from the census, then a solver from state to state. It sees sums only."""

@@ -1,0 +1,157 @@
+"""A fit between two rounds, on disk: named arrays behind a header of JSON, with a checksum.
+
+Nothing in it is run when it is read. Any frozen dataclass of this package's state can stand in it;
+bits survive, so that a resumed fit is the fit that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agnosticfair import methods
+from agnosticfair.errors import ModelError, SettingsError
+from agnosticfair.mathematics.basis import Basis
+from agnosticfair.mathematics.fairness import Comparisons, Surrogate
+from agnosticfair.protocol.messages import Task
+from agnosticfair.server import averaging as printed
+from agnosticfair.server import exact
+from agnosticfair.server import plan as server
+from agnosticfair.server import saddle as local
+
+FORMAT = "agnosticfair-checkpoint-1"
+FILE = "checkpoint.safetensors"
+_PARTS = (
+    server.State,
+    server.Plan,
+    Task,
+    methods.Method,
+    methods.Fairness,
+    methods.Local,
+    methods.Network,
+)
+_SOLVERS = (exact.State, exact.Point, exact.Step, printed.State, local.State)
+TYPES = {
+    f"{t.__module__}.{t.__qualname__}": t
+    for t in (*_PARTS, *_SOLVERS, Basis, Comparisons, Surrogate)
+}
+
+
+def freeze(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """A value as JSON, with its arrays put aside under numbers.
+
+    >>> freeze((1, np.zeros(2)), kept := {}), kept
+    ({'tuple': [1, {'array': '0'}]}, {'0': array([0., 0.])})
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        name = str(len(arrays))
+        arrays[name] = np.array(value, order="C")
+        return {"array" if isinstance(value, np.ndarray) else "number": name}
+    if is_dataclass(value) and not isinstance(value, type):
+        inner = {f.name: freeze(getattr(value, f.name), arrays) for f in fields(value)}
+        return {"is": f"{type(value).__module__}.{type(value).__qualname__}", "of": inner}
+    if isinstance(value, Mapping):
+        return {"dict": {key: freeze(inner, arrays) for key, inner in value.items()}}
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [freeze(inner, arrays) for inner in value]}
+    return value
+
+
+def thaw(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The inverse of ``freeze``; only the types in ``TYPES`` are made.
+
+    >>> thaw({"tuple": [1, {"array": "0"}]}, {"0": np.zeros(2)})
+    (1, array([0., 0.]))
+    """
+    match value:
+        case {"array": name}:
+            return np.array(arrays[name])
+        case {"number": name}:
+            return arrays[name][()]
+        case {"is": name, "of": inner}:
+            return TYPES[name](**{key: thaw(item, arrays) for key, item in inner.items()})
+        case {"dict": inner}:
+            return {key: thaw(item, arrays) for key, item in inner.items()}
+        case {"tuple": inner}:
+            return tuple(thaw(item, arrays) for item in inner)
+        case {"list": inner}:
+            return [thaw(item, arrays) for item in inner]
+    return value
+
+
+def save(folder: Path, run: Mapping[str, Any], state: server.State, events: list[dict]) -> None:
+    """Write the checkpoint, whole or not at all. run: what must be the same for it to be resumed."""
+    from safetensors.numpy import save as to_bytes
+
+    arrays: dict[str, np.ndarray] = {}
+    frozen = freeze({"run": dict(run), "state": state, "events": events}, arrays)
+    content = to_bytes(arrays, {"agnosticfair": json.dumps({"format": FORMAT, "all": frozen})})
+    part = folder / f".{FILE}.{os.getpid()}.part"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(hashlib.sha256(content).digest() + content)
+            file.flush()
+            os.fsync(file.fileno())  # a name must not be on the disk before its content
+        part.replace(folder / FILE)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise SettingsError(
+            f"cannot write a checkpoint to {str(folder)!r}: {error.strerror}; name another folder"
+        ) from None
+
+
+def load(
+    folder: Path, run: Mapping[str, Any], restated: bool = False
+) -> tuple[server.State, list[dict]] | None:
+    """State and events of the checkpoint in this folder; None if there is none yet.
+
+    A damaged checkpoint, or one of another run, is refused and never overwritten; except that a
+    problem just ``restated`` takes the place of the one before it.
+    """
+    path = folder / FILE
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ModelError(f"cannot read the checkpoint {str(path)!r}: {error.strerror}") from None
+    if len(content) < 40 or hashlib.sha256(content[32:]).digest() != content[:32]:
+        raise ModelError(
+            f"the checkpoint {str(path)!r} is damaged: remove it to begin anew, or restore a copy"
+        )
+    kept = _parse(content[32:], path)
+    for name, value in run.items():
+        if kept["run"].get(name) != value and restated:
+            return None
+        if kept["run"].get(name) != value:
+            raise SettingsError(
+                f"the checkpoint {str(path)!r} is of another run ({name} differs): name another folder, "
+                "or remove it to begin anew"
+            )
+    return kept["state"], kept["events"]
+
+
+def _parse(content: bytes, path: Path) -> dict[str, Any]:
+    """What a file with a good checksum holds; a bad one then is of another version."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_bytes
+
+    try:
+        size = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["agnosticfair"])
+        if header["format"] != FORMAT:
+            raise ValueError("format")
+        return thaw(header["all"], from_bytes(content))
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"the checkpoint {str(path)!r} is of another version ({type(error).__name__}): finish the fit "
+            "with that version, or remove it to begin anew"
+        ) from None

@@ -1,0 +1,327 @@
+"""The local solver, for any network: clients take local steps on weighted rows, the server plays the adversaries.
+
+    min_w  Phi(w) = (1 - share) L(w) + share max_{alpha in A_L} L(w, alpha) + ridge |w|^2 / 2
+    subject to  <C, psi(w)> <= tau  for every cut C of the fairness adversary's set
+
+as in the exact solver, whose sets, notions and cuts these are. psi is of the decisions, or of the
+surrogate (``Network.decisions``); the slope is the surrogate's in either case. The server keeps a pool of
+cuts, worst ones of past rounds, each with a multiplier. In a round it
+
+  * averages what the clients moved, w <- w + sum_k n_k (w_k - w) / n;
+  * adds the cuts that are worst at w, by the exact oracle, to the pool;
+  * raises the multipliers mu of broken cuts by a proximal step of the dual,
+    mu <- argmax_{mu' >= 0} rho (v - tau).mu' - |mu' - mu|_Q^2 / 2,  v_p = <C_p, psi>,
+    with Q_pq the inner product of the weights that two cuts give to the rows: cuts that are nearly the
+    same share one multiplier instead of doubling it. Clients get a longer step, rho + LEAD: the
+    multipliers lead where the constraint is on the move, which damps the play (an augmented Lagrangian);
+  * moves alpha up the slope of L and projects it to A_L.
+
+The rate stays until the merit Phi + NU violation has not improved by ``tolerance`` for PATIENCE
+rounds, or until SETTLING of the rounds are left; then it falls to LAST of itself over as many. The
+steps of the multipliers grow as the rate falls, for a round's answer to them is the product of the two. A
+network's play need not come to rest: the iterate of lowest merit is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from agnosticfair.errors import SolverError
+from agnosticfair.mathematics.ambiguity import Ambiguity
+from agnosticfair.mathematics.quadratic import minimise
+from agnosticfair.methods import Method, Network
+from agnosticfair.protocol.messages import Reply
+from agnosticfair.server import exact
+from agnosticfair.server.exact import fairness_of
+
+RHO, LEAD, ASCENT = 2.0, 4.0, 2.0
+"""Steps of the multipliers, of what clients get beyond them, and of the loss adversary."""
+
+NU = 2.0
+"""What a violation of one costs in the merit."""
+
+PATIENCE, SETTLING, LAST = 30, 0.75, 1 / 32
+MEMORY = 0.9
+"""Of the squared gradients, by which steps are scaled; larger ones count at once."""
+
+BROKEN = 3e-3
+"""By which tau may be missed by a fit that has converged."""
+
+
+@dataclass(frozen=True)
+class State:
+    """All of the solver between two rounds. game: sets and notion as the exact solver has them, and the
+    best iterate so far.  w: what the clients are asked for next.  decay: (P,), ridge where it holds.
+    pool: (k, G, F + 1) cuts with multipliers mu, idle for so many rounds.  before: the last round's
+    start, and the mean gradient there.  improved, mark: the round that last improved the merit by
+    tolerance, and to what."""
+
+    game: exact.State
+    network: Network
+    seed: int
+    w: np.ndarray
+    decay: np.ndarray
+    gram: np.ndarray
+    alpha: np.ndarray
+    C: np.ndarray
+    squares: np.ndarray
+    pool: np.ndarray
+    mu: np.ndarray
+    idle: np.ndarray
+    before: Mapping[str, np.ndarray] = field(default_factory=dict)
+    round: int = 0
+    merit: float = np.inf
+    mark: float = np.inf
+    improved: int = 1
+    settling: int | None = None
+    outcome: str = "running"
+    history: tuple[dict, ...] = field(default_factory=tuple)
+
+    @property
+    def done(self) -> bool:
+        return self.outcome != "running"
+
+    @property
+    def method(self) -> Method:
+        return self.game.method
+
+    @property
+    def under_floor(self) -> tuple[str, ...]:
+        return self.game.under_floor
+
+
+def init(
+    game: exact.State,
+    moments: Mapping[str, np.ndarray],
+    w: np.ndarray,
+    pulled: np.ndarray,
+    seed: int,
+) -> State:
+    """Before the first round: inputs are centred and scaled by their moments, unit where constant.
+
+    w: (P,) as drawn, the inputs' centre and scale first.  pulled: (P,), where ridge holds.
+    """
+    network, x = game.method.network or Network(), moments["x"] / moments["mass"]
+    spread = np.sqrt(np.maximum(moments["x_squares"] / moments["mass"] - x * x, 0.0))
+    d, G, F = len(x), *game.C.shape
+    w = np.concatenate([x, np.where(spread > 1e-6, spread, 1.0), w[2 * d :]])
+    decay = game.method.ridge * pulled
+    empty, none = np.zeros((0, G, F)), np.zeros(0)
+    C = np.zeros_like(game.C)
+    gram, squares = moments["gram"], np.zeros_like(w)
+    return State(game, network, seed, w, decay, gram, game.alpha, C, squares, empty, none, none)
+
+
+def rate(state: State) -> float:
+    """The rate of the next round's steps; 0 in the first, which only measures."""
+    if state.round == 0:
+        return 0.0
+    if state.settling is None:
+        return state.network.rate
+    part = (state.round - state.settling) / _settling_rounds(state)
+    return state.network.rate * max(LAST, 1.0 - part)
+
+
+def _settling_rounds(state: State) -> int:
+    return max(1, int(SETTLING * state.method.rounds))
+
+
+def question(state: State) -> tuple[str, dict, dict]:
+    """The step, settings and arrays of the next broadcast."""
+    network = state.network
+    settings = {
+        "surrogate": vars(fairness_of(state.method).measured),
+        "share": 1.0 if state.method.q > 0 else state.method.share,
+        "seed": state.seed,
+        "rate": rate(state),
+        **{k: getattr(network, k) for k in ("steps", "batch", "momentum", "device")},
+    }
+    # a weight whose slopes were tiny so far must not leap
+    floor = 1e-2 * np.sqrt(state.squares.mean()) if state.round else 1.0
+    scale = 1.0 / (np.sqrt(state.squares) + floor + 1e-12)
+    arrays = {"w": state.w, "alpha": state.alpha, "C": state.C, "ridge": state.decay}
+    return "train", settings, {**arrays, "scale": scale, **state.before}
+
+
+def shapes(state: State) -> dict[str, tuple[int, ...]]:
+    """What every client's answer must look like."""
+    P, M, cells = state.w.shape, state.alpha.shape, state.C.shape
+    return {
+        **dict.fromkeys(("loss", "mass", "correct"), ()),
+        **dict.fromkeys(("psi_L", "psi_theta_L"), M),
+        **dict.fromkeys(("psi_g", "psi_theta", "psi_hat"), cells),
+        **dict.fromkeys(("gradient", "moved", "squares"), P),
+    }
+
+
+def constrained(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+    """psi, (G, F + 1): of what the constraint is about."""
+    of_rates = fairness_of(state.method).measured.kind == "sigmoid"
+    return sums["psi_hat" if state.network.decisions and of_rates else "psi_g"]
+
+
+def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> exact.Point:
+    """Phi and the worst difference at w over the whole of both sets, to the oracle's precision, with the
+    worst cuts. A nominal cut counts in units of tau, as all do."""
+    loss, alpha = exact.loss_of(state.game, sums)
+    psi = constrained(state, sums)
+    cuts = exact.cuts_at(state.game, psi, sums)
+    values = np.einsum("kgm,gm->k", cuts, psi)
+    worst = float(values.max(initial=0.0))
+    cuts = cuts[values > 0.25 * fairness_of(state.method).tau]
+    loss += float(state.decay @ (state.w * state.w)) / 2
+    return exact.Point(state.w, sums, loss, worst, alpha, cuts)
+
+
+def ascended(A: Ambiguity, alpha: np.ndarray, psi_L: np.ndarray, step: float) -> np.ndarray:
+    """alpha + step psi_L / psi_theta, projected to A in the norm of psi_theta.
+
+    >>> A = Ambiguity(np.array([1.0, 1.0]), 2.0, 1.5)
+    >>> ascended(A, np.ones(2), np.array([0.0, 0.8]), 1.0).round(6)
+    array([0.6, 1.4])
+    """
+    live = A.psi_theta > 0
+    mean = np.divide(psi_L, A.psi_theta, out=np.zeros_like(psi_L), where=live)
+    target, bound = alpha + step * mean, np.inf if A.bound is None else A.bound
+    low, high = target.min() - A.n / A.psi_theta[live].min() - 1.0, target.max()
+    for _ in range(200):
+        nu = (low + high) / 2
+        if np.clip(target - nu, 0.0, bound) @ A.psi_theta > A.n:
+            low = nu
+        else:
+            high = nu
+    return np.where(live, np.clip(target - high, 0.0, bound), 0.0)
+
+
+def pooled(state: State, cuts: np.ndarray) -> State:
+    """The pool with those of the cuts that it does not have."""
+    size = np.abs(cuts).max(axis=(1, 2), initial=1e-300)
+    new = [
+        k
+        for k, C in enumerate(cuts)
+        if not len(state.pool) or np.abs(state.pool - C).max(axis=(1, 2)).min() > 1e-9 * size[k]
+    ]
+    none = np.zeros(len(new))
+    return replace(
+        state,
+        pool=np.concatenate([state.pool, cuts[new]]),
+        mu=np.concatenate([state.mu, none]),
+        idle=np.concatenate([state.idle, none]),
+    )
+
+
+def multipliers(state: State, Q: np.ndarray, gap: np.ndarray, step: float) -> np.ndarray:
+    """argmax_{mu' >= 0} step gap.mu' - |mu' - mu|_Q^2 / 2."""
+    k = len(gap)
+    if not k:
+        return np.zeros(0)
+    least = 1e-6 * np.trace(Q) / k
+    found = minimise(Q + least * np.eye(k), -(step * gap + Q @ state.mu), -np.eye(k), np.zeros(k))
+    return np.where(found.x > 1e-4, found.x, 0.0)
+
+
+def products(pool: np.ndarray, gram: np.ndarray) -> np.ndarray:
+    """Q / n: what a cut weighs the rows by is n K C[s]; Q is the mean over rows of the product of two.
+
+    pool: (k, G, F + 1).  gram: (G, blocks, M + 1, M + 1), F = blocks M.
+    """
+    shape = (len(pool), *gram.shape[:3])
+    own = np.broadcast_to(pool[:, :, None, -1:], shape).copy()
+    own[..., :-1] = pool[..., :-1].reshape(*shape[:-1], shape[-1] - 1)
+    return np.einsum("kgbm,gbml,qgbl->kq", own, gram, own, optimize=True)
+
+
+def priced(state: State, sums: Mapping[str, np.ndarray]) -> State:
+    """New multipliers, and with them C, the cuts' weighted sum, for the clients."""
+    pool, (G, F) = state.pool, state.C.shape
+    gap = np.einsum("kgm,gm->k", pool, constrained(state, sums)) - fairness_of(state.method).tau
+    own = exact.for_clients(pool, state.game, sums)
+    Q = state.game.n * products(own, state.gram)
+    gain = state.network.rate / (rate(state) or state.network.rate)
+    lead, mu = (multipliers(state, Q, gap, gain * step) for step in (RHO + LEAD, RHO))
+    idle = np.where((lead > 0) | (mu > 0), 0, state.idle + 1)
+    C = state.game.n * np.einsum("k,kgm->gm", lead, own) if len(pool) else np.zeros((G, F))
+    keep = idle < 2
+    return replace(state, pool=pool[keep], mu=mu[keep], idle=idle[keep], C=C)
+
+
+def step(state: State, reply: Reply) -> State:
+    """One round: judge w, move the adversaries, and w by what the clients moved."""
+    sums = reply.sums
+    if not state.round:
+        state = replace(state, game=exact.begun(state.game, sums))
+    sums = exact.drawn_together(state.game, sums)
+    here, fairness = evaluate(state, sums), fairness_of(state.method)
+    if not np.isfinite(here.loss) or not np.isfinite(sums["moved"]).all():
+        raise SolverError(
+            f"the fit diverged in round {reply.round}: the loss is {here.loss}; lower the network's rate, "
+            f"which is {state.network.rate:g}"
+        )
+    merit = here.merit(NU, fairness.tau)
+    used = rate(state)
+    state = _judged(replace(state, round=reply.round), here, merit)
+    mean = sums["gradient"] / sums["mass"] + state.decay * state.w
+    before = {
+        "w": state.w,
+        "alpha": state.alpha,
+        "C": state.C,
+        "gradient": sums["gradient"] / sums["mass"],
+    }
+    squares = sums["squares"] / sums["mass"]
+    keep = MEMORY if reply.round > 1 else 0.0
+    entry = {
+        "round": reply.round,
+        "loss": here.loss,
+        "worst": here.worst,
+        "merit": merit,
+        "slope": float(np.linalg.norm(mean)),
+        "cuts": len(state.pool),
+        "multiplier": float(state.mu.sum()),
+        "rate": used,
+        "accuracy": float(sums["correct"]) / state.game.n,
+    }
+    A = Ambiguity(sums["psi_theta_L"], state.game.n, state.method.bound)
+    alpha = here.alpha if state.method.q > 0 else ascended(A, state.alpha, sums["psi_L"], ASCENT)
+    moved = replace(
+        pooled(state, here.cuts if reply.round > 1 else here.cuts[:0]),
+        w=state.w + sums["moved"] / sums["mass"],
+        alpha=alpha,
+        squares=np.maximum(squares, keep * state.squares + (1 - keep) * squares),
+        before={f"{k}_before": v for k, v in before.items()},
+        history=(*state.history, entry),
+    )
+    return _ended(priced(moved, sums))
+
+
+def _judged(state: State, here: exact.Point, merit: float) -> State:
+    """Keep the best iterate, and begin to settle where none was better for long."""
+    if merit < state.merit:
+        state = replace(state, game=replace(state.game, here=here, w=here.w))
+    if merit < state.mark - state.method.tolerance:
+        state = replace(state, improved=state.round, mark=merit)
+    state = replace(state, merit=min(merit, state.merit))
+    stale = state.round - state.improved >= PATIENCE
+    last = state.round >= state.method.rounds - _settling_rounds(state)
+    if state.settling is None and (stale or last):
+        state = replace(state, settling=state.round)
+    return state
+
+
+def _ended(state: State) -> State:
+    """Whether the rounds are over; if so, with the best iterate."""
+    begun = state.settling
+    over = begun is not None and state.round - begun >= _settling_rounds(state)
+    if not over and state.round < state.method.rounds:
+        return state
+    best = state.game.here
+    assert best is not None
+    recent = np.array([(entry["loss"], entry["worst"]) for entry in state.history[-5:]])
+    still = bool((np.ptp(recent, axis=0) < 10 * state.method.tolerance).all())
+    # a network that hardly moves is still, too
+    watched = state.round > PATIENCE and state.improved > 1
+    held = best.worst <= fairness_of(state.method).tau + BROKEN
+    outcome = "converged" if over and still and watched and held else "rounds"
+    return replace(state, w=best.w, outcome=outcome)

@@ -1,1 +1,0 @@
-"""The server's solvers: ``exact`` over sums, and ``printed`` with local steps and an average."""

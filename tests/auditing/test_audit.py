@@ -1,0 +1,716 @@
+"""The certificate against what reweighings really show, and every way to ask for one."""
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agnosticfair
+from agnosticfair import audit, audit_clients
+from agnosticfair.auditing.audit import NOTIONS
+from agnosticfair.cli import app, main
+from agnosticfair.client.answers import Client, decisions, tally
+from agnosticfair.commands import audit as command
+from agnosticfair.data.census import take_census
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import Column
+from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.ambiguity import Outcome
+from agnosticfair.mathematics.basis import by_client, constant, gaussian, gaussian_kernel
+from agnosticfair.methods import method
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.report import certificate as report
+from agnosticfair.report.figures import png
+from agnosticfair.server import plan as server
+
+few = settings(max_examples=60, deadline=None)
+seeds = st.integers(0, 2**32 - 1)
+BASIS = gaussian(8, 0.4)
+PLAIN = {"bootstrap": 0, "scale": False, "basis": BASIS}
+
+
+def problem(seed, n=150, groups=2):
+    """Rows, labels, groups and decisions, all of which depend on each other."""
+    rng = np.random.default_rng(seed)
+    X, s = rng.random((n, 3)), rng.integers(0, groups, n)
+    s[:groups] = range(groups)
+    score = X @ rng.normal(size=3) + 0.4 * s * rng.normal() + 0.3 * rng.normal(size=n)
+    y = (score + 0.5 * rng.normal(size=n) > np.median(score)).astype(int)
+    return X, y, s, (score > np.quantile(score, rng.uniform(0.3, 0.7))).astype(int)
+
+
+def weights(made, X, alpha):
+    return gaussian_kernel(X, made.centres, made.basis.sigma) @ alpha
+
+
+def deployments(made, X, seed):
+    """theta of random alphas in A: vertices, mixtures of them, and each kernel by itself."""
+    K = gaussian_kernel(X, made.centres, made.basis.sigma)
+    psi, n, rng = K.sum(axis=0), len(X), np.random.default_rng(seed)
+    alphas = [np.eye(len(psi))[m] * n / psi[m] for m in range(len(psi)) if n / psi[m] <= made.bound]
+    for _ in range(20):
+        alpha, left = np.zeros(len(psi)), float(n)
+        for m in rng.permutation(len(psi)):
+            alpha[m] = min(made.bound, left / psi[m])
+            left -= alpha[m] * psi[m]
+        alphas.append(alpha)
+    alphas += list(rng.dirichlet(np.full(len(alphas), 0.3), size=30) @ np.array(alphas))
+    return [K @ alpha for alpha in alphas]
+
+
+def gap(notion, y, d, s, w, floor):
+    """The notion's difference under w among the groups that keep the floor; -inf without two."""
+    found = [-math.inf]
+    for labels in NOTIONS[notion]:
+        w_y = w * np.isin(y, labels)
+        mass = np.bincount(s, weights=w_y, minlength=s.max() + 1) / w.sum()
+        if notion == "bounded_group_loss":
+            return max(
+                metrics.error_rates(y, d, s, w, s.max() + 1)[mass >= floor], default=-math.inf
+            )
+        rates = metrics.positive_rates(d, s, w_y, s.max() + 1)[mass >= floor]
+        found += [np.ptp(rates)] if len(rates) > 1 else []
+    return max(found)
+
+
+# --- the certificate is a bound, and it is attained ---
+
+
+@few
+@given(
+    seeds, st.sampled_from([3.0, 6.0, 40.0]), st.sampled_from(sorted(NOTIONS)), st.integers(2, 4)
+)
+def test_no_deployment_in_the_set_shows_more(seed, bound, notion, groups):
+    X, y, s, d = problem(seed, groups=groups)
+    made = audit(d, X, y, sensitive_features=s, bound=bound, notion=notion, **PLAIN)
+    assert made.outcome is Outcome.OPTIMAL
+    for theta in deployments(made, X, seed):
+        assert gap(notion, y, d, s, theta, 0.05) <= made.worst_risk_difference + 1e-9
+        assert metrics.accuracy(y, d, theta) >= made.worst_accuracy - 1e-9
+
+
+@few
+@given(
+    seeds, st.sampled_from([3.0, 40.0, None]), st.sampled_from(sorted(NOTIONS)), st.integers(2, 4)
+)
+def test_the_bounds_are_attained_by_their_alphas(seed, bound, notion, groups):
+    X, y, s, d = problem(seed, groups=groups)
+    made = audit(d, X, y, sensitive_features=s, bound=bound, notion=notion, **PLAIN)
+    for alpha in (made.alpha_risk_difference, made.alpha_accuracy):
+        assert alpha.min() >= 0
+        assert alpha.max() <= made.bound * (1 + 1e-9)
+        assert weights(made, X, alpha).mean() == pytest.approx(1)
+    theta = weights(made, X, made.alpha_risk_difference)
+    shows = gap(notion, y, d, s, theta, 0.05 * (1 - 1e-9))
+    assert -1e-9 <= made.worst_risk_difference - shows <= made.tolerance + 1e-9
+    assert made.tolerance <= 1e-4 + 1e-12
+    theta = weights(made, X, made.alpha_accuracy)
+    assert metrics.accuracy(y, d, theta) == pytest.approx(made.worst_accuracy, abs=1e-9)
+
+
+@few
+@given(seeds, st.integers(2, 4))
+def test_measured_values_are_those_of_metrics(seed, groups):
+    X, y, s, d = problem(seed, groups=groups)
+    made = audit(d, X, y, sensitive_features=s, **PLAIN)
+    assert made.risk_difference == pytest.approx(metrics.risk_difference(d, s), abs=1e-12)
+    assert made.accuracy == pytest.approx(metrics.accuracy(y, d), abs=1e-12)
+    opportunity = audit(d, X, y, sensitive_features=s, notion="equal_opportunity", **PLAIN)
+    rates = metrics.true_positive_rates(y, d, s)
+    expected = np.nanmax(rates) - np.nanmin(rates)  # a group may have no row with this label
+    assert opportunity.risk_difference == pytest.approx(expected, abs=1e-12)
+    rates = [made.groups[str(g)].rate for g in range(groups)]
+    np.testing.assert_allclose(rates, metrics.positive_rates(d, s))
+
+
+def test_uniform_weights_are_the_certificate_of_the_constant_basis():
+    X, y, s, d = problem(1)
+    made = audit(d, X, y, sensitive_features=s, basis=constant(), bootstrap=0)
+    assert made.worst_risk_difference == pytest.approx(metrics.risk_difference(d, s), abs=1e-4)
+    assert made.worst_accuracy == pytest.approx(metrics.accuracy(y, d))
+    assert max(abs(tilt.shift) for tilt in made.profile) < 1e-9
+    np.testing.assert_allclose(made.worst_weights, 1.0)
+
+
+# --- what must not matter, and what must ---
+
+
+@few
+@given(seeds)
+def test_neither_row_order_nor_names_matter(seed):
+    X, y, s, d = problem(seed)
+    made = audit(d, X, y, sensitive_features=s, **PLAIN)
+    order = np.random.default_rng(seed).permutation(len(X))
+    other = audit(
+        np.where(d, "yes", "no")[order],
+        X[order],
+        np.where(y, "yes", "no")[order],
+        sensitive_features=np.array(["north", "south"])[s][order],
+        **PLAIN,
+    )
+    for name in ("worst_risk_difference", "worst_accuracy", "risk_difference", "accuracy"):
+        assert getattr(made, name) == pytest.approx(getattr(other, name), abs=1e-9)
+    np.testing.assert_array_equal(made.centres, other.centres)
+    assert [{"0": "north", "1": "south"}[name] for name in made.pair] == [*other.pair]
+
+
+def test_the_units_of_the_columns_do_not_matter():
+    X, y, s, d = problem(9)
+    one, two = (
+        audit(d, Z, y, sensitive_features=s, bootstrap=0) for Z in (X, X * [8.0, 64.0, 0.5])
+    )
+    assert one.worst_risk_difference == two.worst_risk_difference
+    assert [tilt.shift for tilt in one.profile] == [tilt.shift for tilt in two.profile]
+
+
+@few
+@given(seeds)
+def test_a_larger_set_is_worse(seed):
+    X, y, s, d = problem(seed)
+    ask = {"sensitive_features": s, **PLAIN}
+    by_bound = [audit(d, X, y, bound=bound, **ask) for bound in (3.0, 6.0, 20.0, None)]
+    by_floor = [audit(d, X, y, floor=floor, **ask) for floor in (0.3, 0.1, 0.01)]
+    for chain in (by_bound, by_floor):
+        for less, more in pairwise(chain):
+            assert less.worst_risk_difference <= more.worst_risk_difference + 1e-4
+            assert less.worst_accuracy >= more.worst_accuracy - 1e-12
+
+
+@cache
+def fitted(groups=2):
+    table = small_table(240, groups=groups)
+    return table, fit(dealt(table, 2), "fl").model
+
+
+@pytest.mark.parametrize("clients", [1, 3, 7])
+@pytest.mark.parametrize("notion", sorted(NOTIONS))
+def test_over_clients_it_is_the_pooled_certificate(clients, notion):
+    table, model = fitted(3)
+    ask = {"basis": BASIS, "bound": 8.0, "bootstrap": 0, "notion": notion}
+    pooled = audit(model, table, sensitive_features="sex", **ask)
+    parts = audit_clients(model, dealt(table, clients), **ask)
+    assert parts.worst_rows is None
+    for name in ("worst_risk_difference", "worst_accuracy", "risk_difference", "accuracy"):
+        assert getattr(parts, name) == pytest.approx(getattr(pooled, name), abs=1e-9)
+    for alpha in ("alpha_risk_difference", "alpha_accuracy", "centres"):
+        np.testing.assert_allclose(getattr(parts, alpha), getattr(pooled, alpha), atol=1e-9)
+    assert (parts.pair, parts.n, parts.basis) == (pooled.pair, pooled.n, pooled.basis)
+    for one, two in zip(parts.profile, pooled.profile, strict=True):
+        assert one.feature == two.feature
+        assert one.worst_mean == pytest.approx(two.worst_mean, abs=1e-9)
+
+
+def test_given_centres_serve_pooled_rows_and_clients():
+    table, model = fitted()
+    centres = encode(model.encoding, table)[:12]
+    ask = {"centres": centres, "bound": 20.0, "bootstrap": 0, "basis": gaussian(5, 0.5)}
+    pooled = audit(model, table, sensitive_features="sex", **ask)
+    parts = audit_clients(model, dealt(table, 4), **ask)
+    assert pooled.basis.kernels == parts.basis.kernels == 12
+    assert parts.worst_risk_difference == pytest.approx(pooled.worst_risk_difference, abs=1e-9)
+    X = 7 * problem(0)[0] - 3  # centres are in the units of X, which the kernels see scaled
+    again = [
+        audit(X[:, 0] > 0, X, sensitive_features=X[:, 1] > 0, bootstrap=0, centres=c)
+        for c in (None, audit(X[:, 0] > 0, X, sensitive_features=X[:, 1] > 0, bootstrap=0).centres)
+    ]
+    assert again[0].worst_risk_difference == pytest.approx(again[1].worst_risk_difference, abs=1e-9)
+
+
+def test_mixtures_of_clients_are_no_better_than_the_worst_client():
+    table, model = fitted()
+    parts = dealt(table, 4, seed=5)
+    made = audit_clients(model, parts, basis=by_client(), bound=None, bootstrap=20)
+    local = [
+        metrics.risk_difference(model.predict(t), t.column("sex").aligned(("g0", "g1")))
+        for t in parts.values()
+    ]
+    assert made.worst_risk_difference >= max(local) - 1e-9
+    right = [metrics.accuracy(t.labels("yes"), model.predict(t)) for t in parts.values()]
+    assert made.worst_accuracy == pytest.approx(min(right))
+    assert "mixtures of the clients, no bound" in str(made)
+
+
+# --- groups, rows, features ---
+
+
+def test_a_group_that_never_has_the_floor_is_named_and_left_out():
+    X, y, s, d = problem(3, n=400)
+    s[:4], d[:4] = 2, 1
+    made = audit(d, X, y, sensitive_features=s, **PLAIN)
+    assert made.under_floor == ("2",)
+    assert "'2'" in str(made)
+    assert "2" not in made.pair
+    assert made.groups["2"].rows == 4
+    low = audit(d, X, y, sensitive_features=s, **(PLAIN | {"floor": 0.001}))
+    assert low.under_floor == ()
+    assert low.worst_risk_difference > made.worst_risk_difference
+
+
+def test_rows_and_profile_are_those_of_the_worst_deployment():
+    table, model = fitted()
+    made = audit(model, table, sensitive_features="sex", basis=BASIS, bound=8.0, bootstrap=0)
+    theta = weights(made, encode(model.encoding, table), made.alpha_risk_difference)
+    np.testing.assert_allclose(made.worst_weights, np.sort(theta)[::-1][: len(made.worst_rows)])
+    np.testing.assert_allclose(theta[made.worst_rows], made.worst_weights)
+    found = {tilt.feature: tilt for tilt in made.profile}
+    assert [*found] == sorted(found, key=lambda name: -abs(found[name].shift))
+    ages, job = table.numeric["age"], table.column("job").values() == "b"
+    for name, values in (("age", ages), ("job=b", job)):
+        assert found[name].mean == pytest.approx(values.mean(), abs=1e-5)
+        worst = np.average(values, weights=theta)
+        assert found[name].worst_mean == pytest.approx(worst, abs=1e-5)
+        shift = (np.average(values, weights=theta) - values.mean()) / values.std()
+        assert found[name].shift == pytest.approx(shift, abs=1e-5)
+    s = table.column("sex").codes
+    for code, group in enumerate(made.groups.values()):
+        assert group.worst_share == pytest.approx(theta[s == code].sum() / len(table))
+        rate = np.average(model.predict(table)[s == code], weights=theta[s == code])
+        assert group.worst_rate == pytest.approx(rate)
+
+
+# --- who may be audited ---
+
+
+def test_a_model_a_classifier_a_function_and_plain_predictions_agree():
+    import pandas as pd
+    from sklearn.linear_model import LogisticRegression
+
+    X, y, s, _ = problem(4)
+    X = pd.DataFrame(X, columns=["a", "b", "c"]).assign(flag=X[:, 0] > 0.5)
+    names = np.where(y, "rich", "poor")
+    classifier = LogisticRegression().fit(X, names)
+    p = classifier.predict_proba(X)[:, 1]
+    ask = {"sensitive_features": pd.Series(s).map({0: "F", 1: "M"}), "bootstrap": 0}
+    made = [
+        audit(classifier, X, names, **ask),
+        audit(lambda rows: classifier.predict_proba(rows)[:, 1], X, names, **ask),
+        audit(classifier.predict(X), X.to_numpy(float), pd.Series(names), **ask),
+        audit((p > 0.5).astype(int), X, pd.Categorical(names), **ask),
+        audit(p.astype(object), X, y + 1, **ask),
+        audit(np.where(p > 0.5, 2, 1), X, y + 1.0, **ask),
+        audit(p > 0.5, X, y.astype(bool), **ask),
+        audit(1 - p, X, names, positive="poor", **ask),
+        audit(p - 0.2 * (p > 0.2), X, names, threshold=0.3, **ask),
+    ]
+    for other in made[1:]:
+        assert other.worst_risk_difference == pytest.approx(made[0].worst_risk_difference, abs=1e-4)
+        assert other.worst_accuracy == pytest.approx(made[0].worst_accuracy)
+    assert {tilt.feature for tilt in made[0].profile} == {"a", "b", "c", "flag"}
+    silent = audit(classifier, X, **ask)
+    assert math.isnan(silent.accuracy)
+    assert silent.worst_risk_difference == pytest.approx(made[0].worst_risk_difference, abs=1e-9)
+    assert silent.to_json()["worst_accuracy"] is None
+    assert "accuracy" not in str(silent)
+
+
+def test_a_table_is_encoded_by_itself_where_no_model_says_how():
+    table, model = fitted()
+    by_model = audit(model, table, sensitive_features="sex", bootstrap=0)
+    by_itself = audit(model.predict(table), table, sensitive_features="sex", bootstrap=0)
+    named = audit(
+        model.predict(table), table, table.labels("yes"), sensitive_features="sex", bootstrap=0
+    )
+    assert by_itself.worst_accuracy == by_model.worst_accuracy == named.worst_accuracy
+    unlabelled = replace(table, target=None)
+    made = audit(model, unlabelled, sensitive_features="sex", bootstrap=0)
+    expected = by_model.worst_risk_difference
+    assert made.worst_risk_difference == pytest.approx(expected, abs=1e-9)
+    assert math.isnan(made.worst_accuracy)
+
+
+# --- intervals ---
+
+
+def test_a_tally_adds_up_and_its_resamples_are_resamples():
+    rng = np.random.default_rng(0)
+    x, cells = rng.random((9000, 2)), rng.integers(0, 5, 9000)
+
+    def ask(rows, replicates):
+        draw = np.random.default_rng(1)
+        return tally(x[rows].__getitem__, lambda x: x * x, cells[rows], 5, replicates, draw)
+
+    whole, first, rest = (ask(rows, 0) for rows in (slice(None), slice(5000), slice(5000, None)))
+    for name in whole:
+        np.testing.assert_allclose(whole[name], first[name] + rest[name])
+    K = np.hstack([x * x, np.ones((9000, 1))])
+    np.testing.assert_allclose(whole["psi"][0, 3], K[cells == 3].sum(axis=0))
+    np.testing.assert_allclose(whole["psi_x"], K.T @ x)
+    resampled = ask(slice(None), 400)["psi"]
+    np.testing.assert_allclose(resampled[0], whole["psi"][0])
+    spread = np.stack([(K[cells == c] ** 2).sum(axis=0) ** 0.5 for c in range(5)])
+    means = (resampled[1:].mean(axis=0) - whole["psi"][0]) / spread * 400**0.5
+    assert np.abs(means).max() < 4
+    np.testing.assert_allclose(resampled[1:].std(axis=0) / spread, 1, atol=0.15)
+
+
+def test_intervals_are_as_wide_as_chance_is():
+    X, y, s, d = problem(8, n=2000)
+    made = audit(d, X, y, sensitive_features=s, bootstrap=300, basis=gaussian(30, 0.5))
+    assert made.resamples == 300
+    for name, (low, high) in made.intervals.items():
+        assert low < getattr(made, name) < high
+    p = made.accuracy
+    expected = 2 * 1.96 * (p * (1 - p) / len(X)) ** 0.5
+    assert np.diff(made.intervals["accuracy"])[0] == pytest.approx(expected, rel=0.2)
+    wider = audit(
+        d, X, y, sensitive_features=s, bootstrap=300, basis=gaussian(30, 0.5), confidence=0.99
+    )
+    for name, (low, high) in made.intervals.items():
+        assert wider.intervals[name][0] < low < high < wider.intervals[name][1]
+    assert audit(d, X, y, sensitive_features=s, bootstrap=0).intervals == {}
+    assert [*audit(d, X, sensitive_features=s, bootstrap=5).intervals] == [
+        "worst_risk_difference",
+        "risk_difference",
+    ]
+
+
+def test_intervals_are_those_of_audits_of_resampled_rows():
+    X, y, s, d = problem(8, n=2000)
+    ask = {"basis": gaussian(30, 0.5), "scale": False}
+    made = audit(d, X, y, sensitive_features=s, bootstrap=200, **ask)
+    rng, found = np.random.default_rng(1), []
+    for _ in range(120):
+        rows = rng.integers(0, len(X), len(X))
+        other = audit(
+            d[rows],
+            X[rows],
+            y[rows],
+            sensitive_features=s[rows],
+            bootstrap=0,
+            centres=made.centres,
+            **ask,
+        )
+        found.append([getattr(other, name) for name in made.intervals])
+    for values, (low, high) in zip(np.transpose(found), made.intervals.values(), strict=True):
+        assert values.mean() == pytest.approx((low + high) / 2, abs=0.4 * values.std())
+        assert high - low == pytest.approx(2 * 1.96 * values.std(), rel=0.3)
+
+
+def test_the_seed_draws_centres_and_resamples():
+    X, y, s, d = problem(8)
+    ask = {"sensitive_features": s, "bootstrap": 20, "basis": BASIS}
+    one, again, other = (audit(d, X, y, seed=seed, **ask) for seed in (0, 0, 1))
+    assert one.intervals == again.intervals
+    assert not np.array_equal(one.centres, other.centres)
+    fixed = [audit(d, X, y, seed=seed, centres=X[:5], **ask).intervals for seed in (0, 1)]
+    assert fixed[0] != fixed[1]
+
+
+def test_the_server_cannot_know_how_often_a_client_drew_a_row():
+    table, _ = fitted()
+    moved = replace(table, numeric=table.numeric | {"age": table.numeric["age"] ** 3})
+    drawn = []
+    for rows in (table, moved):
+        task = server.plan(
+            method("fl"), take_census(rows, "one"), ("one",), attribute="sex", positive="yes"
+        ).task
+        broadcast = Broadcast(1, task, {"seed": 0, "replicates": 5}, {"w": np.r_[np.zeros(5), 1.0]})
+        drawn.append(decisions(Client("one", rows), broadcast).sums["psi"][:, :, -1])
+    np.testing.assert_array_equal(drawn[0][0], drawn[1][0])
+    assert (drawn[0][1:] != drawn[1][1:]).any()
+
+
+def test_clients_resample_alike_and_by_themselves():
+    table, model = fitted()
+    ask = {"basis": BASIS, "bound": 8.0, "bootstrap": 200}
+    pooled = audit(model, table, sensitive_features="sex", **ask).intervals
+    one, two = (audit_clients(model, dealt(table, 3), **ask).intervals for _ in range(2))
+    assert one == two
+    for name, ends in pooled.items():
+        np.testing.assert_allclose(one[name], ends, atol=0.35 * np.diff(ends)[0])
+
+
+def test_resamples_without_an_answer_are_counted_out():
+    X, y, s, d = problem(2, n=60)
+    s[:] = 0
+    s[:2] = 1  # a group of two rows is missing in every seventh resample
+    made = audit(d, X, y, sensitive_features=s, floor=0.001, bootstrap=100)
+    assert 50 < made.resamples < 100
+    assert made.intervals["worst_accuracy"][1] <= 1
+
+
+def test_progress_reaches_its_end():
+    X, y, s, d = problem(2)
+    seen = []
+    audit(d, X, y, sensitive_features=s, bootstrap=7, on_progress=lambda *step: seen.append(step))
+    assert seen == [(k, 8) for k in range(1, 9)]
+
+
+# --- how it is told ---
+
+
+def test_a_certificate_is_short_to_read_and_whole_in_json():
+    X, y, s, d = problem(5)
+    made = audit(d, X, y, sensitive_features=s, bootstrap=10, basis=gaussian(40, 0.5), bound=None)
+    text = str(made)
+    assert "Certified over A (40 gaussian kernels of width 0.5, no bound)" in text
+    assert "guarantee" not in text
+    assert len(repr(made)) < 1500
+    told = json.loads(json.dumps(made.to_json(), allow_nan=False))
+    assert told["bound"] is None
+    assert told["worst_risk_difference"] == made.worst_risk_difference
+    assert told["alpha_accuracy"] == made.alpha_accuracy.tolist()
+    assert told["worst_rows"] == made.worst_rows.tolist()
+    assert told["profile"][0]["feature"] == made.profile[0].feature
+    assert told["groups"]["1"]["rows"] == (s == 1).sum()
+    basis = {"kind": "gaussian", "kernels": 40, "sigma": 0.5, "centres": "rows"} | {"split": False}
+    assert told["basis"] == basis
+    assert told["centres"] is None
+    early = replace(made, outcome=Outcome.FAILED, tolerance=0.01)
+    assert "stopped early" in str(early)
+    assert early.warnings[0] in report.grids(early)[0].note
+
+
+def test_the_figure_holds_odd_names_and_few_numbers():
+    import pandas as pd
+
+    X, y, s, d = problem(6)
+    X = pd.DataFrame(X * 1e5, columns=["pay in $ or $^", "x" * 60, "one=1"])
+    for ask in ({"y": y, "bootstrap": 5}, {"bootstrap": 0}, {"bootstrap": 0, "basis": constant()}):
+        made = audit(d, X, sensitive_features=s, **ask)
+        assert png(report.figure(made), dpi=50)[:4] == b"\x89PNG"
+        lines = report.grids(made)[0].lines
+        assert lines[0][1] == f"{made.risk_difference:.4f}"
+        assert float(lines[0][3]) >= made.worst_risk_difference - 1e-9
+        assert [line[0] for line in lines] == ["risk difference", "accuracy"][: 1 + ("y" in ask)]
+
+
+# --- bad input ---
+
+BAD = {
+    "predictions has 149 values and X 150 rows": {"given": np.zeros(149)},
+    "y has 3 values and X 150 rows: give one value per row": {"y": [0, 1, 0]},
+    "1 predictions are outside [0, 1], the first is 1.2": {"given": np.r_[1.2, np.full(149, 0.5)]},
+    "first is nan: give 0 and 1": {"given": np.r_[np.nan, np.full(149, 0.5)]},
+    "predictions have the value 'maybe', which y has not": {"given": np.array(["maybe"] * 150)},
+    "predictions has shape (150, 2): give one value per row": {"given": np.zeros((150, 2))},
+    "sensitive_features has one group ('F'); fairness needs at least two": {"s": ["F"] * 150},
+    "sensitive_features has missing values": {"s": [None, *"MF" * 74, "M"]},
+    "y has missing values": {"y": np.r_[np.nan, np.zeros(149)]},
+    "the target has 3 labels ('0', '1', '2'): name the positive one": {"y": np.arange(150) % 3},
+    "no row has the label 'yes'; name one of '0', '1'": {"positive": "yes"},
+    "bound 0.001 is too small: even with every kernel at it the mean weight is": {"bound": 0.001},
+    "floor 0.9 cannot hold for all 2 groups at once": {"floor": 0.9, "mixed": True},
+    "floor 0.2 is too high for group '1': it never has more than": {"floor": 0.2, "rare": True},
+    "floor is 2; it must be a number from 0 to 1": {"floor": 2},
+    "centres have shape (4, 2) where X has 3 columns": {"centres": np.zeros((4, 2))},
+    "unknown notion 'equality'; there are: demographic_parity": {"notion": "equality"},
+    "notion 'equal_opportunity' compares rows of one label: give y": {
+        "notion": "equal_opportunity",
+        "y": None,
+    },
+    "basis 'by_client' needs clients": {"basis": by_client()},
+    "basis is 'gaussian'; it must be a Basis, or a function": {"basis": "gaussian"},
+    "centres are not numbers": {"centres": "rows"},
+    "threshold is 1.5; it must be a number from 0 to 1": {"threshold": 1.5},
+    "tolerance is 0; it must be a positive number": {"tolerance": 0},
+    "bootstrap is -1": {"bootstrap": -1},
+    "seed is -1": {"seed": -1},
+    "confidence is 95; it must be between 0 and 1": {"confidence": 95},
+    "X has shape (150,): give rows and columns": {"X": np.zeros(150)},
+    "column '1' of X is not numbers: encode it": {"X": np.array([[1.0, "a"]] * 150, object)},
+    "column '0' of X has values that are not finite": {"X": np.full((150, 1), np.nan)},
+}
+
+
+@pytest.mark.parametrize("sentence", BAD)
+def test_bad_input_is_answered_with_value_and_remedy(sentence):
+    X, y, s, d = problem(7)
+    change = dict(BAD[sentence])
+    if change.pop("rare", False):
+        s[:] = np.arange(150) < 3
+    if change.pop("mixed", False):
+        s[:] = X[:, 0] > 0.5
+        change["basis"] = gaussian(20, 0.02)
+        change["bound"] = None
+    ask = {"bootstrap": 0, "sensitive_features": change.pop("s", s)} | change
+    args = [ask.pop("given", d), ask.pop("X", X), ask.pop("y", y)]
+    with pytest.raises(AgnosticFairError) as error:
+        audit(*args, **ask)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_tables_and_clients_are_answered_too():
+    table, model = fitted()
+    with pytest.raises(AgnosticFairError, match="the model reads a Table, not ndarray"):
+        audit(model, np.zeros((3, 2)), sensitive_features=[0, 1, 0])
+    other = replace(table, target=Column(table.target.codes, ("0", "1")))
+    with pytest.raises(AgnosticFairError, match="'0', '1' is unknown to the model: write 'no'"):
+        audit(model, other, sensitive_features="sex")
+    with pytest.raises(AgnosticFairError, match="is unknown to the model"):
+        audit_clients(model, {"one": other})
+    with pytest.raises(SettingsError, match=r"centres have shape \(4,\) where X has 5 columns"):
+        audit_clients(model, {"one": table}, centres=np.zeros(4))
+    strange = replace(table, categorical={"job": Column.of(["z"] * len(table))})
+    with pytest.raises(FederationError, match=r"client 'one': .* has the value 'z'"):
+        audit_clients(model, {"one": strange})
+    with pytest.raises(AgnosticFairError, match="no categorical column 'race'"):
+        audit(model, table, sensitive_features="race")
+
+
+def test_a_group_no_kernel_reaches_has_no_mass():
+    X = np.r_[np.zeros((50, 1)), np.full((50, 1), 1e3)]
+    ask = {"bootstrap": 0, "scale": False, "centres": [[0.0]], "bound": None}
+    with pytest.raises(
+        SettingsError, match="group 'far' has no mass: no kernel reaches a row of it"
+    ):
+        audit(X[:, 0] > 5, X, sensitive_features=["far" if x > 5 else "near" for x in X], **ask)
+
+
+# --- the command ---
+
+
+@pytest.fixture
+def call(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if not any(known.name == "audit" for known in app.registered_commands):
+        app.command("audit", epilog=command.EPILOG)(command.audit)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file of rows with a model's predictions in every form, and the model's file."""
+    table, model = fitted()
+    model.save(tmp_path / "model.safetensors")
+    p = model.probabilities(table)
+    columns = {name: values.tolist() for name, values in table.numeric.items()}
+    columns |= {"job": table.column("job").values(), "sex": table.column("sex").values()}
+    columns |= {"income": table.target.values(), "score": p.tolist()}
+    columns |= {"guess": np.where(p > 0.5, "yes", "no"), "odd": ["perhaps"] * len(p)}
+    lines = [
+        ",".join(columns),
+        *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True)),
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "rows.csv"
+
+
+ROLES = ("--target", "income", "--sensitive", "sex")
+BRIEF = (*ROLES, "--kernels", 20, "--bound", 20, "--bootstrap", 5)
+
+
+def test_the_command_writes_what_the_library_finds(call, rows):
+    code, out, err = call("audit", rows, *BRIEF, "--model", "model.safetensors", "--out", "one")
+    assert (code, err) == (0, "")
+    told = json.loads((rows.parent / "one" / "certificate.json").read_text())
+    table, model = fitted()
+    made = audit(model, table, sensitive_features="sex", basis=gaussian(20), bound=20, bootstrap=5)
+    assert told | json.loads(json.dumps(made.to_json())) == told
+    assert told["data"]["rows"]["rows"] == len(table)
+    assert told["command"].startswith("agnosticfair audit ")
+    assert str(made) in " ".join(out.split())
+    assert f"{made.risk_difference:.4f}" in out
+    assert "rows.parquet" in out  # it holds rows: say so
+    assert (rows.parent / "one" / "certificate.png").read_bytes()[:4] == b"\x89PNG"
+    assert sorted(p.name for p in (rows.parent / "one").iterdir()) == [
+        "certificate.json",
+        "certificate.png",
+        "rows.parquet",
+    ]
+    code, out, _ = call("audit", rows, *BRIEF, "--model", "model.safetensors", "--json")
+    assert json.loads(out) | {"command": told["command"]} == told
+
+
+def test_the_command_takes_predictions_in_a_column(call, rows):
+    found = []
+    for column, others in (("score", ("guess", "odd")), ("guess", ("score", "odd"))):
+        drop = [word for name in others for word in ("--drop", name)]
+        code, out, err = call("audit", rows, *BRIEF, "--predictions", column, *drop, "--json")
+        assert (code, err) == (0, "")
+        found.append(json.loads(out))
+        assert found[-1].pop("method") == column
+    assert found[0]["worst_risk_difference"] == found[1]["worst_risk_difference"]
+    assert found[0]["groups"] == found[1]["groups"]
+    assert found[0]["accuracy"] == pytest.approx(metrics.accuracy(*_answers()))
+
+
+def _answers():
+    table, model = fitted()
+    return table.labels("yes"), model.predict(table)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "name either a model by --model or a column by --predictions"),
+        (("--model", "m", "--predictions", "p"), "name either a model"),
+        (("--model", "model.safetensors", "--drop", "odd"), "leave out --drop"),
+        (("--model", "none.safetensors"), "there is no model file"),
+        (
+            ("--predictions", "odd"),
+            "column 'odd' has the value 'perhaps', neither a label ('no', 'yes')",
+        ),
+        (("--predictions", "socre"), "did you mean 'score'"),
+        (("--predictions", "age", "--drop", "odd"), "predictions are outside [0, 1]"),
+        (
+            ("--predictions", "score", "--floor", "3"),
+            "floor is 3.0; it must be a number from 0 to 1",
+        ),
+        (("--predictions", "score", "--threshold", "nan"), "threshold is nan; it must be a number"),
+        (("--predictions", "score", "--out", "rows.csv/x"), "cannot write to"),
+    ],
+)
+def test_the_command_refuses_in_one_sentence(call, rows, arguments, sentence):
+    code, out, err = call("audit", rows, *BRIEF, *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_strict_makes_an_early_stop_an_error(call, rows, monkeypatch):
+    def early(*args, **kwargs):
+        return replace(audit(*args, **kwargs), outcome=Outcome.FAILED, tolerance=0.01)
+
+    monkeypatch.setattr("agnosticfair.auditing.audit.audit", early)
+    ask = ("audit", rows, *BRIEF, "--model", "model.safetensors")
+    assert "stopped early" in call(*ask)[1]
+    code, _, err = call(*ask, "--strict")
+    assert code == 2
+    assert "stopped early" in err
+
+
+# --- the package's face, and its size ---
+
+
+def test_the_package_offers_the_audit_whatever_was_imported_before():
+    code = "import agnosticfair.auditing.audit, agnosticfair; agnosticfair.audit; print(agnosticfair.audit)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "function audit" in done.stdout
+    with pytest.raises(AttributeError, match="no attribute 'adit'"):
+        agnosticfair.adit  # noqa: B018
+
+
+@pytest.mark.slow
+def test_a_million_rows_with_200_kernels_fit_in_two_gibibytes():
+    code = """
+import resource, numpy as np, agnosticfair
+rng = np.random.default_rng(0)
+X, s = rng.random((1_000_000, 30)), rng.integers(0, 2, 1_000_000)
+y = X[:, 0] + 0.2 * s > 0.5
+made = agnosticfair.audit(X[:, 0] > 0.4, X, y, sensitive_features=s, bootstrap=2)
+assert made.basis.kernels == 200 and made.outcome == "optimal"
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    kibibytes = int(done.stdout) / (1024 if sys.platform == "darwin" else 1)
+    assert kibibytes < 2 * 2**20

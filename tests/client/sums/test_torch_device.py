@@ -1,0 +1,112 @@
+"""The sums by PyTorch, here on the CPU: the same functions that run on a GPU."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import KINDS, check_close, narrowed, question_of, rows_and_question, small_table
+
+from agnosticfair import federation
+from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.sums import float32 as accelerated
+from agnosticfair.client.sums.float32 import Rows32
+from agnosticfair.errors import SettingsError
+from agnosticfair.methods import method
+
+torch = pytest.importorskip("torch")
+device = pytest.importorskip("agnosticfair.client.sums.torch_device")
+
+
+def there(rows):
+    """Rows of numpy as tensors."""
+    rows = narrowed(rows)
+    weights = None if rows.weights is None else torch.from_numpy(rows.weights)
+    return Rows32(torch.from_numpy(rows.Z), torch.from_numpy(rows.y), rows.starts, weights)
+
+
+@pytest.mark.parametrize("surrogate", KINDS, ids=lambda s: s.kind)
+@pytest.mark.parametrize("own", [False, True])
+def test_torch_is_near_float64(surrogate, own):
+    rows, q = rows_and_question(n=5000, surrogate=surrogate, own=own, weighed=own)
+    check_close(device.sums(there(rows), narrowed(q)), accelerated.sums(rows, q))
+
+
+def test_a_smaller_chunk_is_tried_then_a_sentence_said(monkeypatch):
+    rows, q = rows_and_question(n=5000)
+    tried, plain = [], device.plain
+
+    def small(rows, q, most):
+        tried.append(most)
+        if most > limit:
+            raise torch.OutOfMemoryError
+        return plain(rows, q, most)
+
+    monkeypatch.setattr(device, "plain", small)
+    limit = 1 << 14
+    check_close(device.sums(there(rows), narrowed(q)), accelerated.sums(rows, q))
+    assert tried == [1 << k for k in range(18, 13, -1)]
+    limit = 0
+    with pytest.raises(SettingsError, match="no room for the kernels of 1024 rows"):
+        device.sums(there(rows), narrowed(q))
+
+
+def test_rows_that_do_not_fit_are_said_in_a_sentence(monkeypatch):
+    def full(*shape, **options):
+        raise torch.OutOfMemoryError
+
+    rows = narrowed(rows_and_question(n=50)[0])
+    monkeypatch.setattr(device, "device_of", lambda name: name)
+    monkeypatch.setattr(torch, "empty", full)
+    with pytest.raises(SettingsError, match=r"50 rows .* more than cuda has room for"):
+        device.load([lambda: rows], "cuda")
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "nonsense"])
+def test_a_device_that_is_not_there_is_named(name):
+    with pytest.raises(SettingsError, match=f"device '{name}' is not to be had"):
+        device.device_of(name)
+
+
+def test_batches_are_sorted_by_cell():
+    rows, q = rows_and_question(n=900, weighed=True)
+    parts = [
+        narrowed(Rows32(rows.Z[k::2], rows.y[k::2], np.array([0, 150, 450]), rows.weights[k::2]))
+        for k in (0, 1)
+    ]
+    batches = [lambda part=part: part for part in parts]
+    loaded = device.load(batches, "cpu")
+    assert loaded.starts.tolist() == [0, 300, 900]
+    check_close(device.sums(loaded, narrowed(q)), accelerated.sums(rows, q))
+
+
+def test_a_client_on_a_device_answers_like_one_in_memory():
+    table = small_table(800)
+    exact, other = Client("a", table), Client("a", table, device="cpu")
+    ask = question_of([exact], method("agnosticfair"))
+    found, true = (answer(c, "sums", ask).sums for c in (other, exact))
+    for name, value in true.items():
+        np.testing.assert_allclose(found[name], value, rtol=0, atol=3e-5 * np.abs(value).max())
+
+
+def test_a_fit_on_a_device():
+    tables = {"a": small_table(600), "b": small_table(500, seed=1)}
+    exact = federation.fit(tables, "fairfl")
+    found = federation.fit(federation.in_process(tables, device="cpu"), "fairfl")
+    np.testing.assert_allclose(found.model.w, exact.model.w, atol=1e-3)
+
+
+def test_the_fused_kernel_in_triton_s_interpreter():
+    pytest.importorskip("triton")
+    fused = pytest.importorskip("agnosticfair.client.sums.triton_kernel")
+    rows, q = rows_and_question(n=400, own=True, weighed=True)
+    found = fused.sums(there(rows), narrowed(q), {"BM": 16, "BR": 32, "per_sm": 1})
+    check_close(found, accelerated.sums(rows, q))
+    assert not fused.fits(replace(q, w=np.zeros(62)))
+
+
+def test_what_half_precision_cannot_hold_is_added_up_without_it(monkeypatch):
+    pytest.importorskip("triton")
+    fused = pytest.importorskip("agnosticfair.client.sums.triton_kernel")
+    monkeypatch.setattr(fused, "sums", lambda rows, q: (np.array([1.0, np.inf]),))
+    rows, q = rows_and_question(n=400)
+    check_close(device.sums(there(rows), narrowed(q), fuse=True), accelerated.sums(rows, q))

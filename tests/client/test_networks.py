@@ -1,0 +1,684 @@
+"""Networks: the local solver against the exact one, its parts against references, and what it refuses."""
+
+import warnings
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+pytest.importorskip("torch", reason="needs agnosticfair[torch]")
+
+import torch
+
+from agnosticfair import federation, networks
+from agnosticfair.auditing.audit import audit_clients
+from agnosticfair.client import networks as steps
+from agnosticfair.client.answers import Client, answer
+from agnosticfair.data.encoding import encode
+from agnosticfair.errors import AgnosticFairError, FederationError, ModelError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.mathematics.ambiguity import Ambiguity
+from agnosticfair.mathematics.basis import Basis, by_client, gaussian, support
+from agnosticfair.mathematics.basis import width as basis_width
+from agnosticfair.mathematics.fairness import NOTIONS, Surrogate, surrogate_values
+from agnosticfair.mathematics.linear import log_loss_derivatives
+from agnosticfair.mathematics.metrics import accuracy
+from agnosticfair.mathematics.quadratic import minimise
+from agnosticfair.methods import METHODS, Network, method
+from agnosticfair.model import load_model
+from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.messages import add_up, pack, unpack
+from agnosticfair.server import checkpoints
+from agnosticfair.server import saddle as local
+
+ROWS = small_table(400, 2)
+TABLES = dealt(ROWS, 3)
+LINEAR = Network("linear", decisions=False, rate=0.01)
+QUICK = Network("mlp", (4,), steps=3, batch=64)
+
+
+def quick(name="agnosticfair", **changes):
+    changes = {"kernels": 20 if name == "agnosticfair" else None, "rounds": 5, **changes}
+    return method(name, network=QUICK, **{k: v for k, v in changes.items() if v is not None})
+
+
+def by_job(table):
+    """Clients that differ as much as they can: one value of the feature each."""
+    job = table.categorical["job"].codes
+    return {f"c{k}": table.take(job == k) for k in range(3)}
+
+
+class Questions:
+    """An engine that remembers its questions."""
+
+    def __init__(self, tables):
+        self.inner, self.asked = federation.in_process(tables), {}
+
+    def clients(self):
+        return self.inner.clients()
+
+    def exchange(self, step, payload, deadline=None, only=None):
+        self.asked.setdefault(step, []).append(payload)
+        return self.inner.exchange(step, payload, deadline, only)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("fl", {}), ("fairfl", {"tau": 0.005}), ("agnosticfair", {"tau": 0.02}), ("afl", {})],
+)
+def test_a_linear_network_reaches_the_exact_objective(name, changes):
+    tables = by_job(small_table(500, 3))
+    exact = fit(tables, method(name, **changes), positive="yes")
+    own = {"rounds": 100, "ridge": METHODS[name].ridge}
+    made = method(exact.method, network=LINEAR, **own)
+    made = replace(made, basis=exact.method.basis, fairness=exact.method.fairness)
+    result = fit(tables, made, positive="yes")
+    best = min(result.history, key=lambda entry: entry["merit"])  # with what the constraint lacks
+    assert best["merit"] == pytest.approx(exact.history[-1]["loss"], rel=0.01)
+    assert result.worst_surrogate <= changes.get("tau", 1.0) + 1e-3
+    d = result.model.decision(ROWS)
+    assert np.corrcoef(d, exact.model.decision(ROWS))[0, 1] > 0.95
+
+
+def test_drift_is_corrected():
+    """Clients that differ, many local steps: with the correction the federated optimum, without it not."""
+    rows = small_table(500, 3)
+    y, rng = rows.labels("yes") > 0, np.random.default_rng(0)
+    first = np.where(rng.uniform(size=len(y)) < 0.9, y, ~y)
+    tables = {"a": rows.take(first), "b": rows.take(~first)}
+    exact = fit(tables, "fl", positive="yes").history[-1]["loss"]
+    net = replace(LINEAR, steps=60, batch=None, rate=0.05)
+    made = method("fl", network=net, rounds=48, ridge=1e-5)
+    corrected = fit(tables, made, positive="yes").history[11]["loss"]
+
+    class Forgetful(Questions):
+        def exchange(self, step, payload, deadline=None, only=None):
+            if step == "train":
+                arrays = {k: v for k, v in payload.arrays.items() if "before" not in k}
+                payload = replace(payload, arrays=arrays)
+            return super().exchange(step, payload, deadline, only)
+
+    plain = fit(Forgetful(tables), made, positive="yes").history[11]["loss"]
+    assert corrected - exact < 1e-4 < 1e-3 < plain - exact
+
+
+def test_one_full_batch_step_of_many_clients_is_that_of_one():
+    net = Network("mlp", (5,), steps=1, batch=None, rate=0.02)
+    made = method("agnosticfair", network=net, kernels=20, rounds=5, tau=0.02)
+    made = method(made, split=False)  # one problem, however the rows lie
+    tables = by_job(ROWS)
+    asked = question(made, tables, number=4)
+    assert "gradient_before" in asked.arrays
+    assert asked.settings["rate"] > 0
+    split = add_up([answer(Client(k, t), "train", asked) for k, t in tables.items()]).sums
+    pooled = answer(Client("c0", ROWS), "train", asked).sums
+    moved = pooled["moved"] / pooled["mass"]
+    assert np.abs(moved).max() > 1e-4
+    np.testing.assert_allclose(split["moved"] / split["mass"], moved, rtol=1e-2, atol=1e-6)
+    for name in ("loss", "psi_L", "psi_g", "psi_hat", "gradient"):
+        np.testing.assert_allclose(split[name], pooled[name], rtol=1e-4, atol=1e-3, err_msg=name)
+
+
+def question(made, tables=TABLES, number=2):
+    engine = Questions(tables)
+    fit(engine, made, positive="yes")
+    return engine.asked["train"][number]
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "loss"])
+def test_sums_and_gradient_of_a_linear_network_are_the_formulas(kind):
+    notion = "bounded_group_loss" if kind == "loss" else "demographic_parity"
+    made = method("agnosticfair", network=Network("linear", steps=2), kernels=20, rounds=3)
+    made = method(made, notion=notion, tau=0.3)
+    asked = question(made, {"a": ROWS})
+    C = np.random.default_rng(0).normal(size=asked.arrays["C"].shape)
+    asked = replace(asked, arrays={**asked.arrays, "C": C})
+    client = Client("a", ROWS)
+    found = answer(client, "train", asked).sums
+    rows, w = client.prepare(asked.task), asked.arrays["w"]
+    d = rows.X.shape[1] - 1
+    X = (rows.X[:, :-1] - w[:d]) / w[d : 2 * d]
+    out = X @ w[2 * d : 3 * d] + w[-1]
+    slope, _ = log_loss_derivatives(out, rows.y)
+    surrogate = Surrogate(**asked.settings["surrogate"])
+    g_slope = slope if kind == "loss" else surrogate_values(surrogate, out)[1]
+    linear = answer(client, "sums", replace(asked, arrays={**asked.arrays, "w": np.zeros(d + 1)}))
+    np.testing.assert_allclose(found["psi_theta"], linear.sums["psi_theta"], rtol=1e-3)
+    fair = steps.kernels(client, asked.task, made.fairness.basis)(slice(None)).T.double().numpy()
+    a = 0.9 + 0.1 * fair @ asked.arrays["alpha"]
+    c = np.einsum("im,im->i", fair, C[rows.s, :-1]) + C[rows.s, -1]
+    weights = a * slope + c * g_slope
+    expected = np.concatenate([np.zeros(2 * d), weights @ X, [weights.sum()]])
+    np.testing.assert_allclose(found["gradient"], expected, rtol=2e-3, atol=2e-3)
+    hat = (out > 0) != (rows.y > 0) if kind == "loss" else out > 0
+    by_cell = [hat[rows.s == j].sum() for j in range(2)]
+    np.testing.assert_allclose(found["psi_hat"][:, -1], by_cell)
+
+
+def test_the_gradient_of_a_network_is_the_slope_of_its_objective():
+    asked = question(quick())
+    client = Client("c000", TABLES["c000"])
+    gradient = answer(client, "train", asked).sums["gradient"]
+    rng, w = np.random.default_rng(1), asked.arrays["w"]
+    net = networks.flat(asked.task.settings["network"], 5, w)
+    held, surrogate = steps.held_at(client, asked, net), Surrogate(**asked.settings["surrogate"])
+    frozen = np.r_[np.zeros(10), np.ones(len(w) - 10)]
+
+    def value(at):
+        net.load(at)
+        with torch.no_grad():
+            loss, g = steps.values(net.logits(held.z), held, surrogate)
+            return float(held.a @ loss + held.c @ g)
+
+    for _ in range(3):
+        p = rng.normal(size=len(w)) * frozen
+        slope = (value(w + 3e-3 * p) - value(w - 3e-3 * p)) / 6e-3
+        assert gradient @ p == pytest.approx(slope, rel=2e-2, abs=2e-2)
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "covariance", "loss"])
+def test_slopes_are_those_of_autograd(kind):
+    surrogate, rng = Surrogate(kind, 0.7), np.random.default_rng(0)
+    d, y, a, c = (torch.from_numpy(rng.normal(size=50)).float() for _ in range(4))
+    held = steps.Held(d, (y > 0).float(), d, a, c)
+    d.requires_grad_(True)
+    loss, g = steps.values(d, held, surrogate)
+    (held.a @ loss + held.c @ g).backward()
+    torch.testing.assert_close(steps.slopes(d.detach(), held, surrogate), d.grad)
+
+
+def test_an_answer_is_a_function_of_rows_and_question():
+    asked = question(quick(), number=3)
+    fresh, used = Client("c000", TABLES["c000"]), Client("c000", TABLES["c000"])
+    for number in (1, 2):
+        answer(used, "train", question(quick(), number=number))
+    one, two, again = (answer(client, "train", asked) for client in (fresh, used, used))
+    for name, value in one.sums.items():
+        assert value.tobytes() == two.sums[name].tobytes() == again.sums[name].tobytes(), name
+
+
+class Wire(InProcess):
+    """Every message goes through its wire form."""
+
+    def exchange(self, step, payload, deadline=None, only=None):
+        payload = payload if payload is None else unpack(pack(payload))
+        found = super().exchange(step, payload, deadline, only)
+        return {key: unpack(pack(reply)) for key, reply in found.items()}
+
+
+@pytest.mark.parametrize("name", ["agnosticfair", "fl", "fedavg", "agnosticfair-printed", "qffl"])
+def test_over_the_wire_the_model_is_the_same_bit_for_bit(name):
+    made = quick(name, rounds=4)
+    here = fit(TABLES, made, positive="yes")
+    wired = fit(Wire(federation.in_process(TABLES).handlers), made, positive="yes")
+    assert wired.model.w.tobytes() == here.model.w.tobytes()
+    assert wired.history == here.history
+
+
+def test_same_seed_same_model_another_seed_another():
+    one, two, other = (fit(TABLES, quick(), positive="yes", seed=s).model.w for s in (1, 1, 2))
+    assert one.tobytes() == two.tobytes() != other.tobytes()
+
+
+@pytest.mark.parametrize("notion", sorted(NOTIONS))
+def test_every_notion_is_held_for_decisions_or_losses(notion):
+    tau = 0.66 if notion == "bounded_group_loss" else 0.1
+    made = quick(notion=notion, tau=tau, trust=0.2, rounds=3)
+    result = fit(TABLES, made, positive="yes")
+    assert result.rounds == 3
+    assert 0 <= result.worst_risk_difference <= 1
+    assert np.isfinite(result.worst_surrogate)
+
+
+def test_a_networks_values_leave_alone_what_was_asked_for():
+    made = method("agnosticfair", network="mlp", notion="bounded_group_loss", tau=0.5)
+    assert made.fairness.nominal == np.inf  # 0.01 is a bound on a difference, not on a loss
+    made = method("agnosticfair", network="mlp", notion="bounded_group_loss", tau=0.5, nominal=0.4)
+    assert made.fairness.nominal == 0.4
+    made = quick(reweigh=by_client(), kernels=None, tau=0.1)
+    assert made.fairness.basis == made.basis == by_client()
+    assert fit(TABLES, made, positive="yes").rounds == 5
+    assert quick(reweigh=gaussian(7, 0.5), kernels=None).fairness.basis == gaussian(7, 0.5)
+
+
+def test_decisions_are_held_to_tau():
+    made = method("agnosticfair", network=Network("mlp", (8,), steps=15), kernels=50, rounds=60)
+    rows = small_table(800, 5)
+    age = rows.numeric["age"] + 1.5 * rows.sensitive["sex"].codes
+    rows = replace(rows, numeric={**rows.numeric, "age": age})
+    free = fit(dealt(rows, 2), method(made, tau=0.9, nominal=0.9), positive="yes")
+    held = fit(dealt(rows, 2), method(made, tau=0.08, nominal=0.05), positive="yes")
+    assert free.worst_risk_difference > 0.15
+    assert held.worst_risk_difference <= 0.08 + 0.03
+    assert accuracy(rows.labels("yes"), held.model.predict(rows)) > 0.6
+
+
+def test_the_best_iterate_is_kept():
+    result = fit(TABLES, quick(rounds=12, tau=0.05), positive="yes")
+    best = min(result.history, key=lambda entry: entry["merit"])
+    y, d = ROWS.labels("yes"), result.model.decision(ROWS)
+    assert accuracy(y, d > 0) == pytest.approx(best["accuracy"], abs=0.005)
+    assert result.worst_surrogate == best["worst"]
+
+
+@pytest.mark.parametrize(
+    ("net", "rounds"), [(QUICK, 2), (Network("mlp", (4,), steps=1, rate=1e-6), 40)]
+)
+def test_what_was_hardly_trained_is_not_called_converged(net, rounds):
+    assert fit(TABLES, method("fl", network=net, rounds=rounds), positive="yes").outcome == "rounds"
+    if rounds > local.PATIENCE:
+        good = method("fl", network=replace(net, rate=0.1), rounds=rounds)
+        assert fit(TABLES, good, positive="yes").converged
+
+
+def test_a_network_is_saved_and_read_without_running_code(tmp_path):
+    result = fit(TABLES, quick(), positive="yes")
+    result.model.save(tmp_path / "m.safetensors")
+    loaded = load_model(tmp_path / "m.safetensors")
+    assert loaded.network == {"name": "mlp", "hidden": (4,)}
+    np.testing.assert_array_equal(loaded.decision(ROWS), result.model.decision(ROWS))
+    wrong = replace(loaded, w=loaded.w[:-1])
+    with pytest.raises(ModelError, match="weights came for a network of"):
+        wrong.decision(ROWS)
+
+
+def test_the_certificate_is_of_the_networks_decisions():
+    result = fit(TABLES, quick(tau=0.1, bound=5.0), positive="yes", seed=3)
+    basis, bound = result.method.fairness.basis, result.method.fairness.bound
+    made = audit_clients(
+        result.model, TABLES, basis=basis, bound=bound, floor=0.05, seed=3, bootstrap=0
+    )
+    assert made.worst_risk_difference == pytest.approx(result.worst_risk_difference, abs=1e-3)
+
+
+def test_the_printed_penalty_sees_the_shares_of_all_clients():
+    """C over all clients is that of the pooled rows, at the same w and alpha."""
+    made = quick("agnosticfair-printed", rounds=3)
+    engine = Questions(TABLES)
+    fit(engine, made, positive="yes")
+    asked = engine.asked["average"][2]
+    shares = [answer(Client(k, t), "average", asked).sums["C"] for k, t in TABLES.items()]
+    pooled = answer(Client("c000", ROWS), "average", asked).sums["C"]
+    assert sum(shares) == pytest.approx(float(pooled), abs=1e-3)
+    # one client's gradient of the penalty at its start is that of the whole, restricted to its rows
+    client = Client("c000", TABLES["c000"])
+    free = {**asked.settings, "penalty": 0.0}
+    moved, unmoved = (
+        answer(client, "average", replace(asked, settings=s)).sums["w"]
+        for s in ({**asked.settings, "penalty": 50.0}, free)
+    )
+    assert not np.allclose(moved, unmoved)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_products_of_cuts_are_means_over_rows(split):
+    engine = Questions(TABLES)
+    fit(engine, quick(kernels=6, split=split), positive="yes")
+    asked = engine.asked["moments"][0]
+    basis, keys = Basis(**asked.task.settings["fair_basis"]), asked.task.settings["clients"]
+    F = basis_width(basis, keys)
+    pool = np.random.default_rng(0).normal(size=(3, 2, F + 1))
+    clients = [Client(key, table) for key, table in TABLES.items()]
+    gram = sum(answer(client, "moments", asked).sums["gram"] for client in clients)
+    weights = []  # of every row by every cut
+    for client in clients:
+        s, own = client.prepare(asked.task).s, support(basis, client.key, keys)
+        K = steps.kernels(client, asked.task, basis)(slice(None)).double().numpy()
+        weights.append(np.einsum("kim,mi->ki", pool[:, s, own], K) + pool[:, s, -1])
+    W = np.concatenate(weights, axis=1)
+    np.testing.assert_allclose(local.products(pool, gram), W @ W.T, rtol=1e-4)
+
+
+def test_a_merit_that_creeps_is_not_stale():
+    net = Network("mlp", (8,), steps=2, rate=3e-4)
+    history = fit(TABLES, method("fl", network=net, rounds=160), positive="yes").history
+    merits = [entry["merit"] for entry in history]
+    assert max(a - b for a, b in pairwise(merits[2:])) < 1e-3  # it creeps
+    assert history[38]["rate"] == net.rate
+
+
+def test_a_constraint_that_swings_has_not_converged(monkeypatch):
+    last, ended = [], local._ended
+    monkeypatch.setattr(local, "_ended", lambda state: last.append(state) or ended(state))
+    made = replace(quick("fl", rounds=60), tolerance=1e-2)
+    net = Network("mlp", (8,), steps=10, rate=0.01)
+    assert fit(TABLES, replace(made, network=net), positive="yes").outcome == "converged"
+    state = last[-1]
+    swinging = [{**e, "worst": 0.2 * (k % 2)} for k, e in enumerate(state.history)]
+    assert ended(state).outcome == "converged"
+    assert ended(replace(state, history=tuple(swinging))).outcome == "rounds"
+
+
+def test_inputs_keep_their_digits():
+    net = networks.flat({"name": "linear", "hidden": ()}, 1, np.array([1.7e9, 10.0, 1.0, 0.0]))
+    z = net.inputs(np.array([[1.7e9 + 10.0], [1.7e9 - 20.0]]))
+    np.testing.assert_allclose(z[:, 0].numpy(), [1.0, -2.0], atol=1e-5)
+
+
+def test_a_recipe_that_is_given_keeps_its_own_values():
+    own = method("agnosticfair", bound=2.0, nominal=0.2, rounds=7)
+    made = method(own, network=QUICK)
+    assert (made.bound, made.fairness.nominal, made.rounds) == (2.0, 0.2, 7)
+    assert made.ridge == method("agnosticfair", network=QUICK).ridge
+    of_tau = method(method("agnosticfair", tau=0.3), network=QUICK)
+    assert of_tau == method("agnosticfair", tau=0.3, network=QUICK)
+
+
+def test_ascent_projects_as_a_quadratic_program_does():
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        p, alpha, psi = rng.uniform(0.5, 2, 6), rng.uniform(0, 1, 6), rng.uniform(0, 1, 6)
+        A = Ambiguity(p, float(p.sum()), 1.3)
+        found = local.ascended(A, alpha, psi, 1.5)
+        target = alpha + 1.5 * psi / p
+        G = np.vstack([np.eye(6), -np.eye(6), p, -p])
+        h = np.r_[np.full(6, 1.3), np.zeros(6), A.n, -A.n]
+        np.testing.assert_allclose(found, minimise(np.diag(p), -p * target, G, h).x, atol=1e-6)
+
+
+def test_cuts_that_are_the_same_share_one_multiplier():
+    Q, gap = np.ones((3, 3)), np.full(3, 0.1)
+    state = type("S", (), {"mu": np.zeros(3)})()
+    together = local.multipliers(state, Q, gap, 2.0).sum()
+    alone = local.multipliers(type("S", (), {"mu": np.zeros(1)})(), Q[:1, :1], gap[:1], 2.0).sum()
+    assert together == pytest.approx(alone, rel=1e-3)
+
+
+def test_an_own_network_by_its_name():
+    name = networks.register("wide", lambda d: torch.nn.Linear(d, 1, bias=False))
+    made = quick("fl")
+    result = fit(TABLES, replace(made, network=Network(name, steps=2)), positive="yes")
+    d = encode(result.model.encoding, ROWS).shape[1]
+    assert result.model.w.shape == (3 * d,)
+
+
+def test_a_network_takes_numpys_numbers():
+    one, two, rate = np.int64(4), np.int64(2), np.float64(0.01)
+    net = Network(hidden=[one], steps=two, batch=np.int64(64), rate=rate)
+    assert net == Network(hidden=(4,), steps=2, batch=64, rate=0.01)
+    fit(
+        Wire(federation.in_process(TABLES).handlers),
+        method("fl", network=net, rounds=2),
+        positive="yes",
+    )
+
+
+def test_frozen_weights_stay_and_tied_ones_stay_tied():
+    def odd(d):
+        net = torch.nn.Sequential(*(torch.nn.Linear(d, d) for _ in range(3)), torch.nn.Linear(d, 1))
+        net[0].requires_grad_(False)
+        net[2].weight = net[1].weight
+        return net
+
+    net = Network(networks.register("odd", odd), steps=5, rate=0.02)
+    for name in ("fl", "fedavg"):
+        result = fit(TABLES, method(name, network=net, rounds=4, ridge=0.1), positive="yes")
+        start, d = networks.initial(net.name, (), 5, 0)[0], 5
+        moved = (result.model.w != start)[2 * d :]
+        assert len(moved) == 2 * d * d + 3 * d + d + 1
+        assert not moved[: d * d + d].any()
+        assert moved[d * d + d :].all()
+
+
+@pytest.mark.parametrize("name", ["fl", "agnosticfair-printed"])
+def test_dropout_is_drawn_by_the_question_and_off_where_sums_are_made(name):
+    dropped = networks.register(
+        "dropped",
+        lambda d: torch.nn.Sequential(
+            torch.nn.Linear(d, 9), torch.nn.Dropout(), torch.nn.Linear(9, 1)
+        ),
+    )
+    made = replace(quick(name, rounds=3), network=Network(dropped, steps=5, rate=0.01))
+    first = fit(TABLES, made, positive="yes")
+    torch.rand(1)
+    fit(TABLES, replace(quick("fl"), network=Network(dropped, steps=2)), positive="yes")
+    assert fit(TABLES, made, positive="yes").history == first.history
+    dry = networks.register(
+        "dropped", lambda d: torch.nn.Sequential(torch.nn.Linear(d, 9), torch.nn.Linear(9, 1))
+    )
+    plain = fit(TABLES, replace(made, network=Network(dry, steps=5, rate=0.01)), positive="yes")
+    assert not np.allclose(plain.model.w, first.model.w, atol=1e-4)
+
+
+def test_layers_of_a_size_yet_unknown_are_drawn_by_the_seed():
+    lazy = networks.register("lazy", lambda d: torch.nn.LazyLinear(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lazy modules are new, says PyTorch
+        one, two, other = (networks.initial(lazy, (), 3, seed)[0] for seed in (0, 0, 1))
+    assert one.tobytes() == two.tobytes() != other.tobytes()
+
+
+def test_the_estimator_takes_a_name_a_network_or_a_function():
+    pytest.importorskip("sklearn")
+    from agnosticfair import AgnosticFairClassifier
+
+    rng = np.random.default_rng(0)
+    X, s = rng.normal(size=(300, 3)) * [1, 5, 50], rng.integers(0, 2, 300)
+    y = X[:, 0] ** 2 + 0.3 * s > 1
+    how = {"kernels": 10, "max_rounds": 30}
+    for model in (Network("mlp", (8,), rate=0.02), tiny):
+        fair = AgnosticFairClassifier(model=model, tau=0.3, **how).fit(X, y, sensitive_features=s)
+        assert fair.predict_proba(X).shape == (300, 2)
+        assert (fair.predict(X) == y).mean() > 0.7
+        assert not hasattr(fair, "coef_")
+        assert 0 <= fair.certificate_.worst_risk_difference <= 1
+    line = AgnosticFairClassifier("fl").fit(X, y)
+    assert (line.predict(X) == y).mean() < 0.7
+    assert line.coef_.shape == (1, 3)
+
+
+def test_an_estimator_keeps_its_own_network():
+    """Whatever others of that name there are, and wherever the estimator was sent."""
+    pytest.importorskip("sklearn")
+    from agnosticfair import AgnosticFairClassifier
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+
+    def fitted(model):
+        made = AgnosticFairClassifier("fl", model=model, max_rounds=3)
+        return made.fit(X, X[:, 0] > rng.normal(size=100))
+
+    def wide(width, curve):
+        return lambda d: torch.nn.Sequential(
+            torch.nn.Linear(d, width), curve(), torch.nn.Linear(width, 1)
+        )
+
+    made = [wide(4, torch.nn.Tanh), wide(4, torch.nn.ReLU), wide(6, torch.nn.Tanh)]
+    made.append(partial(networks.mlp, hidden=(4,)))
+    fits = [fitted(model) for model in made]
+    before = [fair.fit_.model.network["name"] for fair in fits]
+    said = [fair.decision_function(X) for fair in fits]
+    assert len({*before}) == 4
+    assert fitted(made[1]).fit_.model.network["name"] == before[1]
+    for name in before:  # as in another process
+        del networks.FACTORIES[name], networks._OWN[name]
+    for fair, values in reversed([*zip(fits, said, strict=True)]):
+        np.testing.assert_array_equal(fair.decision_function(X), values)
+    with pytest.raises(SettingsError, match="model is a Linear that is made already: give a func"):
+        fitted(torch.nn.Linear(3, 1))
+
+
+def tiny(d):
+    return torch.nn.Sequential(torch.nn.Linear(d, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+
+class Doubled(torch.nn.Sequential):
+    def __init__(self, d):
+        super().__init__(torch.nn.Linear(d, 1).double())
+
+    def forward(self, x):
+        return super().forward(x.double())
+
+
+class Logarithm(torch.nn.Module):
+    def forward(self, x):
+        return (x - 100).log()
+
+
+def registered(module):
+    networks.register("bad", module)
+    return replace(quick("fl"), network=Network("bad"))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: registered(lambda d: torch.nn.Linear(d, 3)), "3 outputs a row"),
+        (
+            lambda: registered(
+                lambda d: torch.nn.Sequential(torch.nn.BatchNorm1d(d), torch.nn.Linear(d, 1))
+            ),
+            "buffers .*take LayerNorm",
+        ),
+        (lambda: registered(lambda d: None), "network 'bad' fails for 5 features .*NoneType"),
+        (lambda: registered(lambda d: torch.nn.LSTM(d, 1)), "'tuple' object .*makes one logit"),
+        (lambda: registered(Doubled), "weights '0.weight' of the network are torch.float64"),
+        (
+            lambda: registered(lambda d: torch.nn.Linear(d, 1).requires_grad_(False)),
+            "no weights to train",
+        ),
+        (
+            lambda: registered(lambda d: torch.nn.Sequential(torch.nn.Linear(d, 1), Logarithm())),
+            "logits are not finite in round 1: check its module",
+        ),
+        (
+            lambda: networks.register("mlp", tiny),
+            "network 'mlp' is known already: take another name",
+        ),
+        (
+            lambda: method("fl", network="resnet"),
+            "no network 'resnet' here; there are: mlp, linear",
+        ),
+        (
+            lambda: method("fl", network=Network(device="cuda")),
+            "there is no CUDA device here: take device 'cpu'",
+        ),
+        (lambda: method("fl", network=Network(device="tpu")), "unknown device 'tpu'"),
+        (
+            lambda: method("fl", network=Network(rate=1e38), rounds=5),
+            "weights of the network became NaN in round 2: lower the network's rate",
+        ),
+        (lambda: method("fl", network=Network(steps=0)), "steps is 0"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_with_a_sentence(made, said, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(AgnosticFairError, match=said):
+        fit(TABLES, made(), positive="yes")
+
+
+def test_a_device_without_room_gets_smaller_chunks_and_then_a_sentence(monkeypatch):
+    asked, client = question(quick()), Client("c000", TABLES["c000"])
+    whole = answer(client, "train", asked).sums
+    asked = replace(asked, settings={**asked.settings, "batch": 8})
+    inner, most, stack = steps.slopes, [100], torch.stack
+
+    def crowded(d, held, surrogate):
+        if len(held.y) > most[0]:
+            raise torch.cuda.OutOfMemoryError
+        return inner(d, held, surrogate)
+
+    def stacked(parts):
+        if len(parts[0]) > 40:  # after the slopes were made
+            raise torch.cuda.OutOfMemoryError
+        return stack(parts)
+
+    monkeypatch.setattr(steps, "slopes", crowded)
+    monkeypatch.setattr(torch, "stack", stacked)
+    monkeypatch.setattr(steps, "LEAST_CHUNK", 16)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    parts = answer(client, "train", asked).sums
+    np.testing.assert_allclose(parts["gradient"], whole["gradient"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(parts["psi_g"], whole["psi_g"], rtol=1e-4)
+    with pytest.raises(SettingsError, match="take a smaller batch or network"):
+        answer(client, "train", replace(asked, settings={**asked.settings, "batch": None}))
+    most[0] = 0
+    with pytest.raises(
+        SettingsError, match="no room for 16 rows at a time: take a smaller network"
+    ):
+        answer(client, "train", asked)
+
+
+@pytest.mark.parametrize("name", ["agnosticfair", "agnosticfair-printed"])
+def test_killed_and_resumed_is_the_same_bit_for_bit(name, tmp_path):
+    made = quick(name)
+    whole = fit(TABLES, made, positive="yes")
+
+    class Killed(Exception):
+        pass
+
+    def kill(entry):
+        if entry["round"] in (1, 3):
+            raise Killed
+
+    for _ in range(2):
+        with pytest.raises(Killed):
+            fit(TABLES, made, positive="yes", checkpoint=tmp_path, on_round=kill)
+    result = fit(TABLES, made, positive="yes", checkpoint=tmp_path)
+    assert result.model.w.tobytes() == whole.model.w.tobytes()
+    assert result.history == whole.history
+    assert (tmp_path / checkpoints.FILE).is_file()
+
+
+def test_a_client_that_sends_other_weights_is_refused():
+    class Short(Questions):
+        def exchange(self, step, payload, deadline=None, only=None):
+            found = super().exchange(step, payload, deadline, only)
+            if step == "train":
+                first = next(iter(found))
+                sums = {**found[first].sums, "moved": found[first].sums["moved"][:-1]}
+                found = {**found, first: replace(found[first], sums=sums)}
+            return found
+
+    with pytest.raises(FederationError, match="sent moved of shape"):
+        fit(Short(TABLES), quick(), positive="yes")
+
+
+def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys, monkeypatch):
+    from agnosticfair.cli import main
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    for key, table in TABLES.items():
+        columns = {**table.numeric, "job": table.categorical["job"].values()}
+        columns |= {"y": table.target.values(), "sex": table.sensitive["sex"].values()}
+        lines = [
+            ",".join(columns),
+            *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True)),
+        ]
+        (tmp_path / f"{key}.csv").write_text("\n".join(lines) + "\n")
+    files = [str(tmp_path / f"{key}.csv") for key in TABLES]
+    out, told = str(tmp_path / "m.safetensors"), str(tmp_path / "p.csv")
+    asked = ["--target", "y", "--sensitive", "sex", "--model", "mlp", "--rounds", "2"]
+
+    def run(*arguments, code=0):
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments])
+        assert ended.value.code == code
+
+    run("fit", *files, *asked, "--out", out)
+    assert load_model(out).network == {"name": "mlp", "hidden": (32,)}
+    run("predict", out, files[0], "--out", told)
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + len(TABLES["c000"])
+    assert "Written" in capsys.readouterr().out
+    run("fit", *files, *asked, "--device", "cuda", "--out", out, code=2)
+    assert "there is no CUDA device here: take device 'cpu'" in capsys.readouterr().err
+
+
+def test_kernels_split_by_client_are_weighed_apart():
+    from agnosticfair.mathematics.basis import design, gaussian, support, width
+
+    basis, X, b = replace(gaussian(2), split=True), np.zeros((3, 1)), np.array([[0.0], [1.0]])
+    assert width(basis, ("a", "b")) == 4
+    K = design(basis, X, b, "b", ("a", "b"))
+    assert not K[:, :2].any()
+    np.testing.assert_array_equal(
+        K[:, support(basis, "b", ("a", "b"))], design(gaussian(2), X, b, "", ())
+    )
+    with pytest.raises(SettingsError, match="cannot be split by client"):
+        replace(basis, kind="constant")

@@ -1,0 +1,434 @@
+"""A real SuperLink and real SuperNodes on loopback, with TLS and authentication, killed for real.
+
+Every process is started here and stopped by its own id. All tests run in one worker (see conftest): they
+share a deployment, and one federation at a time is enough for two cores.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+
+import pyarrow as pa
+from pyarrow import csv
+
+from agnosticfair.cli import main
+from agnosticfair.data.datasets import dataset
+from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.data.splits import shift
+from agnosticfair.federation import fit
+from agnosticfair.flower.folder import certificates, key_pair
+from agnosticfair.flower.runner import flwr, register, status_of
+from agnosticfair.methods import method
+from agnosticfair.model import load_model
+from agnosticfair.runs import provenance as record
+from agnosticfair.server.reveals import AUDITED
+from agnosticfair.threads import one_thread
+
+pytestmark = pytest.mark.slow
+
+SITES = ("north", "south")
+BIN = str(Path(sys.executable).parent)
+LONG = 600
+"""Seconds until a test gives up waiting: a busy machine is no failure."""
+
+MARK = "AGNOSTICFAIR_TEST"
+"""In the environment of every process that is started here, and so of those that these start."""
+
+
+MORTAL = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+"""Runs a command that is told to end (SIGTERM) when this very process dies, as under an interrupt."""
+
+
+def start(command, folder, log, **more):
+    """A process of ours, known by its id and by a mark that all its children have."""
+    marked = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", MARK: str(folder)}
+    with log.open("ab") as out:
+        line = [sys.executable, "-c", MORTAL, *map(str, command)]
+        return subprocess.Popen(line, stdout=out, stderr=out, env=marked, **more)
+
+
+def started_for(folder):
+    """The ids of the living processes that were started for a folder, directly or not."""
+    mark, found = f"{MARK}={folder}".encode(), []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def program(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return ""
+
+
+def maps(pid):
+    """What a process has loaded."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/maps").read_text()
+    return ""
+
+
+def below(pid):
+    """The ids of the processes that this one has started, and that those have."""
+    try:
+        tasks = [*Path(f"/proc/{pid}/task").glob("*/children")]
+        own = [int(child) for task in tasks for child in task.read_text().split()]
+    except OSError:  # it has just ended
+        return []
+    return own + [grandchild for child in own for grandchild in below(child)]
+
+
+def wait(ready, what, seconds=LONG, pause=0.3):
+    end = time.monotonic() + seconds
+    while not (found := ready()):
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(pause)
+    return found
+
+
+def free(first, count):
+    """Whether nobody listens on some neighbouring ports."""
+    with contextlib.ExitStack() as stack:
+        try:
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_ports(count):
+    """The first of some neighbouring free ports, under those that outgoing connections take; another
+    session of tests on this machine begins to look elsewhere."""
+    begin = os.getpid() % 1000
+    for k in range(1000):
+        first = 18500 + 10 * ((begin + k) % 1000)
+        if free(first, count):
+            return first
+    pytest.skip("no free ports on loopback")
+
+
+@pytest.fixture(scope="module")
+def rows(adult):
+    """Adult shift, a table per site."""
+    found = {}
+    train = shift(adult, dataset("adult"), 2, 0).train
+    for key, table in zip(SITES, train.values(), strict=True):
+        columns = {**table.numeric, "income": table.target.values()}
+        for kept in (table.categorical, table.sensitive):
+            columns |= {name: column.values() for name, column in kept.items()}
+        found[key] = pa.table({name: pa.array(values) for name, values in columns.items()})
+    return found
+
+
+def write_files(rows, folder):
+    for key, table in rows.items():
+        csv.write_csv(table, folder / f"{key}.csv")
+    return {key: folder / f"{key}.csv" for key in rows}
+
+
+class Deployed:
+    """A deployment's folder and the processes of its scripts, each known by its id."""
+
+    def __init__(self, folder, rows):
+        self.rows, self.folder, self.processes, self.port = rows, folder, {}, free_ports(5)
+        self.runs = []
+        folder.parent.mkdir(exist_ok=True)
+        self.files = write_files(rows, folder.parent)
+        sites = ",".join(f"{key}={path}" for key, path in self.files.items())
+        named = ("--target", "income", "--sensitive", "sex", "--method", "fairfl")
+        init = ["deploy", "init", folder, "--sites", sites, *named, "--port", self.port]
+        with pytest.raises(SystemExit) as ended:
+            main([str(part) for part in init])
+        assert ended.value.code in (0, None)
+
+    def start(self, *names):
+        for name in names:
+            script, log = self.folder / f"start-{name}.sh", self.folder / f"{name}.log"
+            self.processes[name] = start(["sh", script], self.folder, log)
+            if name == "superlink":
+                wait(self.listens, "the SuperLink to listen")
+
+    def stop(self, name, how=signal.SIGTERM):
+        process = self.processes.pop(name)
+        process.send_signal(how)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=60)
+
+    def close(self):
+        """Stop what was started, in whatever state a test has left it."""
+        for run in self.runs:
+            if run.poll() is None:
+                run.terminate()
+                run.wait(timeout=60)
+        for name in sorted(self.processes, reverse=True):
+            self.stop(name)
+        for pid in started_for(self.folder):  # orphans of a process that was killed
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait(lambda: not started_for(self.folder), "every process to end", seconds=60)
+
+    def sound(self):
+        """Whether all servers are there, and no run is left."""
+        ended = all(run.poll() is not None for run in self.runs)
+        return ended and self.processes.keys() == {"superlink", *SITES}
+
+    def listens(self):
+        with socket.socket() as there:
+            return there.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def prepare(self, **values):
+        """Settings of the next run, which begins with the sites' files as they were, and no results."""
+        app = self.folder / "app" / "pyproject.toml"
+        text = app.read_text()
+        for name, value in {
+            "method": '"fairfl"',
+            "network": '""',
+            "rounds": 3,
+            "certify": "false",
+            "on-failure": '"wait"',
+            **values,
+        }.items():
+            text, times = re.subn(f"(?m)^{name} = .*$", f"{name} = {value}", text)
+            assert times == 1
+        app.write_text(text)
+        write_files(self.rows, self.folder.parent)
+        for folder in (self.folder / "results", self.folder / "state" / "checkpoint"):
+            for path in folder.glob("*"):
+                path.unlink()
+
+    def run(self):
+        """'deploy run' in a process of its own."""
+        log = self.folder / "run.log"
+        log.unlink(missing_ok=True)
+        self.runs.append(start(["agnosticfair", "deploy", "run", self.folder], self.folder, log))
+        return self.runs[-1]
+
+    def ends(self, run, code=0):
+        """What a run said, at its end."""
+        found, told = run.wait(timeout=LONG), self.log("run")
+        assert found == code, told + self.log("superlink")[-3000:]
+        return told
+
+    def result(self, name):
+        return json.loads((self.folder / "results" / name).read_text())
+
+    def round(self):
+        """The last round that the ServerApp told of."""
+        try:
+            return self.result("progress.json")["round"]["round"]
+        except FileNotFoundError:
+            return 0
+
+    def weights(self):
+        return load_model(self.folder / "results" / "model.safetensors").w.tobytes()
+
+    def below(self, name, what):
+        """The processes of a site whose command has this word."""
+        return {pid for pid in below(self.processes[name].pid) if what in program(pid)}
+
+    def working(self, name):
+        """The site's ClientApp, if it has its question and has begun to read the site's file; one that
+        dies before is started anew by Flower, without a word."""
+        return {pid for pid in self.below(name, "flwr-clientapp") if "libarrow" in maps(pid)}
+
+
+@pytest.fixture(scope="module")
+def standing(rows, tmp_path_factory):
+    """One deployment for all tests of this module, while it is sound."""
+    kept = []
+    yield kept, lambda: Deployed(tmp_path_factory.mktemp("standing") / "bank", rows)
+    for one in kept:
+        one.close()
+
+
+@pytest.fixture
+def bank(standing):
+    """A SuperLink and two SuperNodes; new ones if a test before did not come to its end."""
+    kept, make = standing
+    if kept and not kept[0].sound():
+        kept.pop().close()
+    if not kept:
+        kept.append(make())
+        kept[0].start("superlink")
+        for key in SITES:
+            register(kept[0].folder, key)
+        kept[0].start(*SITES)
+    return kept[0]
+
+
+def here(files, name="fairfl", **changes):
+    """The in-process model of the same files."""
+    return fit(read_clients(files, Roles("income", ("sex",))), method(name, **changes))
+
+
+def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, tmp_path):
+    """The block of docs/deploy.md, in a shell, in a folder with the two files it names."""
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+    block = page.partition("## Three commands")[2].split("```")[1].partition("\n")[2]
+    assert len(block.splitlines()) == 3
+    if not free(8000, 3):  # somebody else's: the one thing that may differ
+        block = block.replace("deploy init", f"deploy init --port {free_ports(3)}", 1)
+    files = write_files(rows, tmp_path)
+    script, log = f"trap 'kill $(jobs -p)' EXIT\nset -e\n{block}", tmp_path / "log"
+    shell = start(["bash", "-c", script], tmp_path, log, cwd=tmp_path)
+    try:
+        assert shell.wait(timeout=LONG) == 0, log.read_text()
+    finally:
+        shell.terminate()
+        shell.wait(timeout=60)
+        wait(lambda: not started_for(tmp_path), "the servers to end")
+    said, results = log.read_text(), tmp_path / "bank" / "results"
+    expected = here(files.values(), "agnosticfair")
+    assert load_model(results / "model.safetensors").w.tobytes() == expected.model.w.tobytes()
+    history = json.loads((results / "history.json").read_text())
+    assert history["rounds"] == expected.rounds
+    assert history["events"] == []
+    assert max(t["sent"] + t["received"] for t in history["traffic"]) < 1_000_000
+    assert "bytes per site" in said
+    certificate = json.loads((results / "certificate.json").read_text())
+    assert 0 <= certificate["worst_risk_difference"] <= 1
+    secret = (tmp_path / "bank" / "keys" / "north").read_text().splitlines()[1]
+    assert secret not in said
+
+
+def test_processes_killed_at_both_sites_do_not_change_the_model(bank):
+    """Under 'wait': a ClientApp that dies at its work, and a SuperNode that its script starts anew."""
+    bank.prepare()
+    run = bank.run()
+    wait(lambda: bank.round() >= 1, "the first round", pause=0.05)
+    done = bank.working("north")  # those of the first round, about to end
+    app = wait(lambda: bank.working("north") - done, "a ClientApp at its work", pause=0.01)
+    os.kill(app.pop(), signal.SIGKILL)
+    (supernode,) = bank.below("south", "flower-supernode")
+    os.kill(supernode, signal.SIGKILL)
+    bank.ends(run)
+    assert bank.weights() == here(bank.files.values(), rounds=3).model.w.tobytes()
+    lost = [e for e in bank.result("history.json")["events"] if e["event"] == "no answer"]
+    assert any(e["client"] == "north" and "Flower's error" in e["reason"] for e in lost)
+    assert supernode not in bank.below("south", "flower-supernode")
+
+
+def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, rows):
+    pytest.importorskip("torch")
+    bank.prepare(method='"agnosticfair"', network='"mlp"', certify="true")
+    cut = {key: table.slice(0, 2000) for key, table in rows.items()}
+    files = write_files(cut, bank.folder.parent).values()
+    told = bank.ends(bank.run())
+    expected = here(files, "agnosticfair", network="mlp", rounds=3)
+    assert bank.weights() == expected.model.w.tobytes()
+    history = bank.result("history.json")
+    assert history["history"] == list(expected.history)
+    trained = [t for t in history["traffic"] if t["step"] == "train"]
+    assert len(trained) == len(SITES) * 3
+    assert f"{trained[-1]['sent'] + trained[-1]['received']}" in told.replace(",", "")
+    tables = read_clients(files, Roles("income", ("sex",)))
+    given = replace(AUDITED, centres="given")
+    asked = {"basis": given, "centres": expected.centres, "seed": 0}
+    with one_thread():
+        certificate = record.certified(*record.certificates(expected, tables, **asked))
+    found = bank.result("certificate.json")
+    assert {key: found[key] for key in certificate} == json.loads(json.dumps(certificate))
+
+
+def test_a_superlink_killed_in_mid_run_resumes_from_the_checkpoint(bank):
+    bank.prepare(rounds=4)
+    run = bank.run()
+    wait(lambda: bank.round() >= 2, "the second round", pause=0.05)
+    bank.stop("superlink", signal.SIGKILL)
+    run.terminate()
+    run.wait(timeout=60)
+    assert (bank.folder / "state" / "checkpoint" / "checkpoint.safetensors").is_file()
+    bank.start("superlink")
+    bank.ends(bank.run())
+    assert bank.weights() == here(bank.files.values(), rounds=4).model.w.tobytes()
+    assert any(event["event"] == "resumed" for event in bank.result("history.json")["events"])
+
+
+def test_a_site_whose_schema_disagrees_is_named_before_any_training(bank, rows):
+    bank.prepare()
+    csv.write_csv(rows["south"].drop_columns("age"), bank.files["south"])
+    told = " ".join(bank.ends(bank.run(), code=2).split())
+    assert "ended as finished:failed: column 'age' is missing at client 'south'" in told
+    assert bank.round() == 0
+    assert not [*(bank.folder / "results").glob("model*")]
+
+
+def test_a_site_that_declines_is_dropped_and_the_rest_has_its_own_certificate(bank, rows):
+    bank.prepare(**{"on-failure": '"drop"', "least-clients": 1, "certify": "true"})
+    csv.write_csv(rows["south"].slice(0, 12), bank.files["south"])  # too few for its least-rows
+    told = " ".join(bank.ends(bank.run()).split())
+    assert "fewer than 10 rows and does not answer" in told
+    assert "restated" in told
+    alone = here([bank.files["north"]], rounds=3)
+    assert bank.weights() == alone.model.w.tobytes()
+    assert bank.result("certificate.json")["n"] == rows["north"].num_rows
+
+
+def test_who_has_no_registered_key_no_ca_or_no_tls_is_refused(bank):
+    other = bank.folder / "other"
+    other.mkdir()
+    foreign = {"key": key_pair()[""], "ca.crt": certificates("127.0.0.1")["certificates/ca.crt"]}
+    for name, text in foreign.items():
+        (other / name).write_text(text)
+        (other / name).chmod(0o600)
+    script = (bank.folder / "start-north.sh").read_text()
+    key, ca = bank.folder / "keys" / "north", bank.folder / "certificates" / "ca.crt"
+    tls, identity = f"--root-certificates \\\n  {ca}", f"--auth-supernode-private-key \\\n  {key}"
+    changes = {
+        "stranger": {str(key): str(other / "key")},
+        "wrong-ca": {str(ca): str(other / "ca.crt"), identity: f"{identity} --max-retries 3"},
+        "no-tls": {tls: "--insecure", identity: "--max-retries 3"},
+        "no-key": {identity: "--max-retries 3"},
+    }
+    said = {
+        "stranger": "Failed to activate SuperNode",
+        "wrong-ca": "CERTIFICATE_VERIFY_FAILED",
+        "no-tls": "insecure channel",
+        "no-key": "All SuperNodes must be registered",
+    }
+    for name, parts in changes.items():
+        changed = script.replace(str(bank.port + 1), str(bank.port + 3))
+        for old, new in parts.items():
+            assert old in changed
+            changed = changed.replace(old, new)
+        (bank.folder / f"start-{name}.sh").write_text(changed)
+        bank.start(name)
+        wait(lambda name=name: "ended badly" in bank.log(name), f"{name} to be refused")
+        bank.stop(name)
+        assert said[name] in bank.log(name)
+        assert "Failed to initialize the connection to the SuperLink" in bank.log(name)
+        assert "SuperNode ID" not in bank.log(name)
+    nodes = flwr(bank.folder, "supernode", "list")["nodes"]
+    assert len(nodes) == len(SITES)
+
+
+def test_status_of_an_unknown_run_is_told(bank, monkeypatch):
+    from agnosticfair.errors import FederationError
+    from agnosticfair.flower import runner
+
+    monkeypatch.setattr(runner, "LOST", 0.0)
+    with pytest.raises(FederationError, match="gives no news of run 12"):
+        status_of(bank.folder, "12")

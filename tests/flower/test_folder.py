@@ -1,0 +1,328 @@
+"""The deployment's folder, a site's settings, and what is told about messages before they travel."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.cli import main
+from agnosticfair.commands.messages import _supposed
+from agnosticfair.data.files import Roles
+from agnosticfair.errors import DataError, FederationError, SettingsError
+from agnosticfair.federation import fit, in_process
+from agnosticfair.flower.site import reason, respond, site_of
+from agnosticfair.methods import METHODS, method
+from agnosticfair.protocol.messages import Reply, pack
+from agnosticfair.server.reveals import REVEALS, explain, explain_audit
+
+SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive": "sex"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
+    from agnosticfair.flower.folder import Deployment, write_folder
+
+    sites = {"north": Path("north.csv"), "south": Path("so uth's.csv")}
+    plan = Deployment(sites, Roles("y", ("sex",), drop=("id",)), {"method": "fl"}, port=9400)
+    write_folder(tmp_path / "bank", plan)
+    return tmp_path / "bank"
+
+
+def test_scripts_are_shell_and_safe_by_default(folder):
+    for script in folder.glob("*.sh"):
+        subprocess.run(["sh", "-n", str(script)], check=True)
+        text = script.read_text()
+        assert "FLWR_TELEMETRY_ENABLED=0" in text
+        assert "FLWR_DISABLE_UPDATE_CHECK=1" in text
+        assert "--insecure" not in text
+    link = (folder / "start-superlink.sh").read_text()
+    for option in ("--enable-supernode-auth", "--disable-runtime-dependency-installation"):
+        assert option in link
+    assert "127.0.0.1" in link
+    config = tomllib.loads((folder / "app" / "pyproject.toml").read_text())
+    assert config["tool"]["flwr"]["app"]["config"]["sites"] == "north,south"
+
+
+def test_certificates_hold_together(folder):
+    from cryptography import x509
+
+    at = folder / "certificates"
+    ca, server = (
+        x509.load_pem_x509_certificate((at / f"{name}.crt").read_bytes())
+        for name in ("ca", "server")
+    )
+    server.verify_directly_issued_by(ca)
+    assert not [*at.glob("ca*.key")]  # the authority can sign nothing more
+
+
+def test_a_folder_is_not_overwritten(folder):
+    from agnosticfair.flower.folder import Deployment, write_folder
+
+    with pytest.raises(SettingsError, match="is not empty"):
+        write_folder(folder, Deployment({"a": Path("a.csv")}, Roles("y", ("sex",))))
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "../x", "ä", "a;b", '"'])
+def test_a_site_has_a_plain_name(name):
+    from agnosticfair.flower.folder import Deployment
+
+    with pytest.raises(SettingsError, match="use letters"):
+        Deployment({name: Path("a.csv")}, Roles("y", ("sex",)))
+
+
+def test_a_folder_that_is_no_deployment_is_told(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "run", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "is no deployment" in capsys.readouterr().err
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "pyproject.toml").write_text('[tool.flwr.app.config]\nmethod = "fl"\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "run", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "is no deployment (KeyError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"colour": "red"}, "--node-config has 'colour'"),
+        ({"site": ""}, "lacks 'site'"),
+        ({"allow": "census,shell"}, "allows 'shell'"),
+        ({"least-rows": 0}, "least-rows is 0"),
+        ({"least-rows": True}, "least-rows is True"),
+        ({"drop": "sex"}, "'sex' is named for two purposes"),
+    ],
+)
+def test_settings_of_a_site_that_make_no_sense_are_refused(changes, said):
+    with pytest.raises(SettingsError, match=said):
+        site_of({**SITE, **changes})
+
+
+def test_a_site_takes_questions_only():
+    with pytest.raises(FederationError, match="a question came as Reply"):
+        respond(SITE, "sums", pack(Reply(1, {})))
+    with pytest.raises(FederationError, match="the message of the server is damaged"):
+        respond(SITE, "sums", b"junk")
+
+
+def test_what_is_told_of_an_error():
+    assert reason(DataError("a sentence")) == "a sentence"
+    assert "17" not in reason(ValueError("row 17"))
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        *METHODS.values(),
+        *(method("agnosticfair", centres=c) for c in ("kmeans", "ranges")),
+        *(method(name, network="mlp") for name in ("fl", "agnosticfair", "agnosticfair-printed")),
+    ],
+    ids=lambda recipe: f"{recipe.name}-{recipe.basis.centres}{'-mlp' if recipe.network else ''}",
+)
+def test_what_is_explained_is_what_is_sent(recipe):
+    if recipe.network:
+        pytest.importorskip("torch")
+    rows = small_table(300, 3)
+    engine, sizes = in_process(dealt(rows, 3)), {}
+
+    class Weighing:
+        def clients(self):
+            return engine.clients()
+
+        def exchange(self, step, payload, deadline=None):
+            answers = engine.exchange(step, payload)
+            asked = 0 if payload is None else len(pack(payload))
+            sizes[step] = (asked, {len(pack(reply)) for reply in answers.values()})
+            return answers
+
+    fit(Weighing(), method(recipe, rounds=2), positive="yes")
+    from agnosticfair.data.census import take_census
+
+    told = explain(recipe, take_census(rows, "all"), engine.clients(), 1 / 3)
+    found = {(m.step, m.sender): m.size for m in told}
+    for step in {"sums", "local", "clusters", "moments", "train", "average"} & sizes.keys():
+        asked, answered = sizes[step]
+        assert answered == {found[step, "site"]}
+        assert abs(asked - found[step, "server"]) < 200  # numbers in the header have other digits
+    assert {m.step for m in told} - {"hello"} == sizes.keys()
+    assert all({*m.reveals} == {*m.fields} for m in told if m.sender == "site")
+
+
+def test_every_field_has_a_sentence():
+    assert all(REVEALS.values())
+    (audit,) = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000), 50)
+    assert audit.size < 1_000_000
+
+
+def test_a_gradient_over_one_row_is_that_row_and_its_label():
+    """What is said of it: in a layer that sees the row, slopes of weights are slopes of offsets times it."""
+    pytest.importorskip("torch")
+    from agnosticfair.client.answers import Client, answer
+
+    one, asked = small_table(1, 3), []
+    engine = in_process({"a": small_table(300, 3), "b": one})
+
+    class Listening:
+        def clients(self):
+            return engine.clients()
+
+        def exchange(self, step, payload, deadline=None):
+            asked.append((step, payload))
+            return engine.exchange(step, payload)
+
+    fit(Listening(), method("fl", network="mlp", rounds=1), positive="yes")
+    step, question = asked[-1]
+    site = Client("b", one)
+    x, w = site.prepare(question.task).X[0, :-1], question.arrays["w"]
+    d, hidden = len(x), 32
+    slopes = answer(site, step, question).sums["gradient"][2 * d :]
+    weights, offsets = slopes[: hidden * d].reshape(hidden, d), slopes[hidden * d :][:hidden]
+    unit = np.argmax(np.abs(offsets))
+    solved = weights[unit] / offsets[unit] * w[d : 2 * d] + w[:d]
+    np.testing.assert_allclose(solved, x, atol=1e-5)
+    assert (slopes[-1] < 0) == (one.labels("yes")[0] > 0)
+
+
+def test_explain_messages_on_the_command_line(capsys):
+    with pytest.raises(SystemExit):
+        main(["explain-messages", "--features", "34", "--method", "agnosticfair"])
+    told = capsys.readouterr().out
+    assert "WHOLE ROWS" in told
+    assert "sums, site to server, round 1 to 40" in told
+    with pytest.raises(SystemExit):
+        main(["explain-messages", "--json", "--method", "fl"])
+    messages = json.loads(capsys.readouterr().out)
+    assert [m["step"] for m in messages] == ["hello", "census", "sums", "sums", "decisions"]
+
+
+def test_the_messages_of_a_network_are_explained_on_the_command_line(capsys):
+    pytest.importorskip("torch")
+    with pytest.raises(SystemExit):
+        main(["explain-messages", "--features", "34", "--model", "mlp"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "train, site to server, round 1 to 240" in told
+    assert "of one row, THAT ROW" in told
+    with pytest.raises(SystemExit) as ended:
+        main(["explain-messages", "--model", "resnet"])
+    assert ended.value.code == 2
+    assert "no network 'resnet' here" in capsys.readouterr().err
+
+
+def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys):
+    file = tmp_path / "north.csv"
+    rows = [f"{20 + i},{i % 3},{'FM'[i % 2]},{'abc'[i % 3]},{i % 5 // 3}" for i in range(60)]
+    file.write_text("\n".join(["age,zip,sex,race,y", *rows]))
+    asked = ["explain-messages", str(file), "--target", "y", "--categorical", "zip", "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main([*asked, "--sensitive", "sex", "--sensitive", "race", "--bootstrap", "0"])
+    messages = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    certificates = [m for m in messages if m["step"] == "decisions"]
+    assert [m["fields"]["psi"] for m in certificates] == ["1 x 12 x 201", "1 x 8 x 201"]
+    assert {m["fields"]["x_squares"] for m in certificates} == {"4"}  # age, and zip's three values
+
+
+def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys):
+    """They are run for real in test_end_to_end; here the text is held to what they write and read."""
+    pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+    block = page.partition("## Three commands")[2].split("```")[1].splitlines()[1:]
+    first, starts, last = block
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(first.split()[1:])
+    assert ended.value.code in (0, None)
+    for start in starts.split("&"):
+        assert not start.strip() or Path(start.split()[1]).is_file()
+    assert last == capsys.readouterr().out.splitlines()[-1].strip()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--host", "münchen"), "host 'münchen'"),
+        (("--host", "a b"), "host 'a b'"),
+        (("--seed", "-1"), "seed is -1"),
+        (("--notion", "luck"), "unknown notion 'luck'"),
+        (("--model", "resnet"), "no network 'resnet' here"),
+        (("--deadline", "-1"), "deadline is -1.0"),
+        (("--least-rows", "0"), "least-rows is 0"),
+        (("--drop", "a,b"), "column 'a,b'"),
+        (("--sites", 'a=a".csv'), "quotation mark"),
+        ((), "is not empty"),
+    ],
+)
+def test_a_deployment_that_cannot_work_is_refused_at_once(tmp_path, capsys, asked, said):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
+    there = tmp_path / ("bank" if asked else "a file")
+    if not asked:
+        there.write_text("")
+    columns = ("--target", "y", "--sensitive", "sex")
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "init", str(there), "--sites", "a=a.csv", *columns, *asked])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert there.exists() != bool(asked)
+
+
+def test_without_the_packages_a_sentence_says_what_to_install(tmp_path, monkeypatch):
+    from agnosticfair.flower.folder import Deployment, write_folder
+
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(SettingsError, match=r"install 'agnosticfair\[flower\]'"):
+        write_folder(tmp_path / "bank", Deployment({"a": Path("a")}, Roles("y", ("sex",))))
+
+
+def test_every_sensitive_column_is_protected(tmp_path):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.flower.apps import attributes_of
+    from agnosticfair.flower.folder import Deployment, write_folder
+    from agnosticfair.flower.runner import read_config
+
+    write_folder(tmp_path / "bank", Deployment({"a": Path("a")}, Roles("y", ("sex", "race"))))
+    assert attributes_of(read_config(tmp_path / "bank")) == ("sex", "race")
+    assert attributes_of({"attribute": ""}) is None
+
+
+def test_a_notion_can_be_deployed(tmp_path):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.flower.apps import method_of
+    from agnosticfair.flower.runner import read_config
+
+    columns = ("--target", "y", "--sensitive", "sex", "--sensitive", "race")
+    asked = ("--notion", "equalized_odds", "--intersections", "--tau", "0.07")
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "init", str(tmp_path / "bank"), "--sites", "a=a.csv", *columns, *asked])
+    assert ended.value.code == 0
+    fairness = method_of(read_config(tmp_path / "bank")).fairness
+    told = (fairness.notion, fairness.intersections, fairness.tau)
+    assert told == ("equalized_odds", True, 0.07)
+
+
+def test_a_network_can_be_deployed(tmp_path):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    pytest.importorskip("torch")
+    from agnosticfair.flower.apps import method_of
+    from agnosticfair.flower.runner import read_config
+
+    made = {}
+    for model in ("linear", "mlp"):
+        folder = tmp_path / model
+        columns = ("--target", "y", "--sensitive", "sex", "--model", model)
+        with pytest.raises(SystemExit) as ended:
+            main(["deploy", "init", str(folder), "--sites", "a=a.csv", *columns])
+        assert ended.value.code == 0
+        made[model] = method_of(read_config(folder))
+    assert made == {
+        "linear": method("agnosticfair"),
+        "mlp": method("agnosticfair", network="mlp"),
+    }
+    app = tomllib.loads((tmp_path / "mlp" / "app" / "pyproject.toml").read_text())
+    assert app["project"]["dependencies"] == ["agnosticfair[flower,torch]"]

@@ -1,0 +1,121 @@
+"""Bases: functions of the user, centres from nobody's rows, widths."""
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair import AgnosticFairClassifier
+from agnosticfair.data.encoding import encode
+from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.mathematics.basis import Basis, bands, gaussian, gaussian_at, indicator, product
+from agnosticfair.methods import method
+
+ROWS = small_table(400, 1)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    encoding = fit({"a": ROWS}, "fl").model.encoding
+    return encode(encoding, ROWS), ROWS.target.values(), ROWS.sensitive["sex"].values()
+
+
+def fair(**changes):
+    return AgnosticFairClassifier(**{"bound": 20.0, "tau": 0.1, **changes})
+
+
+def test_a_function_of_gaussians_is_the_gaussian_basis(rows):
+    X, y, s = rows
+    ours = fair(kernels=10, sigma=0.8, scale=False).fit(X, y, sensitive_features=s)
+    own = gaussian_at(ours.fit_.centres, 0.8)
+    same = fair(basis=own, scale=False).fit(X, y, sensitive_features=s, clients=np.arange(400) % 3)
+    np.testing.assert_allclose(ours.coef_, same.coef_, atol=1e-5)
+    assert same.certificate_.basis == Basis("given", 10)
+    one, two = ours.certificate_.worst_risk_difference, same.certificate_.worst_risk_difference
+    assert one == pytest.approx(two, abs=1e-3)
+
+
+@pytest.mark.parametrize("centres", ["rows", "ranges", "kmeans"])
+def test_centres_do_not_depend_on_how_rows_are_spread(centres):
+    recipe = method("agnosticfair", kernels=10, sigma="median", centres=centres, bound=50.0)
+    one, many = (fit(dealt(ROWS, k), recipe, seed=4) for k in (1, 5))
+    np.testing.assert_allclose(one.centres, many.centres, atol=1e-9)
+    np.testing.assert_allclose(one.model.w, many.model.w, atol=1e-4)
+    assert one.centres.shape == (10, one.model.encoding.width)
+    assert one.method.fairness.basis.sigma > 0
+    X = encode(one.model.encoding, ROWS)
+    near = ((X[:, None] - one.centres) ** 2).sum(axis=2).min(axis=0)
+    assert (near.max() < 1e-12) == (centres == "rows")  # others are nobody's row
+
+
+def test_a_draw_from_the_ranges_is_a_possible_row():
+    recipe = method("agnosticfair", kernels=16, sigma=1.0, centres="ranges", bound=100.0)
+    b = fit({"a": ROWS}, recipe).centres
+    assert b.min() >= 0
+    assert b.max() <= 1
+    np.testing.assert_array_equal(b[:, 2:].sum(axis=1), 1.0)  # one job each
+    assert ((b[:, 2:] == 0) | (b[:, 2:] == 1)).all()
+
+
+def test_k_means_is_nearer_to_the_rows_than_the_draw_it_began_with():
+    X = encode(fit({"a": ROWS}, "fl").model.encoding, ROWS)
+
+    def spread(centres):
+        b = fit({"a": ROWS}, method("agnosticfair", kernels=8, centres=centres, bound=50.0)).centres
+        return ((X[:, None] - b) ** 2).sum(axis=2).min(axis=1).mean()
+
+    assert spread("kmeans") < 0.8 * spread("ranges")
+
+
+def test_given_centres_are_in_the_units_of_x(rows):
+    X, y, s = rows
+    model = fair(centres=X[:7] * 4.0, sigma=1.0).fit(X * 4.0, y, sensitive_features=s)
+    np.testing.assert_allclose(model.fit_.centres, (X[:7] - X.min(axis=0)) / np.ptp(X, axis=0))
+    with pytest.raises(SettingsError, match=r"centres have shape \(7, 2\) where X has 5 columns"):
+        fair(centres=X[:7, :2]).fit(X, y, sensitive_features=s)
+
+
+def test_indicators_bands_and_products_protect_every_part(rows):
+    X, y, s = rows
+    own = product(bands(0, (0.5,)), indicator(2, (0.0, 1.0)))
+    model = fair(basis=own, tau=0.05, bound=30.0).fit(X, y, sensitive_features=s)
+    assert model.fit_.method.fairness.basis == Basis("given", 4)
+    assert model.history_[-1]["worst"] <= 0.05 + 1e-5
+    assert "4 kernels of a function" in str(model.certificate_)
+
+
+def test_frames_reach_the_function_by_name(rows):
+    pd = pytest.importorskip("pandas")
+    X, y, s = rows
+    frame = pd.DataFrame(X, columns=[*"abcde"])
+    by_name = fair(basis=bands("a", (0.5,))).fit(frame, y, sensitive_features=s)
+    by_place = fair(basis=bands(0, (0.5,))).fit(X, y, sensitive_features=s)
+    np.testing.assert_array_equal(by_name.coef_, by_place.coef_)
+    assert by_name.certificate_.basis.kernels == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (lambda X: np.ones(len(X)), r"of shape \(400,\) for 400 rows"),
+        (lambda X: np.ones((3, 2)), r"of shape \(3, 2\) for 400 rows"),
+        (lambda X: -np.ones((len(X), 2)), "values from -1 to -1: weights are finite and not neg"),
+        (lambda X: np.full((len(X), 2), np.nan), "finite"),
+        (lambda X: np.full((len(X), 2), "a"), "return numbers"),
+    ],
+)
+def test_a_function_that_gives_no_weights_is_refused(rows, own, said):
+    X, y, s = rows
+    with pytest.raises(SettingsError, match=said):
+        fair(basis=own).fit(X, y, sensitive_features=s)
+
+
+def test_settings_of_bases_are_checked():
+    with pytest.raises(SettingsError, match="unknown centres 'stars'"):
+        gaussian(3, 1.0, "stars")
+    with pytest.raises(SettingsError, match="it must be a positive number, or 'median'"):
+        gaussian(3, "wide")
+    with pytest.raises(SettingsError, match="centres are 'given' and none were"):
+        fit({"a": ROWS}, method("agnosticfair", centres="given"))
+    with pytest.raises(FederationError, match="has 0 kernels of its own where 3 are agreed"):
+        fit({"a": ROWS}, method("agnosticfair", reweigh=Basis("given", 3)))

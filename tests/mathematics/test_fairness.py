@@ -1,0 +1,199 @@
+"""Fairness notions in training: cells, parts and cuts; any number of groups and attributes."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agnosticfair import AgnosticFairClassifier
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.ambiguity import Ambiguity
+from agnosticfair.mathematics.fairness import (
+    NOTIONS,
+    Surrogate,
+    comparisons,
+    rate_cut,
+    worst_rate_cuts,
+)
+from agnosticfair.mathematics.linear import log_loss, sigmoid
+from agnosticfair.methods import method
+
+SMALL = {"kernels": 12, "bound": 8.0}
+ROWS = small_table(500, 2)
+
+
+def two_attributes(n: int = 500, rare: int = 0) -> Table:
+    """Sex and a race of three groups, the last one with ``rare`` rows if any."""
+    table = small_table(n, 3)
+    race = np.random.default_rng(1).integers(0, 2 if rare else 3, n)
+    race[:rare] = 2
+    age = table.numeric["age"] + 0.8 * table.sensitive["sex"].codes
+    table = replace(table, numeric={**table.numeric, "age": age})
+    sensitive = {**table.sensitive, "race": Column(race.astype(np.int32), ("a", "b", "c"))}
+    return replace(table, sensitive=sensitive)
+
+
+@pytest.mark.parametrize("notion", sorted(NOTIONS))
+def test_every_notion_holds_over_the_set_and_does_not_depend_on_the_split(notion):
+    tau = 0.75 if notion == "bounded_group_loss" else 0.05
+    recipe = method("agnosticfair", notion=notion, tau=tau, **SMALL)
+    one, many = (fit(dealt(ROWS, k), recipe, positive="yes") for k in (1, 4))
+    assert one.converged
+    assert one.history[-1]["worst"] <= tau + 1e-5
+    np.testing.assert_allclose(one.model.w, many.model.w, atol=1e-4)
+
+
+@pytest.mark.parametrize("notion", ["equal_opportunity", "equalized_odds"])
+def test_under_uniform_weights_the_surrogates_rates_of_each_label_agree(notion):
+    """With a constant basis the constraint is on plain means, which anybody can compute."""
+    recipe = method("fairfl", notion=notion, tau=0.01)
+    made, free = fit({"a": ROWS}, recipe, positive="yes"), fit({"a": ROWS}, "fl", positive="yes")
+    y, s = ROWS.labels("yes"), ROWS.sensitive["sex"].codes
+    labels = [label for chosen in NOTIONS[notion] for label in chosen]
+
+    def spread(model):
+        g = sigmoid(model.decision(ROWS) / recipe.fairness.surrogate.temperature)
+        return max(
+            abs(np.diff(metrics.positive_rates(g, s, (y == label).astype(float)))[0])
+            for label in labels
+        )
+
+    assert spread(made.model) <= 0.01 + 1e-5
+    assert spread(free.model) > 0.02
+
+
+def test_bounded_group_loss_bounds_the_loss_of_every_group():
+    y, s = ROWS.labels("yes"), ROWS.sensitive["sex"].codes
+
+    def losses(model):
+        return metrics.positive_rates(log_loss(model.decision(ROWS), y), s)
+
+    free = losses(fit({"a": ROWS}, "fl", positive="yes").model)
+    between = (free.max() + free.mean()) / 2
+    made = fit({"a": ROWS}, method("fairfl", notion="bounded_group_loss", tau=between))
+    assert losses(made.model).max() <= between + 1e-5 < free.max()
+
+
+def test_attributes_are_protected_each_by_itself_or_in_their_intersections():
+    table = two_attributes()
+    names, s = ("race", "sex"), table.sensitive["sex"].codes
+    race = table.sensitive["race"].codes
+
+    def spread(model, codes):
+        rates = metrics.positive_rates(sigmoid(model.decision(table) / 0.5), codes)
+        return rates.max() - rates.min()
+
+    each = fit({"a": table}, method("fairfl", tau=0.01), attribute=names, positive="yes")
+    cross = fit(
+        {"a": table},
+        method("fairfl", tau=0.01, intersections=True),
+        attribute=names,
+        positive="yes",
+    )
+    only = fit({"a": table}, method("fairfl", tau=0.01), attribute="race", positive="yes")
+    for made in (each, cross):
+        assert made.converged
+        assert spread(made.model, s) <= 0.01 + 1e-5
+        assert spread(made.model, race) <= 0.01 + 1e-5
+    assert spread(cross.model, race * 2 + s) <= 0.01 + 1e-5 < spread(each.model, race * 2 + s)
+    assert spread(only.model, s) > 0.01 + 1e-4
+    assert each.model.attribute == "race & sex"
+
+
+def test_a_group_under_the_floor_is_named_and_not_compared():
+    table = two_attributes(rare=4)
+    recipe = method("agnosticfair", tau=0.05, floor=0.1, **SMALL)
+    made = fit({"a": table}, recipe, attribute=("race", "sex"), positive="yes")
+    assert made.under_floor == ("race c",)
+    with pytest.raises(SettingsError, match=r"floor 0\.9 is too high for group 'g"):
+        fit({"a": table}, replace_floor(recipe, 0.9), attribute="sex", positive="yes")
+    X = np.column_stack([*table.numeric.values()])
+    groups = {k: c.values() for k, c in table.sensitive.items()}
+    fair = AgnosticFairClassifier(tau=0.05, floor=0.1, **SMALL)
+    fair.fit(X, table.target.values(), sensitive_features=groups)
+    assert fair.under_floor_ == ("race c",)
+    assert fair.certificate_["race"].under_floor == ("c",)
+    assert {*fair.certificate_} == {"race", "sex"}
+
+
+def replace_floor(recipe, floor):
+    return replace(recipe, fairness=replace(recipe.fairness, floor=floor))
+
+
+def test_parts_are_the_unions_their_names_say():
+    made = comparisons([("race", ("a", "b", "c")), ("sex", ("F", "M"))], "equalized_odds")
+    assert made.parts.shape == (2 * (3 + 2), 3 * 2 * 2)
+    assert made.names[:2] == ("race a with label 0", "race b with label 0")
+    assert len(made.pairs) == 2 * (3 * 2 + 2)
+    # cells: race slowest, then sex, then the label
+    assert np.flatnonzero(made.parts[made.names.index("sex M with label 1")]).tolist() == [3, 7, 11]
+    cross = comparisons([("race", ("a", "b")), ("sex", ("F", "M"))], intersections=True)
+    np.testing.assert_array_equal(cross.parts, np.eye(4))
+    assert cross.pairs == tuple(permutations(range(4), 2))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(3, 5))
+def test_with_many_groups_no_pair_worse_than_the_target_is_skipped(seed, groups):
+    rng = np.random.default_rng(seed)
+    psi_theta = rng.uniform(1.0, 5.0, (groups, 6))
+    psi_g = psi_theta * rng.uniform(0, 1, (groups, 6))
+    A = Ambiguity(psi_theta.sum(axis=0), psi_theta.sum(), 2.0)
+    pairs = tuple(permutations(range(groups), 2))
+    cuts = worst_rate_cuts(A, psi_g, psi_theta, pairs, 0.05, 1e-4, 0.3)
+    alone = max(
+        np.einsum(
+            "kgm,gm->k", worst_rate_cuts(A, psi_g, psi_theta, [pair], 0.05, 1e-4, 0.3), psi_g
+        ).max(initial=0.0)
+        for pair in pairs
+    )
+    together = np.einsum("kgm,gm->k", cuts, psi_g).max(initial=0.0)
+    assert together == pytest.approx(alone, abs=1e-9) or max(alone, together) <= 0.3 + 1e-9
+
+
+def test_a_rate_by_itself_is_a_cut():
+    psi_theta = np.array([[4.0, 2.0], [1.0, 1.0]])
+    C = rate_cut(np.array([0.5, 1.0]), psi_theta, 0)
+    assert (C * np.array([[2.0, 1.0], [9.0, 9.0]])).sum() == pytest.approx((1 + 1) / (2 + 2))
+
+
+def test_what_cannot_be_asked_is_refused():
+    with pytest.raises(SettingsError, match=r"covariance.* demographic parity only"):
+        method("fairfl", notion="equalized_odds", surrogate=Surrogate("covariance"))
+    with pytest.raises(SettingsError, match="protects one attribute, not 2"):
+        fit({"a": two_attributes()}, "agnosticfair-printed", attribute=("race", "sex"))
+    with pytest.raises(SettingsError, match="no sensitive attribute 'age'"):
+        fit({"a": two_attributes()}, "fairfl", attribute=("race", "age"))
+
+
+@pytest.mark.parametrize("notion", sorted(NOTIONS))
+def test_the_gap_of_a_notion_is_fairlearns(notion):
+    fairlearn = pytest.importorskip("fairlearn.metrics")
+    rng = np.random.default_rng(3)
+    y, p, s = rng.integers(0, 2, 300), rng.integers(0, 2, 300), rng.integers(0, 4, 300)
+    w = rng.uniform(size=300)
+    theirs = {
+        "demographic_parity": fairlearn.demographic_parity_difference,
+        "equalized_odds": fairlearn.equalized_odds_difference,
+        "equal_opportunity": fairlearn.equal_opportunity_difference,
+    }
+    if notion in theirs:
+        expected = theirs[notion](y, p, sensitive_features=s, sample_weight=w)
+    else:
+        from sklearn.metrics import zero_one_loss
+
+        frame = fairlearn.MetricFrame(
+            metrics=zero_one_loss,
+            y_true=y,
+            y_pred=p,
+            sensitive_features=s,
+            sample_params={"sample_weight": w},
+        )
+        expected = frame.group_max()
+    assert metrics.gap(notion, y, p, s, w) == pytest.approx(expected, abs=1e-12)

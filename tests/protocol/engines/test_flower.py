@@ -1,0 +1,417 @@
+"""The Flower engine and the site's app, over a grid of this process: no SuperLink is started."""
+
+import csv
+import json
+import random
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+
+from agnosticfair.data.census import take_census
+from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.errors import FederationError
+from agnosticfair.federation import fit
+from agnosticfair.flower import apps
+from agnosticfair.methods import Network, method
+from agnosticfair.model import load_model
+from agnosticfair.protocol.engines.flower import FlowerEngine
+from agnosticfair.protocol.faults import Policy
+from agnosticfair.report.page import data
+from agnosticfair.report.runs import read_run
+from agnosticfair.runs.provenance import RESAMPLES, read_rounds
+from agnosticfair.server.reveals import explain, explain_audit
+
+ROWS = small_table(300, 3)
+ROLES = Roles("y", ("sex",))
+
+
+def write_csv(path, table):
+    columns = {**table.numeric, "job": table.categorical["job"].values()}
+    columns |= {"y": table.target.values(), "sex": table.sensitive["sex"].values()}
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def _identity(monkeypatch):
+    """Flower's messages take the run and node from a global that its processes set."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("_run_id", "_node_id", "_task_id"):
+        if name in vars(TaskIdentity):
+            monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sites")
+    paths = {key: folder / f"{key}.csv" for key in ("east", "north", "south")}
+    for path, table in zip(paths.values(), dealt(ROWS, 3).values(), strict=True):
+        write_csv(path, table)
+    return paths
+
+
+def node_config(key, path, **more):
+    return {"site": key, "file": str(path), "target": "y", "sensitive": "sex", **more}
+
+
+class FakeGrid:
+    """Carries messages to the ClientApp's function; hooks can lose, change or replace replies."""
+
+    def __init__(self, configs, names=None):
+        self.ids = {random.getrandbits(60): config for config in configs}
+        self.names = names or {}
+        self.started = dict.fromkeys(self.ids, "1")
+        self.replies, self.log = {}, []
+        self.hook = lambda step, site, message, reply: reply
+
+    def get_nodes(self):
+        for node, config in self.ids.items():
+            yield NodeInfo(
+                node_id=node,
+                name=self.names.get(config["site"], ""),
+                last_activated_at=self.started[node],
+            )
+
+    def push_messages(self, messages):
+        found = []
+        for message in messages:
+            identity = f"m{len(self.log)}"
+            message.metadata.__dict__["_message_id"] = identity
+            config = self.ids[message.metadata.dst_node_id]
+            step = message.content["question"]["step"]
+            self.log.append((step, config["site"]))
+            reply = apps.reply(message, Context(1, 1, config, RecordDict(), {}))
+            reply = self.hook(step, config["site"], message, reply)
+            if reply is not None:
+                self.replies[identity] = reply
+            found.append(identity)
+        return found
+
+    def pull_messages(self, identities):
+        found = [i for i in identities if i in self.replies]
+        random.shuffle(found)  # the order in which replies come means nothing
+        return [self.replies.pop(i) for i in found]
+
+
+def engine_over(files, sites=None, names=None, **more):
+    grid = FakeGrid([node_config(k, p, **more.get(k, {})) for k, p in files.items()], names)
+    return FlowerEngine(grid, tuple(sites or files), pause=0.01), grid
+
+
+def test_a_network_is_the_in_process_one_bit_for_bit(files):
+    pytest.importorskip("torch")
+    made = method("agnosticfair", network=Network("mlp", (4,), steps=3), kernels=20, rounds=4)
+    engine, grid = engine_over(files)
+    result = fit(engine, made)
+    here = fit(read_clients(files.values(), ROLES), made)
+    assert result.model.w.tobytes() == here.model.w.tobytes()
+    assert [step for step, _ in grid.log].count("train") == 3 * 4
+
+
+def test_a_site_knows_its_own_networks_by_a_module_it_names(files, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    made = replace(method("fl", network="their_network", rounds=2), name="fl")
+    code = (
+        "import torch\nfrom agnosticfair.networks import register\n"
+        "register('their_network', lambda d: torch.nn.Linear(d, 1))\n"
+    )
+    (tmp_path / "their_networks.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    engine, _ = engine_over(files, **{k: {"imports": "their_networks"} for k in files})
+    fit(engine, "fl", deadline=5)  # a first question, with which the sites import
+    assert fit(engine, made).rounds == 2
+
+
+def site_without(monkeypatch, key, change):
+    """One site answers as if it were installed otherwise; ``change`` gets a patch that lasts so long."""
+    inner = apps.respond
+
+    def respond(config, step, content):
+        with monkeypatch.context() as patch:
+            if config["site"] == key:
+                change(patch)
+            return inner(config, step, content)
+
+    monkeypatch.setattr(apps, "respond", respond)
+
+
+def no_torch(patch):
+    patch.setitem(sys.modules, "torch", None)
+    for name in ("networks", "client.networks"):
+        patch.delitem(sys.modules, f"agnosticfair.{name}", raising=False)
+
+
+def no_mlp(patch):
+    from agnosticfair import networks
+
+    patch.setattr(networks, "FACTORIES", {"linear": networks.FACTORIES["linear"]})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (no_torch, r"networks need PyTorch.*: pip install 'agnosticfair\[torch\]'"),
+        (no_mlp, "no network 'mlp' here; there are: linear"),
+    ],
+)
+def test_a_site_that_cannot_train_the_network_is_named_before_any_training(
+    files, monkeypatch, change, said
+):
+    pytest.importorskip("torch")
+    site_without(monkeypatch, "south", change)
+    engine, grid = engine_over(files)
+    with pytest.raises(FederationError, match=f"'moments' failed at client 'south': {said}"):
+        fit(engine, method("fl", network="mlp", rounds=2))
+    assert "train" not in {step for step, _ in grid.log}
+
+
+@pytest.mark.parametrize("name", ["agnosticfair", "agnosticfair-printed", "afl"])
+def test_the_model_is_the_in_process_one_bit_for_bit(files, name):
+    engine, grid = engine_over(files)
+    result = fit(engine, name)
+    here = fit(read_clients(files.values(), ROLES), name)
+    assert result.model.w.tobytes() == here.model.w.tobytes()
+    assert result.history == here.history
+    steps = [step for step, _ in grid.log]
+    assert steps.count("hello") == steps.count("census") == 3
+    assert steps.count("sums") + steps.count("local") == 3 * result.rounds
+    assert {t["site"] for t in engine.traffic} == {*files}
+    assert all(t["received"] > 0 for t in engine.traffic)
+
+
+def test_a_node_that_is_not_asked_for_takes_no_part(files):
+    engine, grid = engine_over(files, sites=("north", "south"))
+    result = fit(engine, "fl")
+    assert result.model.clients == 2
+    assert ("census", "east") not in grid.log
+
+
+def test_a_site_that_is_away_is_named_after_the_deadline(files):
+    engine, _ = engine_over({"north": files["north"]}, sites=("north", "south"))
+    with pytest.raises(FederationError, match="client 'south': it is not connected: start"):
+        fit(engine, "fl", deadline=0.2)
+
+
+def test_two_nodes_with_one_name_are_refused(files):
+    grid = FakeGrid([node_config("north", p) for p in files.values()])
+    with pytest.raises(FederationError, match="two SuperNodes say that they are site 'north'"):
+        fit(FlowerEngine(grid, ("north",), pause=0.01), "fl")
+
+
+def test_a_node_cannot_take_the_name_of_another_key(files):
+    names = {"east": "east", "north": "south", "south": "north"}
+    engine, grid = engine_over(files, names=names)
+    with pytest.raises(FederationError, match=r"client 'north' .*it says that it is site 'south'"):
+        fit(engine, "fl")
+    assert "hello" not in {step for step, _ in grid.log}  # a registered name need not be asked for
+
+
+def lost_once(grid, step, restart):
+    """The south's reply to that step is lost once; its SuperNode may come back as a new process."""
+    lost = []
+
+    def hook(asked, site, message, reply):
+        if asked == step and site == "south" and not lost:
+            lost.append(message)
+            if restart:
+                grid.started[message.metadata.dst_node_id] = "2"
+            return None
+        return reply
+
+    return hook
+
+
+@pytest.mark.parametrize("step", ["census", "centres", "sums"])
+def test_a_supernode_that_was_started_anew_is_asked_again_at_once(files, step):
+    engine, grid = engine_over(files)
+    grid.hook = lost_once(grid, step, restart=True)
+    result = fit(engine, "agnosticfair", deadline=30.0)
+    here = fit(read_clients(files.values(), ROLES), "agnosticfair")
+    assert result.model.w.tobytes() == here.model.w.tobytes()
+    assert result.events == ()
+
+
+def test_a_reply_that_is_late_is_asked_for_again_by_policy(files):
+    engine, grid = engine_over(files)
+    grid.hook = lost_once(grid, "sums", restart=False)
+    result = fit(engine, "fl", deadline=0.3, on_failure=Policy(retries=1))
+    assert result.events[0]["client"] == "south"
+    assert "no answer in time" in result.events[0]["reason"]
+    here = fit(read_clients(files.values(), ROLES), "fl")
+    assert result.model.w.tobytes() == here.model.w.tobytes()
+
+
+def answered(message, **record):
+    return Message(RecordDict({"answer": ConfigRecord(record)}), reply_to=message)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda m: Message(Error(8, "row 3: secret"), reply_to=m), "Flower's error 8"),
+        (lambda m: answered(m, site="south", content=b"junk"), "'south' is damaged"),
+        (lambda m: answered(m, site="north", content=b""), "says that it is site 'north'"),
+        (lambda m: answered(m, site="south"), "no content"),
+        (lambda m: Message(RecordDict(), reply_to=m), "says that it is site ''"),
+    ],
+    ids=["crash", "junk", "imposter", "empty", "bare"],
+)
+def test_a_reply_that_is_none_ends_the_fit_by_name(files, change, said):
+    engine, grid = engine_over(files)
+    grid.hook = lambda step, site, m, r: change(m) if (step, site) == ("sums", "south") else r
+    with pytest.raises(FederationError, match=f"'sums' failed at client 'south': .*{said}") as told:
+        fit(engine, "fl")
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"allow": "census,sums"}, "site 'south' does not answer step 'centres'; it allows census"),
+        ({"least-rows": 1000}, "site 'south' has a group of 'sex' with fewer than 1000 rows"),
+        ({"target": "label"}, "the file of site 'south' has no column 'label'"),
+        ({"file": "/none.csv"}, "the file of site 'south' is not in '/'"),
+        ({"drop": "job"}, "column 'job' is missing at client 'south'"),
+        (
+            {"categorical": "age"},
+            "'age' is numeric at client 'east' and categorical at client 'south'",
+        ),
+        ({"target": "job", "drop": "y"}, "the target of client 'south' has the value 'a'"),
+    ],
+)
+def test_a_site_refuses_and_is_named_before_any_training(files, more, said):
+    from agnosticfair.errors import AgnosticFairError
+
+    engine, grid = engine_over(files, south=more)
+    with pytest.raises(AgnosticFairError, match=said):
+        fit(engine, "agnosticfair")
+    assert "sums" not in {step for step, _ in grid.log}
+
+
+def test_an_error_of_another_kind_tells_its_type_only(files, monkeypatch):
+    def broken(*args):
+        raise RuntimeError("row 17 has income 12345")
+
+    monkeypatch.setattr(apps, "respond", broken)
+    engine, _ = engine_over(files)
+    with pytest.raises(FederationError, match="RuntimeError at the site") as told:
+        fit(engine, "fl")
+    assert "12345" not in str(told.value)
+
+
+def run_server(files, out, **changes):
+    config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(out)}
+    config |= {"checkpoint": str(out / "state"), **changes}
+    _, grid = engine_over(files)
+    context = Context(7, 0, {}, RecordDict(), config)
+    return grid, lambda: apps.main(grid, context)
+
+
+def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
+    _, run = run_server(files, tmp_path)
+    run()
+    here = fit(read_clients(files.values(), ROLES), "fairfl")
+    assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
+    history = json.loads((tmp_path / "history.json").read_text())
+    assert history["run"] == "7"
+    assert history["rounds"] == here.rounds
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert 0 <= certificate["worst_risk_difference"] <= 1
+    assert read_rounds(tmp_path)[1] == history["history"]
+    (study,) = data([read_run(tmp_path)])["studies"]
+    assert study["methods"][0]["certified"]["mean"] == certificate["worst_risk_difference"]
+    assert not [*(tmp_path / "state").iterdir()]  # done: the next run begins anew
+
+
+@pytest.mark.parametrize("network", ["", "mlp"])
+def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
+    if network:
+        pytest.importorskip("torch")
+    asked = {"network": network, "rounds": 5}
+    grid, run = run_server(files, tmp_path, deadline=0.3, **asked)
+    rounds = []
+
+    def hook(step, site, message, reply):
+        rounds.append(step)
+        times = rounds.count("train" if network else "sums")
+        return None if times > 9 else reply  # dies in the fourth round
+
+    grid.hook = hook
+    with pytest.raises(FederationError):
+        run()
+    assert json.loads((tmp_path / "error.json").read_text())["run"] == "7"
+    _, run = run_server(files, tmp_path, **asked)
+    run()
+    history = json.loads((tmp_path / "history.json").read_text())
+    assert [e for e in history["events"] if e["event"] == "resumed"] == [
+        {"event": "resumed", "round": 3}
+    ]
+    assert read_rounds(tmp_path)[1] == history["history"]
+    made = method("fairfl", network=network or None, rounds=5)
+    here = fit(read_clients(files.values(), ROLES), made)
+    assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
+
+
+def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path):
+    config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
+    _, grid = engine_over(files, south={"allow": "census,sums"})
+    apps.main(grid, Context(7, 0, {}, RecordDict(), config))
+    assert (tmp_path / "model.safetensors").is_file()
+    told = json.loads((tmp_path / "certificate.json").read_text())
+    assert "does not answer step 'decisions'" in told["says"]
+
+
+@pytest.mark.parametrize("network", [None, "mlp"])
+def test_a_deployment_has_the_bytes_that_were_explained(files, tmp_path, network):
+    if network:
+        pytest.importorskip("torch")
+    made = method("agnosticfair", network=network, rounds=2)
+    _, run = run_server(files, tmp_path, method=made.name, network=network or "", rounds=2)
+    run()
+    census = take_census(ROWS, "all")
+    told = explain(made, census, tuple(files), 1 / 3) + explain_audit(made, census, RESAMPLES)
+    sizes = {m.step: m.size for m in told if m.sender == "site"}
+    traffic = json.loads((tmp_path / "history.json").read_text())["traffic"]
+    for step in ("decisions", *(("moments", "train") if network else ("sums",))):
+        assert {t["received"] for t in traffic if t["step"] == step} == {sizes[step]}
+
+
+@pytest.mark.parametrize(("name", "rows"), [("fairfl", 0), ("agnosticfair", 1)])
+def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, rows):
+    grid, run = run_server(files, tmp_path, method=name, rounds=2)
+    run()
+    steps = [step for step, site in grid.log if site == "north"]
+    assert (steps.count("centres"), steps.count("decisions")) == (rows, 1)
+    assert "worst_risk_difference" in json.loads((tmp_path / "certificate.json").read_text())
+
+
+def test_a_restated_problem_has_its_model_and_its_certificate(files, tmp_path):
+    config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
+    _, grid = engine_over(files, south={"allow": "census"})
+    apps.main(grid, Context(7, 0, {}, RecordDict(), config | {"on-failure": "drop"}))
+    rest = [files["east"], files["north"]]
+    here = fit(read_clients(rest, ROLES), "fairfl")
+    assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
+    told = json.loads((tmp_path / "certificate.json").read_text())
+    assert told["n"] == here.model.rows
+    assert ("decisions", "south") not in grid.log
+    events = json.loads((tmp_path / "history.json").read_text())["events"]
+    assert events[-1] == {"event": "restated", "without": ["south"], "clients": 2}
+
+
+def test_replies_are_added_in_the_order_of_the_keys(files):
+    """Addition of floats is not associative, and the grid shuffles: equal bits are no accident."""
+    engine, _ = engine_over(files)
+    one, two = (fit(engine, "agnosticfair").model.w for _ in range(2))
+    np.testing.assert_array_equal(one, two)

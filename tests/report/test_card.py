@@ -1,0 +1,159 @@
+"""The model card says what was measured and certified, in both forms, and shows names as text only."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+from markdown_it import MarkdownIt
+
+from agnosticfair.auditing.certificate import upper
+from agnosticfair.data.table import Column
+from agnosticfair.federation import fit
+from agnosticfair.mathematics import metrics
+from agnosticfair.methods import Network, method
+from agnosticfair.report.card import card, html, markdown
+from agnosticfair.runs.provenance import certificates
+
+CLIENTS = dealt(small_table(400, 2), 2)
+FITTED = fit(CLIENTS, "agnosticfair", positive="yes")
+CERTIFIED = certificates(FITTED, CLIENTS, bootstrap=0)[0]
+SECTIONS = card(FITTED, CLIENTS, CERTIFIED, "loan")
+
+
+class Texts(HTMLParser):
+    """The tags of a page, and what a reader sees of it."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.seen = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, attributes))
+
+    def handle_data(self, data):
+        self.seen.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.seen).split())
+
+
+def section(title):
+    return next(s for s in SECTIONS if s.title == title)
+
+
+def test_it_has_the_sections_of_a_model_card():
+    wanted = ["Intended use", "Training data", "Measured, by sex", "Certificate, by sex"]
+    assert [s.title for s in SECTIONS][1:] == [*wanted, "Limits", "How it was made"]
+    assert SECTIONS[0].title == "Model card: loan by agnosticfair"
+
+
+def test_it_says_what_training_was_about():
+    of_line = " ".join(section("Limits").points)
+    assert "smooth stand-in for the decisions within 0.05" in of_line
+    network = replace(FITTED, method=replace(FITTED.method, network=Network()))
+    page = markdown(card(network, CLIENTS, CERTIFIED, "loan"))
+    assert "Training aimed at 0.05 for the decisions themselves" in page
+    assert "stand-in" not in page
+
+
+def test_its_numbers_are_the_measured_ones():
+    y = np.concatenate([t.labels("yes") for t in CLIENTS.values()])
+    y_hat = np.concatenate([FITTED.model.predict(t) for t in CLIENTS.values()])
+    s = np.concatenate([t.sensitive["sex"].codes for t in CLIENTS.values()])
+    told = section("Measured, by sex")
+    assert f"is {metrics.risk_difference(y_hat, s):.4f}" in told.says[0]
+    lines = {line[0]: line[1:] for line in told.lines[1:]}
+    rates = metrics.positive_rates(y_hat, s), metrics.true_positive_rates(y, y_hat, s)
+    for j in range(2):
+        rows, labelled, decided, right, true, false = lines[f"g{j}"]
+        assert rows == f"{(s == j).sum()}"
+        assert labelled == f"{y[s == j].mean():.1%}"
+        assert (decided, true) == tuple(f"{rate[j]:.1%}" for rate in rates)
+        assert right == f"{(y == y_hat)[s == j].mean():.1%}"
+        assert false == f"{metrics.false_positive_rates(y, y_hat, s)[j]:.1%}"
+    made, told = CERTIFIED["sex"], section("Certificate, by sex").says
+    assert f"at most {upper(made.worst_risk_difference)}" in told[0]
+    assert any(made.about in text for text in told)
+    assert ("fairness.tau", "0.05") in section("How it was made").lines
+
+
+def test_both_forms_say_the_same():
+    rendered = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown(SECTIONS))
+    one, two = Texts(rendered).text, Texts(re.sub("(?s)<head>.*</head>", "", html(SECTIONS))).text
+    assert one == two
+
+
+def test_names_are_shown_as_text_and_never_run():
+    evil = "<script>alert(1)</script>|[x](y)_*\n#"
+    groups = Column(small_table(400, 2).sensitive["sex"].codes, (evil, "b"))
+    table = replace(small_table(400, 2), sensitive={evil: groups})
+    table = replace(table, numeric={evil: table.numeric["age"]})
+    fitted = fit(dealt(table, 2), "fairfl", positive="yes")
+    sections = card(fitted, dealt(table, 2), {evil: "no certificate"}, evil)
+    rendered = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown(sections))
+    for page in (Texts(html(sections)), Texts(rendered)):
+        assert not {"script", "a", "em"} & {tag for tag, _ in page.tags}
+        assert "<script>alert(1)</script>|[x](y)_* #" in page.text
+    assert [len(row) for row in sections[3].lines] == [7] * 4
+    cells = [tag for tag, _ in Texts(rendered).tags if tag in ("td", "th")]
+    assert len(cells) == sum(len(line) for s in sections for line in s.lines)
+
+
+def test_the_page_asks_for_nothing():
+    assert not re.search(r"https?:|src=|href=|url\(", html(SECTIONS))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"outcome": "rounds"}, "without reaching its own stopping rule"),
+        ({"under_floor": ("g7",)}, "too small to be compared in any reweighing: 'g7'"),
+        ({"events": ({"event": "dropped", "client": "north"},)}, "event dropped, client north"),
+    ],
+)
+def test_weak_spots_are_named(changes, says):
+    told = card(replace(FITTED, **changes), CLIENTS, CERTIFIED)
+    assert any(says in point for point in told[5].points)
+
+
+def test_rows_that_were_shown_and_small_groups_are_named():
+    assert any(
+        "training rows, without label and group, were shown" in p for p in SECTIONS[5].points
+    )
+    few = dealt(small_table(150, 2), 2)
+    told = card(fit(few, "fl", positive="yes"), few, {"sex": "it was not asked for"})
+    assert any("fewer than 100 rows" in point for point in told[5].points)
+    assert "does not constrain" in told[5].points[0]
+    assert not any("were shown" in point for point in told[5].points)
+    assert told[4].says == ("There is none: it was not asked for",)
+
+
+@pytest.mark.parametrize("intersections", [False, True])
+def test_several_attributes_have_a_section_each_or_one_of_their_intersections(intersections):
+    table = small_table(600, 2)
+    old = Column.of(np.where(table.numeric["age"] > 0, "old", "young"))
+    table = replace(table, sensitive={**table.sensitive, "band": old})
+    clients = dealt(table, 2)
+    recipe = method("fairfl", intersections=intersections, notion="equal_opportunity")
+    fitted = fit(clients, recipe, positive="yes", attribute=("sex", "band"))
+    made, reasons = certificates(fitted, clients, bootstrap=0)
+    names = ["sex & band"] if intersections else ["sex", "band"]
+    assert (list(made), reasons) == (names, {})
+    assert {one.notion for one in made.values()} == {"equal_opportunity"}
+    sections = {s.title: s for s in card(fitted, clients, made)}
+    assert [t for t in sections if t.startswith("Measured")] == [f"Measured, by {n}" for n in names]
+    groups = [line[0] for line in sections[f"Measured, by {names[0]}"].lines[1:]]
+    wanted = [f"g{j} & {b}" for j in range(2) for b in ("old", "young")]
+    assert groups == [*(wanted if intersections else ["g0", "g1"]), "all rows"]
+
+
+def test_a_certificate_that_cannot_be_had_is_a_sentence():
+    alone = {key: table.take(table.sensitive["sex"].codes == 0) for key, table in CLIENTS.items()}
+    made, reasons = certificates(FITTED, alone)
+    assert made == {}
+    assert "one group" in reasons["sex"]

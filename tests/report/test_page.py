@@ -1,0 +1,261 @@
+"""The page in a real browser: it draws, it computes what Python computes, and it trusts no data."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+from helpers import decided, small_table, weights_of
+
+from agnosticfair.cli import main
+from agnosticfair.data.decided import Decided, read_decided
+from agnosticfair.data.table import Column
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.methods import method
+from agnosticfair.report.explorer import counts
+from agnosticfair.report.live import serve
+from agnosticfair.report.page import html
+from agnosticfair.report.shifts import summarise
+from agnosticfair.runs.provenance import rounds
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: install 'chromium'")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        made = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def look(browser):
+    """Open a page; at the end it must have asked for nothing else and complained of nothing."""
+    seen = []
+
+    def open_page(url, width=1280):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.on("console", lambda message: seen.append(message.text))
+        page.on("pageerror", lambda error: seen.append(str(error)))
+        page.on("dialog", lambda dialog: (seen.append(dialog.message), dialog.dismiss()))
+        allowed = (url, f"{url}data.json")
+        page.on("request", lambda r: r.url in allowed or seen.append(r.url))
+        page.goto(url)
+        return page
+
+    yield open_page
+    assert seen == []
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    """A run of the shift suite on Adult, and its page."""
+    folder = tmp_path_factory.mktemp("suite")
+    asked = ["--methods", "fl,fairfl", "--seeds", "1", "--no-frontier", "--jobs", "1"]
+    for command in (
+        ["shifts", *asked, "--out", str(folder / "run")],
+        ["report", str(folder / "run"), "--out", str(folder / "report.html")],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(command)
+        assert ended.value.code == 0
+    return folder
+
+
+def url(path: Path) -> str:
+    return path.resolve().as_uri()
+
+
+def slide(page, column, value, weight):
+    """Move one slider, as a hand would."""
+    slider = page.locator(f'input[data-column="{column}"][data-value-name="{value}"]').first
+    slider.evaluate(
+        "(x, w) => { x.value = w; x.dispatchEvent(new Event('input', { bubbles: true })); }", weight
+    )
+
+
+def mixed(page):
+    """Accuracy, risk difference and rates at the present mix, method by method, as the page has them."""
+    lines = page.eval_on_selector_all(
+        "article:first-of-type table.mix tbody tr",
+        """rows => rows.map(row => [row.cells[0].textContent,
+            [...row.querySelectorAll("td .number")].map(x => Number(x.dataset.value))])""",
+    )
+    return {name: [v[1], v[3], *v[-2:]] for name, v in lines}
+
+
+def expected(rows, p, w):
+    right = metrics.positive_rate(1 - np.abs(rows.y - p), w)
+    rates = metrics.positive_rates(p, rows.s.codes, w)
+    return [right, metrics.risk_difference(p, rows.s.codes, w), *rates]
+
+
+def test_numbers_in_the_page_are_those_of_the_results(look, suite):
+    page = look(url(suite / "report.html"))
+    summaries = summarise(json.loads((suite / "run" / "shifts.json").read_text())["rows"])
+    names = ("test_accuracy", "test_risk_difference", "mean_risk_difference")
+    names += ("max_risk_difference", "certified_risk_difference")
+    shown = page.eval_on_selector_all(
+        "table.methods tbody tr",
+        "rows => rows.map(row => [...row.querySelectorAll('.number')].map(x => Number(x.dataset.value)))",
+    )
+    assert shown == [[s.numbers[name].mean for name in names] for s in summaries]
+    assert page.locator("canvas").count() > 8
+    drawn = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(v => v > 0)"
+    assert all(page.locator("canvas").nth(k).evaluate(drawn) for k in range(4))
+    assert (suite / "report.html").stat().st_size < 5e6
+
+
+def test_a_slider_moves_every_number_to_what_python_computes(look, suite):
+    page = look(url(suite / "report.html"))
+    rows = read_decided(suite / "run" / "rows-adult-shift.parquet")
+    table = counts(rows)
+    weights = [np.ones(len(c["values"])) for c in table["columns"]]
+    before = mixed(page)
+    for name, p in rows.decisions.items():
+        assert before[name] == pytest.approx(expected(rows, p, np.ones(len(rows.y))), abs=1e-6)
+    for column, k, weight in ((0, 0, 2.5), (1, 1, 0.35), (2, 0, 4.0), (2, 1, 0.0)):
+        about = table["columns"][column]
+        weights[column][k] = weight
+        slide(page, about["name"], about["values"][k], weight)
+        now = mixed(page)
+        w = weights_of(rows, table, weights)
+        for name, p in rows.decisions.items():
+            assert now[name] == pytest.approx(expected(rows, p, w), abs=1e-6)
+            assert all(a != b for a, b in zip(now[name], before[name], strict=True))
+        before = now
+    page.get_by_role("button", name="Back to the test rows").click()
+    for name, p in rows.decisions.items():
+        assert mixed(page)[name] == pytest.approx(expected(rows, p, np.ones(len(rows.y))), abs=1e-6)
+
+
+def test_the_worst_corner_is_one_click_away(look, suite):
+    page = look(url(suite / "report.html"))
+    rows = read_decided(suite / "run" / "rows-adult-shift.parquet")
+    table = counts(rows)
+    page.get_by_role("button", name="Worst corner of fairfl", exact=True).click()
+    corner = table["corners"]["fairfl"]
+    assert mixed(page)["fairfl"][1] == pytest.approx(corner["difference"], abs=1e-6)
+    only = [
+        [float(k is None or k == v) for v in range(len(c["values"]))]
+        for c, k in zip(table["columns"], corner["only"], strict=True)
+    ]
+    w = weights_of(rows, table, only)
+    assert w.sum() == corner["rows"]
+    assert mixed(page)["fl"] == pytest.approx(expected(rows, rows.decisions["fl"], w), abs=1e-6)
+    assert "Above its certified bound: fairfl" in page.locator(".said").inner_text()
+
+
+def test_the_keyboard_reaches_every_control(look, suite):
+    page = look(url(suite / "report.html"))
+    wanted = page.evaluate(
+        """() => { let k = 0;
+            const all = document.querySelectorAll('a, button, input, select, summary, [tabindex="0"]');
+            const seen = [...all].filter(x => x.checkVisibility()); seen.forEach(x => { x.dataset.order = k++; });
+            return seen.length; }"""
+    )
+    reached = set()
+    for _ in range(wanted + 3):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.dataset.order"))
+    assert {str(k) for k in range(wanted)} <= reached
+    page.locator("input[type=range]").first.focus()
+    before = mixed(page)
+    page.keyboard.press("ArrowRight")
+    assert mixed(page) != before
+    unnamed = (
+        "xs => xs.filter(x => !(x.labels?.length || x.ariaLabel || x.textContent.trim())).length"
+    )
+    assert page.eval_on_selector_all("input, select, button", unnamed) == 0
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_fits_the_screen_and_the_printer(look, suite, width):
+    page = look(url(suite / "report.html"), width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    assert not page.locator(".worst").first.is_visible()
+    assert page.locator("table.mix").is_visible()
+
+
+EVIL = "</script><img src=x onerror=alert(1)><b>&amp;"
+
+
+def page_of(rows, notion, name):
+    """A page of two studies, with ``name`` wherever a name can stand."""
+    spread = {"mean": 0.5, "deviation": 0.0, "count": 1}
+    profile = [{"feature": f"{name}=1", "mean": 0.1, "worst_mean": 0.2, "shift": 1.0}]
+    entry = {"name": name, "seeds": 1, "accuracy": spread, "risk_difference": spread}
+    entry |= {"outcome": name, "note": name, "worst_profile": profile, "worst_groups": {}}
+    study = {"title": name, "kind": "audit", "notion": notion, "headline": name, "rows": 3}
+    study |= {"methods": [entry, entry | {"name": "b"}], "sentences": [name], "warnings": [name]}
+    study |= {"difference": name, "rows_are": name, "set": name, "clients": []}
+    study |= {"explorer": counts(rows, notion=notion), "configuration": {name: name}}
+    study |= {"provenance": {"command": name, "data": {name: {"rows": 1, "sha256": name}}}}
+    study["deployments"] = [{"name": name, "kind": "test set", "values": {name: 0.1}}]
+    return html({"version": name, "title": name, "studies": [study, study], "live": False})
+
+
+def test_markup_in_data_is_shown_as_text(look, tmp_path):
+    table = small_table()
+    job = Column(table.categorical["job"].codes, (EVIL, "b", "{{DATA}}"))
+    sex = Column(table.sensitive["sex"].codes, (EVIL, "g1"))
+    rows = Decided({EVIL: job}, table.labels("yes"), sex, EVIL, EVIL, {EVIL: table.labels("yes")})
+    (tmp_path / "evil.html").write_text(page_of(rows, "demographic_parity", EVIL))
+    page = look(url(tmp_path / "evil.html"))
+    assert page.locator("img").count() == page.locator("b").count() == 0
+    assert page.locator("h1").inner_text() == EVIL
+    assert page.locator("fieldset legend").first.inner_text() == EVIL
+    assert page.locator(".slider label").first.inner_text() in (EVIL, "b", "{{DATA}}")
+    assert EVIL in page.title()
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_the_explorer_knows_every_notion(look, tmp_path, notion):
+    rows = decided()
+    rows = replace(rows, decisions={"hard": rows.decisions["hard"]})
+    (tmp_path / "page.html").write_text(page_of(rows, notion, "hard"))
+    page = look(url(tmp_path / "page.html"))
+    table = counts(rows)
+    weights = [np.ones(len(c["values"])) for c in table["columns"]]
+    weights[0][1] = 3.5
+    about = table["columns"][0]
+    slide(page, about["name"], about["values"][1], 3.5)
+    w = weights_of(rows, table, weights)
+    found = metrics.gap(notion, rows.y, rows.decisions["hard"], rows.s.codes, w)
+    assert mixed(page)["hard"][1] == pytest.approx(found, abs=1e-6)
+
+
+def test_a_live_page_follows_the_rounds(look, tmp_path):
+    add = rounds(tmp_path, method("fairfl"), 2, resume=False)
+    with serve(tmp_path, "127.0.0.1", 0) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        page = look(f"http://127.0.0.1:{server.server_port}/")
+        assert "No round yet" in page.locator(".status").inner_text()
+        for k in (1, 2):
+            add({"round": k, "loss": 1.0 / k, "worst": 0.1, "accuracy": 0.7})
+            page.locator(".status", has_text=f"Round {k} of at most").wait_for()
+        assert page.request.get(f"{page.url}rounds.jsonl").status == 404
+        assert page.request.post(page.url).status == 501
+        foreign = page.request.get(page.url, headers={"Host": "evil.example:80"})
+        assert foreign.status == 403
+        server.shutdown()

@@ -1,0 +1,426 @@
+"""The report without a browser: what runs keep, what is read of them, and what is refused."""
+
+import csv
+import json
+import os
+from dataclasses import replace
+from http.client import HTTPConnection
+from itertools import product
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+from helpers import ROLES, client_rows, decided, refused, small_table, weights_of, write
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agnosticfair.commands.measuring import labelled
+from agnosticfair.data.decided import read_decided
+from agnosticfair.data.table import Column, concatenate
+from agnosticfair.errors import DataError, ModelError, SettingsError
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.methods import method
+from agnosticfair.report.explorer import LEAST_SHARE, counts, gap, values
+from agnosticfair.report.live import serve
+from agnosticfair.report.page import as_text, data, html
+from agnosticfair.report.runs import read_run
+from agnosticfair.runs.provenance import COMMAND, fingerprint, read_rounds, rounds
+
+
+def at(table, by_column, name):
+    """Accuracy and risk difference from the counts, as the page computes them."""
+    w = np.prod([np.asarray(w)[c] for w, c in zip(by_column, table["codes"], strict=True)], axis=0)
+    n, y = (np.array(table[k], float) for k in ("rows", "label"))
+    a = np.array(table["positive"][name])
+    rates = [
+        (w * a)[g].sum() / (w * n)[g].sum()
+        for g in (np.array(table["group"]) == k for k in range(len(table["groups"])))
+    ]
+    right = np.where(y == 1, a, n - a)
+    return (w * right).sum() / (w * n).sum(), max(rates) - min(rates)
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_a_gap_from_sums_is_the_gap_from_rows(notion):
+    rows = decided()
+    w, p = np.random.default_rng(1).uniform(size=300), rows.decisions["hard"]
+    mass, took = np.zeros((2, 2, 2))
+    np.add.at(mass, (rows.s.codes, rows.y.astype(int)), w)
+    np.add.at(took, (rows.s.codes, rows.y.astype(int)), w * p)
+    assert gap(notion, mass, took) == pytest.approx(metrics.gap(notion, rows.y, p, rows.s.codes, w))
+
+
+@given(st.integers(0, 50))
+def test_counts_give_what_the_rows_give(seed):
+    rows = decided(seed=seed)
+    table, rng = counts(rows), np.random.default_rng(seed)
+    by_column = [rng.uniform(0.1, 5, len(c["values"])) for c in table["columns"]]
+    w = weights_of(rows, table, by_column)
+    for name, p in rows.decisions.items():
+        right, gap = at(table, by_column, name)
+        assert right == pytest.approx(metrics.positive_rate(1 - np.abs(rows.y - p), w), abs=1e-8)
+        assert gap == pytest.approx(metrics.risk_difference(p, rows.s.codes, w), abs=1e-8)
+
+
+def test_the_worst_corner_is_the_worst_of_all_parts():
+    rows = decided()
+    table = counts(rows)
+    columns = [values(rows.columns[c["name"]]) for c in table["columns"]]
+    for name, p in rows.decisions.items():
+        found = []
+        for only in product(*((None, *range(len(c.categories))) for c in columns)):
+            part = np.ones(len(rows.y), bool)
+            for column, k in zip(columns, only, strict=True):
+                part &= True if k is None else column.codes == k
+            sizes = np.bincount(rows.s.codes[part], minlength=2)
+            if part.sum() >= table["least_rows"] and sizes.min() >= LEAST_SHARE * part.sum() > 0:
+                found.append((metrics.risk_difference(p[part], rows.s.codes[part]), only))
+        worst = table["corners"][name]
+        assert worst["difference"] == pytest.approx(max(found)[0], abs=1e-9)
+        assert worst["tried"] == len(found)
+
+
+def test_columns_come_in_few_values():
+    many = values(Column.of([f"t{k % 30:02d}" for k in range(100)]))
+    assert len(many.categories) == 12
+    assert many.categories[-1] == "19 others"
+    assert values(np.array([1.0, 2.0, 1.0])).categories == ("1", "2")
+    skewed = values(np.array([0.0] * 90 + [*range(1, 11)]))
+    assert np.bincount(skewed.codes).min() > 0
+
+
+def test_columns_to_mix_by_must_be_there():
+    assert [c["name"] for c in counts(decided(), ["job", "hours"])["columns"]] == ["job", "hours"]
+    with pytest.raises(SettingsError, match=r"'town'.*age.*job"):
+        counts(decided(), ["town"])
+    with pytest.raises(SettingsError, match="5 columns"):
+        counts(decided(), ["job"] * 5)
+    with pytest.raises(DataError, match="no test rows"):
+        counts(decided(0))
+
+
+def test_rows_survive_their_file(tmp_path):
+    rows = decided()
+    (tmp_path / "rows.parquet").write_bytes(rows.to_bytes())
+    kept = read_decided(tmp_path / "rows.parquet")
+    assert counts(kept) == counts(rows)
+    assert kept.columns["age"].tolist() == rows.columns["age"].tolist()
+    (tmp_path / "rows.parquet").write_bytes(rows.to_bytes()[:-9])
+    with pytest.raises(ModelError, match=r"rows\.parquet"):
+        read_decided(tmp_path / "rows.parquet")
+
+
+def test_a_fingerprint_is_of_values_not_of_codes():
+    table = small_table()
+    job = table.categorical["job"]
+    turned = replace(job, codes=2 - job.codes, categories=job.categories[::-1])
+    assert fingerprint(replace(table, categorical={"job": turned})) == fingerprint(table)
+    assert fingerprint(
+        replace(table, numeric={**table.numeric, "age": table.numeric["hours"]})
+    ) != (fingerprint(table))
+    assert fingerprint(concatenate([table.take([0, 1]), table.take([2])])) == (
+        fingerprint(table.take([0, 1, 2]))
+    )
+
+
+def test_rounds_are_added_and_a_resumed_fit_goes_on(tmp_path):
+    add = rounds(tmp_path, method("fairfl"), 2, resume=False)
+    for k in (1, 2, 3):
+        add({"round": k, "loss": 1.0 / k})
+    add = rounds(tmp_path, method("fairfl"), 2, resume=True)
+    add({"round": 3, "loss": 7.0})
+    with (tmp_path / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 4, "lo')  # still being written
+    begins, found = read_rounds(tmp_path)
+    assert (begins["method"], begins["clients"]) == ("fairfl", 2)
+    assert [e["round"] for e in found] == [1, 2, 3]
+    assert found[-1]["loss"] == 7.0
+    rounds(tmp_path, method("fairfl"), 2, resume=False)
+    assert read_rounds(tmp_path)[1] == []
+
+
+# --- the commands ---
+
+
+@pytest.fixture
+def run(call, files):
+    code, _, err = call("fit", *files, *ROLES, "--method", "fairfl", "--run", "run")
+    assert (code, err) == (0, "")
+    return Path("run")
+
+
+def page_data(path):
+    text = Path(path).read_text()
+    begin = text.index('id="data">') + len('id="data">')
+    return json.loads(text[begin : text.index("</script>", begin)])
+
+
+def test_a_fit_keeps_its_run_and_is_reported_on_test_rows(call, run):
+    assert {p.name for p in run.iterdir()} == {
+        "model.safetensors",
+        "history.json",
+        "certificate.json",
+        "rounds.jsonl",
+    }
+    history = json.loads((run / "history.json").read_text())
+    assert history["command"].startswith("agnosticfair fit north.csv south.csv --target income")
+    assert read_rounds(run)[1] == history["history"]
+    write(Path("east.csv"), client_rows(5))
+    write(Path("west.csv"), client_rows(6))
+    code, out, _ = call("report", run, "--test", "east.csv", "--test", "west.csv")
+    assert code == 0
+    assert "report.html" in out
+    study = page_data("report.html")["studies"][0]
+    _, out, _ = call(
+        "evaluate",
+        run / "model.safetensors",
+        "east.csv",
+        "west.csv",
+        "--target",
+        "income",
+        "--json",
+    )
+    for told, shown in zip(json.loads(out), study["clients"], strict=True):
+        assert (told["client"], told["rows"]) == (shown["client"], shown["rows"])
+        assert told["accuracy"] == pytest.approx(shown["accuracy"], abs=1e-12)
+        assert told["risk_difference"] == pytest.approx(shown["risk_difference"], abs=1e-12)
+    certificate = json.loads((run / "certificate.json").read_text())
+    assert study["methods"][0]["certified"]["mean"] == certificate["worst_risk_difference"]
+    assert [c["name"] for c in study["explorer"]["columns"]] == ["age", "site", "job"]
+    assert "every reweighing of the training rows" in study["set"]
+    code, _, _ = call("report", run, "--test", "east.csv", "--mix", "job")
+    assert [c["name"] for c in page_data("report.html")["studies"][0]["explorer"]["columns"]] == [
+        "job"
+    ]
+
+
+def test_a_fit_without_test_rows_says_so(call, run):
+    assert call("report", run)[0] == 0
+    study = page_data("report.html")["studies"][0]
+    assert study["explorer"] is None
+    assert "--test" in study["no_explorer"]
+    assert "trained on" in study["warnings"][0]
+
+
+def test_weak_claims_are_warned_of(run):
+    for name, changes in (
+        ("history.json", {"events": [{"event": "no answer", "client": "north"}]}),
+        ("certificate.json", {"under_floor": ["X"], "outcome": "failed"}),
+    ):
+        told = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps(told | changes))
+    told = " ".join(data([read_run(run)])["studies"][0]["warnings"])
+    for words in (
+        "Replies were missing: event no answer, client north.",
+        "Left out, as it never has 5% of the mass: 'X'",
+        "search stopped early",
+        "trained on",
+    ):
+        assert words in told
+    (run / "certificate.json").write_text('{"says": "There is no certificate: north refused."}')
+    study = data([read_run(run)])["studies"][0]
+    assert "There is no certificate: north refused." in study["warnings"]
+    assert "Nothing is certified" in " ".join(study["sentences"])
+
+
+def test_two_fits_stand_side_by_side(call, run, files):
+    call("fit", *files, *ROLES, "--method", "fairfl", "--tau", "0.3", "--run", "lax")
+    call("fit", *files, *ROLES, "--method", "fairfl", "--rounds", "2", "--run", "short")
+    assert call("report", "run", "lax", "short", "--test", files[0])[0] == 0
+    (study,) = page_data("report.html")["studies"]
+    names = [m["name"] for m in study["methods"]]
+    assert names == ["fairfl (run)", "fairfl (lax)", "fairfl (short)"]
+    assert list(study["explorer"]["positive"]) == names
+    assert any("short" in text and "not converged" in text for text in study["warnings"])
+
+
+def test_an_audit_is_reported(call, run, files):
+    model = run / "model.safetensors"
+    asked = ("--target", "income", "--sensitive", "sex", "--bootstrap", 0)
+    assert call("audit", files[0], *asked, "--model", model)[0] == 0
+    assert call("report", "audit", run)[0] == 0
+    study, other = page_data("report.html")["studies"]
+    certificate = json.loads(Path("audit/certificate.json").read_text())
+    assert study["methods"][0]["certified"]["mean"] == certificate["worst_risk_difference"]
+    assert study["rows"] == 150
+    right = next(c for c in study["clients"] if c["client"] == "all rows")["accuracy"]
+    assert right == pytest.approx(certificate["accuracy"])
+    assert other["kind"] == "fit"
+
+
+def test_reproduce_is_reported(call, tmp_path):
+    asked = ("--setting", "shift", "--methods", "fl,fairfl", "--seeds", 1, "--jobs", 1)
+    call("reproduce", *asked, "--out", tmp_path / "results")
+    out = tmp_path / "report.html"
+    assert call("report", tmp_path / "results", "--out", out)[0] == 0
+    assert out.stat().st_size < 5e6
+    (study,) = page_data(out)["studies"]
+    rows = json.loads((tmp_path / "results" / "results.json").read_text())["rows"]
+    for row, entry in zip(rows, study["methods"], strict=True):
+        assert entry["accuracy"]["mean"] == row["test_accuracy"]
+        shown = next(c for c in study["clients"] if c["method"] == row["method"])
+        assert shown["accuracy"] == pytest.approx(row["test_accuracy"], abs=1e-12)
+        assert shown["risk_difference"] == pytest.approx(row["test_risk_difference"], abs=1e-12)
+    assert "Nothing is certified here" in " ".join(study["sentences"])
+
+
+def test_any_notion_and_several_attributes_are_reported(call, files):
+    for k, path in enumerate(files):
+        write(path, client_rows(k), town=lambda i, r: "xyz"[i % 3])
+    asked = ("--target", "income", "--sensitive", "sex", "--sensitive", "town", "--tau", "0.3")
+    asked += ("--notion", "equalized_odds", "--run", "run")
+    assert call("fit", *files, *asked)[0] == 0
+    certificate = json.loads(Path("run/certificate.json").read_text())
+    shown = certificate["attribute"]
+    assert {shown, *certificate["others"]} == {"sex", "town"}
+    assert call("report", "run", "--test", files[0])[0] == 0
+    (study,) = page_data("report.html")["studies"]
+    assert study["difference"] == "difference of true or false positive rates"
+    assert study["explorer"]["attribute"] == shown
+    assert any("By '" in text for text in study["warnings"])
+    model, table = read_run(Path("run")).model, study["explorer"]
+    rows = labelled(model, files[:1], "income", (shown,), None)["north"]
+    y, p, s = rows.labels("yes"), model.predict(rows), rows.column(shown).codes
+    assert study["methods"][0]["risk_difference"]["mean"] == pytest.approx(
+        metrics.gap("equalized_odds", y, p, s)
+    )
+    assert table["notion"] == "equalized_odds"
+    assert call("report", "run")[0] == 0
+    (alone,) = page_data("report.html")["studies"]
+    assert alone["methods"][0]["risk_difference"]["mean"] == certificate["risk_difference"]
+
+
+# --- what is refused ---
+
+
+def test_what_is_no_run_is_refused(call, run):
+    Path("empty").mkdir()
+    assert "'absent'" in refused(call, "report", "absent")
+    assert "no results of agnosticfair" in refused(call, "report", "empty")
+    assert "'absent'" in refused(call, "watch", "absent")
+    (run / "model.safetensors").unlink()
+    assert "incomplete: 'model.safetensors'" in refused(call, "report", run)
+
+
+def test_a_run_of_another_version_or_damaged_is_refused(call, run):
+    told = json.loads((run / "history.json").read_text())
+    for content, named in (
+        ({**told, "format": "agnosticfair-history-0"}, "'agnosticfair-history-0'"),
+        ({k: v for k, v in told.items() if k != "events"}, "KeyError: 'events'"),
+        ([1], "damaged, or not ours"),
+    ):
+        (run / "history.json").write_text(json.dumps(content))
+        assert named in refused(call, "report", run)
+    (run / "history.json").write_text("{")
+    assert "damaged, or not ours" in refused(call, "report", run)
+
+
+def test_a_run_that_goes_on_is_not_reported(call, run):
+    later = (run / "history.json").stat().st_mtime + 1
+    os.utime(run / "rounds.jsonl", (later, later))
+    assert read_run(run).kind == "fit"  # a copy has any times; its last round is the result's
+    with (run / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 1, "loss": 0.5, "accuracy": 0.5}\n')
+    os.utime(run / "rounds.jsonl", (later, later))
+    assert "agnosticfair watch run" in refused(call, "report", run)
+    assert read_run(run, live=True).kind == "running"
+    (run / "error.json").write_text('{"error": "site north is gone"}')
+    os.utime(run / "error.json", (later + 1, later + 1))
+    assert "ended with an error (site north is gone)" in refused(call, "report", run)
+    (study,) = data([read_run(run, live=True)])["studies"]
+    assert study["status"].endswith("It ended: site north is gone")
+    Path("later").mkdir()
+    assert data([read_run(Path("later"), live=True)])["studies"][0]["status"].startswith("No round")
+
+
+def test_test_rows_are_for_fits(call, run, files):
+    call("audit", files[0], *ROLES, "--bootstrap", 0, "--model", run / "model.safetensors")
+    assert "--test" in refused(call, "report", "audit", "--test", files[0])
+    assert "'town'" in refused(call, "report", "audit", "--mix", "town")
+    with Path("none.csv").open("w") as file:
+        csv.DictWriter(file, [*next(client_rows(0, 1))]).writeheader()
+    assert "none" in refused(call, "report", run, "--test", "none.csv")
+
+
+# --- the page as text ---
+
+
+def test_data_cannot_leave_its_element():
+    text = as_text({"</script><script>alert(1)</script>": "<!--\u2028&"})
+    assert not {"<", ">", "&", "\u2028"} & {*text}
+    assert json.loads(text) == {"</script><script>alert(1)</script>": "<!--\u2028&"}
+
+
+def test_a_page_forbids_every_request(call, run):
+    content = data([read_run(run)])
+    text = html(content | {"title": "{{DATA}} </script>"})
+    policy = text.partition('Content-Security-Policy" content="')[2].partition('"')[0]
+    assert "default-src 'none'" in policy
+    assert "connect-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert policy.count("sha256-") == 3
+    assert "src=" not in text.replace("default-src", "").partition("<script>")[0]
+    assert text.count("</script>") == 3
+    assert "connect-src 'self'" in html(content | {"live": True})
+
+
+def test_intersections_are_reported(call, files):
+    for k, path in enumerate(files):
+        write(path, client_rows(k), town=lambda i, r: "xy"[i // 2 % 2])
+    asked = ("--target", "income", "--sensitive", "sex", "--sensitive", "town", "--tau", "0.3")
+    assert (
+        call("fit", *files, *asked, "--method", "fairfl", "--intersections", "--run", "run")[0] == 0
+    )
+    assert call("report", "run", "--test", files[1])[0] == 0
+    (study,) = page_data("report.html")["studies"]
+    assert study["explorer"]["attribute"] == "sex & town"
+    assert study["explorer"]["groups"] == ["F & x", "F & y", "M & x", "M & y"]
+
+
+def test_fits_in_folders_of_one_name_are_told_apart(call, run, files):
+    call("fit", *files, *ROLES, "--method", "fairfl", "--tau", "0.5", "--run", "other/run")
+    asked = ("report", run, "other/run", run, "--test", files[0], "--out", "two.html")
+    assert call(*asked)[0] == 0
+    (study,) = page_data("two.html")["studies"]
+    found = {m["name"]: m["accuracy"]["mean"] for m in study["methods"]}
+    assert [*found] == ["fairfl (run)", "fairfl (other/run)"] == [*study["explorer"]["positive"]]
+    tables = {name: read_run(Path(name)).model for name in ("run", "other/run")}
+    for name, model in tables.items():
+        (rows,) = labelled(model, files[:1], "income", ("sex",), None).values()
+        right = metrics.accuracy(rows.labels("yes"), model.predict(rows))
+        assert found[f"fairfl ({name})"] == pytest.approx(right)
+
+
+@pytest.mark.parametrize("line", ["5", "null", "[1]", '{"round": "x"}', '{"round": null}'])
+def test_a_line_of_rounds_that_is_not_ours_is_left_out(tmp_path, line):
+    (tmp_path / "rounds.jsonl").write_text(f'{{"method": "fl"}}\n{line}\n{{"round": 1}}\n')
+    assert read_rounds(tmp_path) == ({"method": "fl"}, [{"round": 1}])
+
+
+def test_a_column_that_cannot_be_mixed_is_not_called_a_damaged_run(call, run, files):
+    told = refused(call, "report", run, "--test", files[0], "--mix", "colour")
+    assert told.startswith("error: no column 'colour' to mix by")
+
+
+def test_a_password_in_the_command_is_kept_nowhere(tmp_path):
+    token = COMMAND.set(("fit", "a.csv", "--track", "mlflow:https://me:p@ss@host/runs"))
+    try:
+        rounds(tmp_path / "run", method("fl"), 2, resume=False)
+    finally:
+        COMMAND.reset(token)
+    begins, _ = read_rounds(tmp_path / "run")
+    assert begins["command"] == "agnosticfair fit a.csv --track mlflow:https://host/runs"
+
+
+def test_an_error_in_any_script_is_told_by_the_server(call, run):
+    run = run.rename("żółć")
+    with serve(run, "127.0.0.1", 0) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        (run / "history.json").write_text("{")
+        link = HTTPConnection("127.0.0.1", server.server_port)
+        link.request("GET", "/")
+        answer = link.getresponse()
+        assert (answer.status, "żółć" in answer.read().decode()) == (503, True)
+        server.shutdown()

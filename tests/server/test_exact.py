@@ -1,0 +1,69 @@
+"""The robust method on the real data: rounds, spread over clients, and what it is for."""
+
+import numpy as np
+import pytest
+
+from agnosticfair.data import datasets, splits
+from agnosticfair.data.table import Table
+from agnosticfair.federation import fit
+from agnosticfair.mathematics.ambiguity import Ambiguity
+from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.mathematics.fairness import Surrogate, worst_covariance_cuts
+from agnosticfair.mathematics.metrics import accuracy, risk_difference
+from agnosticfair.methods import Fairness, Method, method
+
+
+def fitted(table: Table, name: str, clients: int):
+    data = datasets.dataset(name)
+    split = splits.shift(table, data, clients, 0)
+    return split, fit(
+        split.train, method("agnosticfair", tau=data.tau), positive=data.positive, strict=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adult", "dutch"])
+def test_few_rounds_and_one_model_for_any_number_of_clients(name, request):
+    table = request.getfixturevalue(name)
+    models = []
+    for clients in (2, 10, 100):
+        _, result = fitted(table, name, clients)
+        assert result.rounds <= 25
+        models.append(result.model.w)
+    np.testing.assert_allclose(models[1], models[0], atol=1e-6)
+    np.testing.assert_allclose(models[2], models[0], atol=1e-6)
+
+
+def test_robust_is_fairer_where_uniform_fairness_is_not(adult):
+    """On the married, uniform fairness leaves a large risk difference; the robust fit less than half."""
+    split, robust = fitted(adult, "adult", 2)
+    uniform = fit(split.train, "fairfl")
+    married = split.test.take(split.test.column("marital-status").values() == "Married-civ-spouse")
+    s = married.column("sex").codes
+    differences = [risk_difference(f.model.predict(married), s) for f in (robust, uniform)]
+    assert 2 * differences[0] < differences[1]
+    y = split.test.labels(">50K")
+    assert accuracy(y, robust.model.predict(split.test)) > 0.76
+
+
+def test_the_covariance_surrogate_is_held_over_the_whole_set():
+    from helpers import dealt, small_table
+
+    rows = small_table(400, 6)
+    recipe = Method("c", fairness=Fairness(0.03, Surrogate("covariance"), gaussian(20), 5.0))
+    result = fit(dealt(rows, 2), recipe, positive="yes")
+    assert result.converged
+    assert result.worst_surrogate <= 0.03 + 1e-5
+
+
+def test_covariance_cuts_agree_with_the_printed_coefficients():
+    rng = np.random.default_rng(0)
+    K, d, s = rng.uniform(size=(50, 4)), rng.normal(size=50), rng.integers(0, 2, 50)
+    psi_theta = np.array([K[s == j].sum(axis=0) for j in (0, 1)])
+    psi_g = np.array([K[s == j].T @ d[s == j] for j in (0, 1)])
+    A = Ambiguity(K.sum(axis=0), 50, 5.0)
+    cut = worst_covariance_cuts(A, psi_g, psi_theta, s.mean())[0]
+    from agnosticfair.mathematics.ambiguity import worst_linear
+
+    psi_C = K.T @ ((s - s.mean()) * d)
+    np.testing.assert_allclose((cut * psi_g).sum(), worst_linear(A, psi_C).value / 50)
