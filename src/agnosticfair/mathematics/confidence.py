@@ -6,7 +6,8 @@ limits are exact at any n. Three theorems, each with the proof in its docstring,
 
 - ``largest``: of two rates, the largest difference (or ratio), about 1.45 times tighter than the box of both limits;
 - ``spent``: what every part gets of delta, by its own rows, so that the parts may be any conjunctions, ever so many;
-- ``mixtures`` and ``reweighings``: the worst over mixtures of parts, and over kernels, as a fractional program over a box.
+- ``mixtures`` and ``reweighings``: the worst over mixtures of parts, and over kernels, as a fractional program
+over a box.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, worst_differe
 from agnosticfair.mathematics.fairness import NOTIONS
 
 BEND = 0.02
-"""How much of the region's boundary is given up away from its middle: about 1% of width there, and the region closes."""
+"""How much of the region's boundary is given up away from its middle: about 1% of width there, and the region
+closes."""
 
 CAP = 0.01
 """The share of a bound's level that either rate alone may use: it keeps the search finite."""
@@ -43,32 +45,29 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, delta: ArrayLike) -> tuple[np.nd
     """
     from scipy.special import betaincinv  # slow to import, and only bounds need it
 
-    k, n, tail = np.broadcast_arrays(
-        *(np.asarray(v, float) for v in (k, n, np.divide(delta, 2.0)))
-    )
+    k, n, tail = np.broadcast_arrays(*(np.asarray(v, float) for v in (k, n, np.divide(delta, 2.0))))
     with np.errstate(invalid="ignore", divide="ignore"):
         low = np.where(k > 0, betaincinv(np.maximum(k, 1e-9), n - k + 1, tail), 0.0)
         high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1e-9), 1 - tail), 1.0)
     return low, high
 
 
-def largest(
-    k: ArrayLike, n: ArrayLike, alpha: ArrayLike, relative: bool = False
-) -> np.ndarray:
+def largest(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, relative: bool = False) -> np.ndarray:
     """An upper bound on p[1] - p[0] (``relative``: on p[1] / p[0]) that fails with probability at most alpha.
 
     k, n : (2, J) positive decisions and rows of the two cells.  alpha: (J,) or a number.  A cell without rows bounds
     nothing: 1, or infinity.
 
-    **Theorem.** For a point p, let P1 = P(X1 <= k1), P0 = P(X0 >= k0) under p and Z = Phi^-1(1 - P) of each. The set of
-    all p with ``F(p) = S + BEND T^2 <= c``, Z1 and Z0 at most B, has probability at least 1 - alpha of holding the true p,
-    where ``S = w1 Z1 + w0 Z0, T = w0 Z1 - w1 Z0``, w a unit vector that depends on p and n alone, T is clipped to
-    where F increases in Z1 and Z0, and c, B are such that standard normal G1, G0 have
+    **Theorem.** For a point p, let P1 = P(X1 <= k1), P0 = P(X0 >= k0) under p and Z = Phi^-1(1 - P) of each. The
+    set of all p with ``F(p) = S + BEND T^2 <= c``, Z1 and Z0 at most B, has probability at least 1 - alpha of
+    holding the true p, where ``S = w1 Z1 + w0 Z0, T = w0 Z1 - w1 Z0``, w a unit vector that depends on p and n
+    alone, T is clipped to where F increases in Z1 and Z0, and c, B are such that standard normal G1, G0 have
     ``P(G1' + BEND G0'^2 > c) = (1 - 2 CAP) alpha`` and ``P(G1 > B) = CAP alpha``.
 
-    *Proof.* Exact p-values are stochastically at least uniform, so each Z is stochastically at most normal; X1, X0 are
-    independent, so there are independent normal G >= Z; F and the two caps increase in Z, so they reject no more often
-    than with G, and clipping T makes F smaller; a rotation leaves normals normal. The level adds up to alpha. []
+    *Proof.* Exact p-values are stochastically at least uniform, so each Z is stochastically at most normal; X1, X0
+    are independent, so there are independent normal G >= Z; F and the two caps increase in Z, so they reject no
+    more often than with G, and clipping T makes F smaller; a rotation leaves normals normal. The level adds up to
+    alpha. []
 
     The bound is the largest difference over that set: with w along the standard errors at p its boundary is nearly a
     line of equal differences, where the box of two limits at alpha / 2 has its corner. The boundary is walked by T.
@@ -88,16 +87,18 @@ def _walked(k: np.ndarray, n: np.ndarray, alpha: np.ndarray, relative: bool) -> 
 
     limits = _critical((1 - 2 * CAP) * alpha), -ndtri(CAP * alpha)
     coarse = np.broadcast_to(np.linspace(-6.0, 6.0, 9), (k.shape[1], 9))
-    near = coarse[0, _at(k, n, limits, coarse, relative, 2).argmax(axis=1)]
+    near = coarse[0, _at(k, n, limits, coarse, relative, 4 if relative else 2).argmax(axis=1)]
     fine = near[:, None] + np.linspace(-1.2, 1.2, 7)
-    best = _at(k, n, limits, fine, relative, 3).max(axis=1)
+    best = _at(k, n, limits, fine, relative, 6 if relative else 3).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = k / n
         if not relative:
             here = rates[1] - rates[0]
             return np.minimum(best + MARGIN * np.maximum(best - here, 0.0), 1.0)
         here = np.where(rates[0] > 0, rates[1] / rates[0], np.inf)
-        return np.where(np.isfinite(best), best * (1 + MARGIN * (1 - np.minimum(here / best, 1))), np.inf)
+        return np.where(
+            np.isfinite(best), best * (1 + MARGIN * (1 - np.minimum(here / best, 1))), np.inf
+        )
 
 
 def _at(
@@ -146,12 +147,12 @@ def spent(rows: ArrayLike, n: float, sets: int, candidates: int, delta: float) -
     Parts are conjunctions of values of some columns; ``candidates`` of them could have been looked at, and they come
     of ``sets`` different sets of columns, the empty one (everybody) included.
 
-    **Theorem.** If part m's bounds fail with probability at most delta_m given the counts of its cells, all bounds hold
-    with probability at least 1 - delta, whichever parts are then shown.
+    **Theorem.** If part m's bounds fail with probability at most delta_m given the counts of its cells, all bounds
+    hold with probability at least 1 - delta, whichever parts are then shown.
 
     *Proof.* delta_m is a function of part m's own counts, so that P(m fails) <= E[delta_m]. The parts of one set of
-    columns are disjoint: their rows add up to at most n, so that sum_m delta_m <= delta for every outcome, and the union
-    of failures has probability at most E[sum_m delta_m] <= delta. []
+    columns are disjoint: their rows add up to at most n, so that sum_m delta_m <= delta for every outcome, and the
+    union of failures has probability at most E[sum_m delta_m] <= delta. []
 
     >>> spent([100, 60, 40], 100, sets=2, candidates=4, delta=0.08).round(4).tolist()
     [0.03, 0.022, 0.018]
@@ -174,8 +175,8 @@ def compared(counts: np.ndarray, notion: str) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of every part: the value on the rows, and the ends between which the population's lies, (M,) each.  pair: (M, 2)
-    the groups of the value on the rows, the higher rate first; -1 without any."""
+    """Of every part: the value on the rows, and the ends between which the population's lies, (M,) each.  pair:
+    (M, 2) the groups of the value on the rows, the higher rate first; -1 without any."""
 
     value: np.ndarray
     low: np.ndarray
@@ -184,11 +185,11 @@ class Bounds:
 
 
 def differences(counts: np.ndarray, delta: ArrayLike, notion: str) -> Bounds:
-    """The largest difference of two groups' rates in each part, from (M, G, 2, 2) counts; 'bounded_group_loss': the highest
-    error rate.  delta: (M,) what the part's bounds may fail with, together.
+    """The largest difference of two groups' rates in each part, from (M, G, 2, 2) counts; 'bounded_group_loss':
+    the highest error rate.  delta: (M,) what the part's bounds may fail with, together.
 
-    Both ends hold at once. A group without rows is compared with none on the rows, and leaves ``high`` at 1: what is not
-    there cannot be bounded.
+    Both ends hold at once. A group without rows is compared with none on the rows, and leaves ``high`` at 1: what
+    is not there cannot be bounded.
     """
     k, n = compared(counts, notion)
     if notion == "bounded_group_loss":
@@ -241,9 +242,7 @@ def _widest(k: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     gaps[(n > 0).sum(axis=1) < 2] = -np.inf
     which, parts = gaps.argmax(axis=0), np.arange(k.shape[2])
     value = gaps[which, parts]
-    pair = np.stack(
-        [most.argmax(axis=1)[which, parts], least.argmin(axis=1)[which, parts]], axis=1
-    )
+    pair = np.stack([most.argmax(axis=1)[which, parts], least.argmin(axis=1)[which, parts]], axis=1)
     none = ~np.isfinite(value)
     pair[none] = -1
     return np.where(none, np.nan, value), pair
@@ -263,8 +262,8 @@ def _rates_alone(k: np.ndarray, n: np.ndarray, delta: np.ndarray) -> Bounds:
 def halfwidth(rows: np.ndarray, delta: ArrayLike) -> np.ndarray:
     """How wide a part's interval is at most, to the normal's approximation, from counts alone: (M,).
 
-    rows: (L, G, M) behind the compared rates.  At rates of one half, where a binomial spreads most; infinite where a group
-    is absent.  Of a pair the worst, over labels the worst.
+    rows: (L, G, M) behind the compared rates.  At rates of one half, where a binomial spreads most; infinite where
+    a group is absent.  Of a pair the worst, over labels the worst.
     """
     from scipy.special import ndtri
 
@@ -279,28 +278,32 @@ def halfwidth(rows: np.ndarray, delta: ArrayLike) -> np.ndarray:
 def mixtures(
     counts: np.ndarray, delta: ArrayLike, notion: str, floor: float, tolerance: float = 1e-4
 ) -> float:
-    """An upper bound on the difference of two groups under every mixture of parts in which both keep the share ``floor``.
+    """An upper bound on the difference of two groups under every mixture of parts in which both keep the share
+    ``floor``.
 
     counts: (M, G, 2, 2).  delta: (M,), as ``spent`` says.
 
-    **Theorem.** A mixture draws from part m with probability u_m. With rates p and group shares rho of the parts its groups'
-    rates are ``sum_m u_m rho_mj p_mj / sum_m u_m rho_mj``. Clopper-Pearson limits at delta_m / (4 G L) for all p, rho of part m
-    fail somewhere with probability at most delta. Inside the box the rate of j grows with p_mj and that of k falls with
-    lower p_mk, whatever u; and u_m rho for any rho in a box is a mixture of its corners with the same sum u_m: so the worst
-    over box and mixtures is the worst over mixtures of the corners, a fractional linear program (``worst_difference``). []
+    **Theorem.** A mixture draws from part m with probability u_m. With rates p and group shares rho of the parts
+    its groups' rates are ``sum_m u_m rho_mj p_mj / sum_m u_m rho_mj``. Clopper-Pearson limits at delta_m / (4 G L)
+    for all p, rho of part m fail somewhere with probability at most delta. Inside the box the rate of j grows with
+    p_mj and that of k falls with lower p_mk, whatever u; and u_m rho for any rho in a box is a mixture of its
+    corners with the same sum u_m: so the worst over box and mixtures is the worst over mixtures of the corners, a
+    fractional linear program (``worst_difference``). []
     """
     k, n = compared(counts, notion)
     total = counts.sum(axis=(1, 2, 3))
     level = np.asarray(delta, float) / (2 * k.shape[1] * len(k))
+    if notion == "bounded_group_loss":  # a mixture's rate of one group is an average of the parts'
+        return float(clopper_pearson(k[0], n[0], level)[1].max())
     worst = 0.0
     for y in range(len(k)):
         low, high = clopper_pearson(k[y], n[y], level)
         least, most = clopper_pearson(n[y], total, level)
         for j, i in permutations(range(k.shape[1]), 2):
-            found = _mixed((low[i], high[j]), [(least[g], most[g]) for g in (i, j)], floor, tolerance)
+            found = _mixed(
+                (low[i], high[j]), [(least[g], most[g]) for g in (i, j)], floor, tolerance
+            )
             worst = max(worst, found)
-    if notion == "bounded_group_loss":  # a mixture's rate of one group is an average of the parts'
-        return float(clopper_pearson(k[0], n[0], level)[1].max())
     return min(worst, 1.0)
 
 
@@ -323,8 +326,8 @@ def _mixed(
 def chernoff(total: ArrayLike, n: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
     """Limits of the mean of variables in [0, 1], from their sum: each end fails with probability at most delta / 2.
 
-    Chernoff's with the relative entropy: by convexity exp(t x) <= 1 - x + x exp(t), so that the mean's tails are at most
-    those bounds of a binomial, exp(-n KL(mean || mu)).
+    Chernoff's with the relative entropy: by convexity exp(t x) <= 1 - x + x exp(t), so that the mean's tails are
+    at most those bounds of a binomial, exp(-n KL(mean || mu)).
 
     >>> [round(float(end), 3) for end in chernoff(20.0, 100, 0.05)]
     [0.106, 0.324]
@@ -349,19 +352,25 @@ def _entropy(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def reweighings(
-    psi: np.ndarray, n: float, delta: float, notion: str, bound: float | None, floor: float, tolerance: float = 1e-4
+    psi: np.ndarray,
+    n: float,
+    delta: float,
+    notion: str,
+    bound: float | None,
+    floor: float,
+    tolerance: float = 1e-4,
 ) -> float:
     """An upper bound on the difference of two groups under every reweighing of the *population* by kernels in [0, 1].
 
-    psi: (G, 2, 2, M) sums of K over the cells of n rows.  The set: 0 <= alpha <= bound, mean weight one and both groups'
-    masses at least ``floor``, means being the population's.
+    psi: (G, 2, 2, M) sums of K over the cells of n rows.  The set: 0 <= alpha <= bound, mean weight one and both
+    groups' masses at least ``floor``, means being the population's.
 
-    **Theorem.** Chernoff's limits of all positive and negative masses (and of psi_theta) hold at once with probability
-    1 - delta. For any alpha a rate grows with its positive and falls with its negative masses, so the box's worst is at
-    one corner for all alpha. Scaled so that the *rows'* mean weight is one, alpha is at most bound / r with
-    r = min_m psi_theta / its upper limit, and a group's mass at the corner at least floor c / R, R = max_m psi_theta / its lower
-    limit and c the least ratio of the corner's mass to the box's largest: so the worst over the rows' set with these limits
-    bounds the population's. []
+    **Theorem.** Chernoff's limits of all positive and negative masses (and of psi_theta) hold at once with
+    probability 1 - delta. For any alpha a rate grows with its positive and falls with its negative masses, so the
+    box's worst is at one corner for all alpha. Scaled so that the *rows'* mean weight is one, alpha is at most
+    bound / r with r = min_m psi_theta / its upper limit, and a group's mass at the corner at least floor c / R, R
+    = max_m psi_theta / its lower limit and c the least ratio of the corner's mass to the box's largest: so the
+    worst over the rows' set with these limits bounds the population's. []
     """
     total = psi.sum(axis=(0, 1, 2))
     live = total > 0
@@ -369,7 +378,10 @@ def reweighings(
     cells = [(0, 1)] if notion == "bounded_group_loss" else NOTIONS[notion]
     events = 2 * psi.shape[0] * len(cells) + 1
     low, high = chernoff(total, n, delta / (events * len(total)))
-    shrink, grow = float((total / n / high).min()), float((total / n / np.maximum(low, 1e-300)).max())
+    shrink, grow = (
+        float((total / n / high).min()),
+        float((total / n / np.maximum(low, 1e-300)).max()),
+    )
     A = Ambiguity(total, n, None if bound is None else bound / shrink)
     worst = 0.0
     for labels in cells:
@@ -379,7 +391,9 @@ def reweighings(
         top, bottom = p_high + n_low, p_low + n_high
         least = [float((corner / (p_high + n_high)).min()) for corner in (top, bottom)]
         kept = floor / grow * min(least)
-        worst = max(worst, _worst_at_corners(A, p_low, p_high, bottom, top, kept, notion, tolerance))
+        worst = max(
+            worst, _worst_at_corners(A, p_low, p_high, bottom, top, kept, notion, tolerance)
+        )
     return min(worst, 1.0)
 
 
