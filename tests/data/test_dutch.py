@@ -24,7 +24,7 @@ def test_shape_of_the_paper(dutch):
     assert census.n == 60_420
     assert census.labels == {"2_1": 28_763, "5_4_9": 31_657}
     assert census.groups == {"sex": {"female": 30_273, "male": 30_147}}
-    assert dutch.sensitive["sex"].categories == ("female", "male")
+    assert dutch.sensitive_features["sex"].categories == ("female", "male")
     assert dutch.target.categories == ("5_4_9", "2_1")
     encoding = encoding_of(census)
     X = encode(encoding, dutch)
@@ -35,7 +35,7 @@ def test_shape_of_the_paper(dutch):
 
 def test_first_row_is_that_of_the_file(dutch):
     # 1,6,1131,112,1,1,1,5,111,135,1,2_1
-    assert dutch.sensitive["sex"].values()[0] == "male"
+    assert dutch.sensitive_features["sex"].values()[0] == "male"
     assert dutch.numeric["age"][0] == 6
     assert dutch.numeric["edu_level"][0] == 5
     assert dutch.column("household_position").values()[0] == "1131"
@@ -123,7 +123,7 @@ def test_registry(adult, dutch_folder):
         table = datasets.load_dataset(name, dutch_folder)
         assert known.name == name
         assert known.positive in table.target.categories
-        assert known.sensitive in table.sensitive
+        assert known.sensitive_features in table.sensitive_features
         assert known.shift_value in table.column(known.shift_column).categories
     with pytest.raises(SettingsError, match="no data set 'iris'; there are: adult, dutch"):
         datasets.load_dataset("iris")

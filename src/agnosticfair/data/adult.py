@@ -16,7 +16,7 @@ OTHER = ("education", "race", "native-country")
 
 @cache
 def load_adult() -> Table:
-    """The 45,222 rows without unknown values; the target is 'income', the attribute 'sex'.
+    """The 45,222 rows without unknown values; the target is 'income', the sensitive feature 'sex'.
 
     >>> len(load_adult())
     45222

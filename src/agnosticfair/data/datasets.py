@@ -22,7 +22,7 @@ class Dataset:
     name: str
     load: Callable[[str | Path | None], Table]
     positive: str
-    sensitive: str
+    sensitive_features: str
     shift_column: str
     shift_value: str
     shift_rates: tuple[float, float]
@@ -36,7 +36,7 @@ DATASETS = {
         name="adult",
         load=lambda folder: load_adult(),
         positive=">50K",
-        sensitive="sex",
+        sensitive_features="sex",
         shift_column="workclass",
         shift_value="Private",
         shift_rates=(0.8, 0.2),
@@ -48,7 +48,7 @@ DATASETS = {
         name="dutch",
         load=load_dutch,
         positive="2_1",
-        sensitive="sex",
+        sensitive_features="sex",
         shift_column="household_position",
         shift_value="1122",
         shift_rates=(0.8, 0.4),

@@ -32,7 +32,7 @@ CATEGORICAL = (
 
 
 def load_dutch(folder: str | Path | None = None) -> Table:
-    """The 60,420 rows; the target is 'occupation' ('2_1' is high income), the attribute 'sex'.
+    """The 60,420 rows; the target is 'occupation' ('2_1' is high income), the sensitive feature 'sex'.
 
     Looked for in ``folder``, else in $AGNOSTICFAIR_DATA, else in the user's cache folder, else
     downloaded to it. Whatever the place, the file must have the known SHA-256.

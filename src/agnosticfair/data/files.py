@@ -36,7 +36,7 @@ class Roles:
     """
 
     target: str | None
-    sensitive: tuple[str, ...]
+    sensitive_features: tuple[str, ...]
     client: str | None = None
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Roles:
     def named(self) -> tuple[str, ...]:
         """Every column that is named."""
         single = (name for name in (self.target, self.client) if name is not None)
-        return (*single, *self.sensitive, *self.numeric, *self.categorical, *self.drop)
+        return (*single, *self.sensitive_features, *self.numeric, *self.categorical, *self.drop)
 
 
 def read_table(path: str | Path, roles: Roles, *, who: str | None = None) -> Table:
@@ -108,7 +108,7 @@ def _stream(files: Sequence[Path], roles: Roles, who: str) -> Stream:
     if not rows:
         raise DataError(f"{who} has no rows: drop it or check how it was written")
     kinds = all_kinds[0]
-    others = (roles.target, roles.client, *roles.sensitive)
+    others = (roles.target, roles.client, *roles.sensitive_features)
     columns = (*kinds, *(name for name in others if name is not None))
     return Stream(tuple(found), rows, kinds, columns, partial(_batch, kinds=kinds, roles=roles))
 
@@ -160,23 +160,25 @@ def read_rows(
     encoding: Encoding,
     *,
     target: str | None = None,
-    sensitive: Sequence[str] = (),
+    sensitive_features: Sequence[str] = (),
     client: str | None = None,
 ) -> Table:
     """The rows of a file to predict on: the columns the encoding needs, of the kinds it says.
 
-    ``target``, ``sensitive`` and ``client`` are read where the file has them.
+    ``target``, ``sensitive_features`` and ``client`` are read where the file has them.
     """
     who = _called(path)
     numeric = tuple(name for name, _, _ in encoding.numeric)
     categorical = tuple(name for name, _ in encoding.categorical)
-    rows = _open(path, (*categorical, *_as_text(Roles(target, tuple(sensitive), client))), who)
+    rows = _open(
+        path, (*categorical, *_as_text(Roles(target, tuple(sensitive_features), client))), who
+    )
     for name in (*numeric, *categorical):
         _check_column(name, rows.column_names, who)
     there = set(rows.column_names)
     roles = Roles(
         target if target in there else None,
-        tuple(name for name in sensitive if name in there),
+        tuple(name for name in sensitive_features if name in there),
         client if client in there else None,
     )
     kinds = dict.fromkeys(numeric, "numeric") | dict.fromkeys(categorical, "categorical")
@@ -189,7 +191,7 @@ def _called(path: str | Path) -> str:
 
 def _as_text(roles: Roles) -> list[str]:
     """Columns to take from a CSV file as they are written, so that '01234' stays that."""
-    named = (roles.target, roles.client, *roles.sensitive, *roles.categorical)
+    named = (roles.target, roles.client, *roles.sensitive_features, *roles.categorical)
     return [name for name in named if name is not None]
 
 
@@ -254,7 +256,7 @@ def _check_column(name: str, names: Sequence[str], who: str) -> None:
 
 def _kinds(schema: Any, roles: Roles, who: str) -> dict[str, str]:
     """The features and their kinds: all columns that have no other purpose."""
-    special = {roles.target, roles.client, *roles.sensitive, *roles.drop}
+    special = {roles.target, roles.client, *roles.sensitive_features, *roles.drop}
     names = [name for name in schema.names if name not in special and not _INDEX.fullmatch(name)]
     return {name: _kind(name, schema.field(name), roles, who) for name in names}
 
@@ -306,7 +308,7 @@ def _table(rows: Any, kinds: Mapping[str, str], roles: Roles, who: str) -> Table
         {name: _numbers(name, rows[name], who) for name in of("numeric")},
         {name: column(name) for name in of("categorical")},
         None if roles.target is None else column(roles.target),
-        {name: column(name) for name in roles.sensitive},
+        {name: column(name) for name in roles.sensitive_features},
         {} if roles.client is None else {roles.client: column(roles.client)},
     )
 

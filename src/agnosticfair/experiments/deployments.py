@@ -52,14 +52,14 @@ class Decider:
 
 
 def deployments(
-    test: Table, encoding: Encoding, seed: int, attribute: str, tilts: int = TILTS
+    test: Table, encoding: Encoding, seed: int, sensitive_feature: str, tilts: int = TILTS
 ) -> list[Deployment]:
     """The test set itself, the sub-populations that are large enough, and tilts around random rows.
 
     A sub-population has one value of a categorical column, or lies between two quartiles of age.
-    Every deployment holds rows of every group of ``attribute`` that the test set has.
+    Every deployment holds rows of every group of ``sensitive_feature`` that the test set has.
     """
-    s = test.column(attribute).codes
+    s = test.column(sensitive_feature).codes
     found = [Deployment("test set", KINDS[0], np.ones(len(test)))]
     found += [
         Deployment(name, kind, rows.astype(float))

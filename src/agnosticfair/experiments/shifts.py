@@ -193,7 +193,7 @@ class Held:
     s: np.ndarray
     deployments: list[Deployment]
     positive: str
-    attribute: str
+    sensitive_feature: str
 
 
 def clients_of(setting: str) -> int:
@@ -210,10 +210,10 @@ def _held(name: str, setting: str, seed: int, folder: str | None) -> Held:
         encoding,
         np.concatenate([encode(encoding, t) for t in train.values()]),
         np.concatenate([t.labels(source.positive) for t in train.values()]),
-        np.concatenate([t.column(source.sensitive).codes for t in train.values()]),
-        deployments(split.test, encoding, seed, source.sensitive),
+        np.concatenate([t.column(source.sensitive_features).codes for t in train.values()]),
+        deployments(split.test, encoding, seed, source.sensitive_features),
         source.positive,
-        source.sensitive,
+        source.sensitive_features,
     )
 
 
@@ -231,7 +231,7 @@ def _recipe(task: Task) -> Method | None:
 
 def _decider(task: Task, held: Held) -> Decider:
     if task.method in PEERS:
-        return fit_peer(task.method, held.split, held.positive, held.attribute, task.seed)
+        return fit_peer(task.method, held.split, held.positive, held.sensitive_feature, task.seed)
     moved = task.method in MOVED
     name = "fairfl" if moved else task.method
     fitted = _fitted(replace(task, method=name, kept=None, frontier=False))
@@ -252,7 +252,7 @@ def _fitted(task: Task) -> Fit:
     return fit(
         held.split.train,
         chosen,
-        attribute=held.attribute,
+        sensitive_features=held.sensitive_feature,
         positive=held.positive,
         seed=task.seed,
         strict=task.strict,
@@ -300,7 +300,7 @@ def _measured(decider: Decider, held: Held, task: Task) -> Row:
     split = held.split
     train = np.concatenate([decider.decide(t) for t in split.train.values()])
     p, y = decider.decide(split.test), split.test.labels(held.positive)
-    s = split.test.column(held.attribute).codes
+    s = split.test.column(held.sensitive_feature).codes
     found = [
         {"name": place.name, "kind": place.kind} | measure(y, p, s, place.weights)
         for place in held.deployments
@@ -363,7 +363,7 @@ def _reached(held: Held, p: np.ndarray, K: np.ndarray, worst: Worst | None) -> R
     X, n = held.X, len(held.X)
     sums = {"psi_x": np.vstack([K.T @ X, X.sum(axis=0)]), "x_squares": (X**2).sum(axis=0)}
     tilts = profile(sums, worst.alpha, n, features_of(held.encoding))
-    theta, groups = K @ worst.alpha, held.split.test.column(held.attribute).categories
+    theta, groups = K @ worst.alpha, held.split.test.column(held.sensitive_feature).categories
     parts = {name: held.s == g for g, name in enumerate(groups) if (held.s == g).any()}
     return {
         "alpha": worst.alpha.tolist(),
