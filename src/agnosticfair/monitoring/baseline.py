@@ -83,8 +83,8 @@ class Baseline:
             size = sum(sizes_of(axes))
             if counts.shape != (size, size) or parts[:1] != (EVERYBODY,):
                 raise ValueError("counts")
-            pair = {k: tuple(made.pop(k)) for k in ("sensitive_features", "groups")}
-            return cls(axes=axes, parts=parts, counts=counts, **pair, **made)
+            names, groups = tuple(made.pop("sensitive_features")), tuple(made.pop("groups"))
+            return cls(axes, parts, counts, int(made.pop("n")), names, groups, **made)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ModelError(
                 f"this is no baseline of agnosticfair, or it is damaged ({type(error).__name__}): make it "

@@ -107,7 +107,8 @@ class Monitor:
         when = time.time() if when is None else float(when)
         if when < self.state.last:
             raise SettingsError(
-                f"{who} is {self.state.last - when:.0f} s older than the batch before it: give batches in the order of time"
+                f"{who} is {self.state.last - when:.0f} s older than the batch before it: give batches in the order "
+                "of time"
             )
         seen = self._seen(rows, who)
         before = self.state
@@ -116,6 +117,12 @@ class Monitor:
         self.state = self._noted(before, verdict, seen, when)
         self.save()
         return replace(verdict, since=dict(self.state.since))
+
+    def predict(self, rows: Table, **options: Any) -> np.ndarray:
+        """The model's decisions, (n,) of 0 and 1, on rows that are counted before they are answered."""
+        decisions = self.model.predict(rows)
+        self.update(rows, **options)
+        return decisions
 
     def verdict(self) -> Verdict:
         """Where things stand, from the counts so far."""
@@ -241,7 +248,7 @@ class Monitor:
     def _first_break(self, before: State, verdict: Verdict, seen: Seen) -> int:
         """The row by which the part that broke its limit first did, to a LOOKS-th of the batch."""
         names = self.baseline.names
-        place = next(names.index(p.name) for p in verdict.parts if p.verdict == "broken")
+        place = next(names.index(p.name) for p in verdict.all_parts if p.verdict == "broken")
         part, n = self.baseline.parts[place], len(seen.codes)
         if before.rows + n != self.state.rows:  # only labels were added
             return self.state.rows

@@ -60,15 +60,20 @@ class Verdict:
     since: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def all_parts(self) -> tuple[PartNow, ...]:
+        """The worst first, everybody last."""
+        return (*self.parts, self.everybody)
+
+    @property
     def alarm(self) -> bool:
         return self.where == "outside" or self.decisions == "broken"
 
     @property
     def sentence(self) -> str:
-        kept = sum(p.verdict == "kept" for p in (self.everybody, *self.parts))
+        kept = sum(p.verdict == "kept" for p in self.all_parts)
         all_of = 1 + len(self.parts)
         if self.decisions == "broken":
-            worst = next(p for p in (*self.parts, self.everybody) if p.verdict == "broken")
+            worst = next(p for p in self.all_parts if p.verdict == "broken")
             since = f" since row {self.since['broken']:,}" if "broken" in self.since else ""
             return (
                 f"The limit of {self.limit:g} is broken{since}: at least {worst.low:.3f} between groups of "
@@ -186,7 +191,7 @@ def _parts(baseline: Baseline, state: State, delta: float) -> tuple[PartNow, tup
                 verdict,
             )
         )
-    return made[0], tuple(sorted(made[1:], key=lambda p: (-p.low, p.name)))
+    return made[0], tuple(sorted(made[1:], key=lambda p: (-p.low, -p.high, p.name)))
 
 
 def _where(baseline: Baseline, state: State, delta: float) -> tuple[str, float, bool, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ def page_data(monitor: Monitor, verdict: Verdict, live: bool = False) -> dict[st
         "version": agnosticfair.__version__,
         "live": live,
         "confidence": monitor.confidence,
-        "counted": {k.rpartition(" ")[2].replace("known", "unknown"): counted[k] for k in _VERDICTS},
+        "counted": {
+            k.rpartition(" ")[2].replace("known", "unknown"): counted[k] for k in _VERDICTS
+        },
         "parts_in_all": 1 + len(verdict.parts),
         "parts": found["parts"][:MOST_PARTS],
         "strange": [f"Values of {k} never seen: {shown(v)}." for k, v in verdict.strange.items()],
@@ -46,7 +49,7 @@ def _mix(monitor: Monitor) -> list[dict[str, Any]]:
     names = [f"{axis.name} = {v}" for axis in baseline.axes for v in axis.values]
     names += [f"{axis.name}: a value never seen" for axis in baseline.axes]
     starts, here = starts_of(sizes_of(baseline.axes)), np.diag(baseline.counts)
-    unseen = [baseline.n - here[a:b].sum() for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    unseen = [baseline.n - here[a:b].sum() for a, b in pairwise(starts)]
     then, now = np.r_[here, unseen] / baseline.n, state.values / max(state.rows, 1)
     order = np.argsort(-np.abs(now - then), kind="stable")[:MOST_VALUES]
     return [{"name": names[k], "before": float(then[k]), "now": float(now[k])} for k in order]
