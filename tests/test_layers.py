@@ -41,7 +41,7 @@ ALLOWED = {
     "commands": ASSEMBLED | {"runs", "tuning", "experiments", "report", "flower", "monitoring"},
     "cli": {"commands", "errors", "runs"},
     "__main__": {"cli"},
-    "__init__": ASSEMBLED | {"estimator"},
+    "__init__": ASSEMBLED | {"estimator", "monitoring"},
 }
 KNOW_FLOWER = {"protocol/engines/flower.py", "flower/apps.py"}
 KNOW_TORCH = {"networks.py", "client/networks.py"}

@@ -42,7 +42,7 @@ def test_batches_are_counted_and_remembered(call, watch):
 
 def test_an_alarm_has_its_exit_code_and_its_hook(call, watch):
     write(Path("odd.csv"), client_rows(8, 300), job="robot")
-    hook = f"{sys.executable} -c 'import sys; open(\"heard\", \"w\").write(sys.stdin.read())'"
+    hook = f'{sys.executable} -c \'import sys; open("heard", "w").write(sys.stdin.read())\''
     code, out, _ = call(*watch, "--rows", "odd.csv", "--alert", hook)
     assert code == 3
     assert "job = 'robot'" in out

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agnosticfair.mathematics.confidence import clopper_pearson
 from agnosticfair.mathematics.sequences import (
-    binomial_bounds,
     change_evidence,
     likeliest,
     rate_bounds,
@@ -53,7 +53,7 @@ def test_it_costs_a_third_more_than_an_exact_interval_of_one_look():
     n = np.array([100.0, 1e4, 1e6])
     for p in (0.05, 0.5):
         low, high = rate_bounds(p * n, n, 1e-4)
-        one = [np.subtract(*binomial_bounds(p * m, m, 1e-4)[::-1]) for m in n]
+        one = [np.subtract(*clopper_pearson(p * m, m, 1e-4)[::-1]) for m in n]
         assert ((high - low) / one < 1.4).all()
 
 
@@ -87,7 +87,7 @@ def test_shares_that_stay_raise_no_alarm_and_shares_that_move_do():
     rng, shares = np.random.default_rng(0), np.array([0.6, 0.3, 0.07, 0.03])
     alarms = 0
     for _ in range(100):
-        low, high = binomial_bounds(rng.multinomial(5000, shares), 5000, 0.05 / 8)
+        low, high = clopper_pearson(rng.multinomial(5000, shares), 5000, 0.05 / 8)
         counts = np.cumsum(rng.multinomial(200, shares, 20), axis=0)
         alarms += max(change_evidence(c, low, high) for c in counts) > np.log(1 / 0.05)
     assert alarms <= 5

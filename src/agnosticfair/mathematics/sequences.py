@@ -6,7 +6,7 @@ Both tests here keep nothing but counts, so that the states of several sites add
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaincinv, gammaln
+from scipy.special import gammaln
 
 SLOPES = 0.002 * 1.8 ** np.arange(15)
 """lambda of the mixture: the best one is about sqrt(2 log(1/delta) / (n p (1 - p))), so these serve from ten
@@ -73,18 +73,6 @@ def rate_bounds(
     k, n = np.asarray(k, float), np.asarray(n, float)
     half = np.asarray(delta) / 2
     return lowest_rate(k, n, half), 1.0 - lowest_rate(n - k, n, half)
-
-
-def binomial_bounds(k: np.ndarray, n: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Clopper and Pearson's exact interval of a share at one fixed sample size.
-
-    >>> [float(v.round(4)) for v in binomial_bounds(np.array(0), 100, 0.05)]
-    [0.0, 0.0362]
-    """
-    k = np.asarray(k, float)
-    low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, delta / 2), 0.0)
-    high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), 1 - delta / 2), 1.0)
-    return low, high
 
 
 def likeliest(counts: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

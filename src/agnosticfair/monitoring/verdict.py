@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.mathematics.confidence import clopper_pearson
 from agnosticfair.mathematics.fairness import NOTIONS
 from agnosticfair.mathematics.parts import sizes_of, starts_of
-from agnosticfair.mathematics.sequences import binomial_bounds, change_evidence, rate_bounds
+from agnosticfair.mathematics.sequences import change_evidence, rate_bounds
 from agnosticfair.monitoring.baseline import Baseline
 from agnosticfair.monitoring.state import State
 
@@ -205,7 +206,7 @@ def _where(baseline: Baseline, state: State, delta: float) -> tuple[str, float, 
     )
     then = np.concatenate([here, unseen])
     error = delta / 6 / len(then)
-    was_low, was_high = binomial_bounds(then, baseline.n, error)
+    was_low, was_high = clopper_pearson(then, baseline.n, error)
     low, high = rate_bounds(state.values, np.full(len(then), state.rows), 2 * error)
     margin = np.maximum(was_high - then / baseline.n, then / baseline.n - was_low)
     shares = state.values / state.rows
@@ -216,7 +217,7 @@ def _where(baseline: Baseline, state: State, delta: float) -> tuple[str, float, 
     for c in range(len(axes)):
         own = np.r_[starts[c] : starts[c + 1], starts[-1] + c]
         limit = log(len(axes) / (delta / 3))
-        box = binomial_bounds(then[own], baseline.n, delta / 3 / len(then))
+        box = clopper_pearson(then[own], baseline.n, delta / 3 / len(then))
         changed |= change_evidence(state.values[own], *box) > limit
     moved = np.abs(shares - then / baseline.n)
     if changed or where != "inside":
