@@ -479,7 +479,7 @@ def _are_few(weights: np.ndarray) -> bool:
 def _table(
     X: np.ndarray,
     y: Column,
-    sensitive: Mapping[str, Column],
+    sensitive_features: Mapping[str, Column],
     weights: np.ndarray | None,
     K: np.ndarray | None,
 ) -> Table:
@@ -491,7 +491,7 @@ def _table(
     if weights is not None and not _are_few(weights):
         # only their ratios count; around one they suit the grid that sums are made on
         weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
-    return Table(numeric, {}, y, sensitive, weights=weights, kernels=K)
+    return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K)
 
 
 def _dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:
