@@ -176,7 +176,7 @@ BAD_FILES = {
     "one group": ({"sex": "F"}, "'sex'"),
     "NaN": ({"age": lambda i, r: "nan" if i == 4 else r["age"]}, "'age'"),
     "infinite": ({"age": lambda i, r: "inf" if i == 4 else r["age"]}, "'age'"),
-    "gap": ({"job": lambda i, r: "" if i == 4 else r["job"]}, "'job'"),
+    "gap": ({"sex": lambda i, r: "" if i == 4 else r["sex"]}, "'sex'"),
 }
 
 

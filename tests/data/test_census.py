@@ -203,6 +203,14 @@ def test_merged_census_must_be_learnable():
         ((">50K", "low"), ">50K"),
         (("good", "bad"), "good"),
         (("5_4_9", "2_1"), "5_4_9"),
+        (("approved", "denied"), "approved"),
+        (("granted", "on hold"), "granted"),
+        (("recidivates", "not recidivates"), "recidivates"),
+        (("default", "no default"), "default"),
+        (("zebra", "fail"), "zebra"),
+        (("10", "9"), "10"),
+        (("1", "2"), "2"),
+        (("b", "a"), "b"),
     ],
 )
 def test_positive_label_of_two(labels, positive):
@@ -217,6 +225,22 @@ def test_positive_label_must_be_named_and_exist():
     with pytest.raises(DataError, match="no row has the label 'z'; name one of 'a', 'b'"):
         positive_label(labelled("a", "b"), "z")
     assert positive_label(Census(2, {"a": 1, "b": 1, "c": 0}, {}, {}, {})) == "b"
+
+
+def test_a_quantity_is_no_label():
+    with pytest.raises(
+        DataError, match="21 different numbers, which is a quantity and not a label"
+    ):
+        positive_label(labelled(*(f"{i}.5" for i in range(21))))
+
+
+def test_more_groups_and_features_than_can_be_solved_for():
+    groups = {f"g{i:03}": 1 for i in range(101)}
+    with pytest.raises(DataError, match=r"attribute 'zip' has 101 groups; .* join them"):
+        check_census(Census(101, {"a": 50, "b": 51}, {"zip": groups}, {"x": (0.0, 1.0)}, {}))
+    wide = {f"x{i}": (0.0, 1.0) for i in range(10_001)}
+    with pytest.raises(DataError, match="make 10001 features; 10000 are the most"):
+        check_census(Census(2, {"a": 1, "b": 1}, {}, wide, {}))
 
 
 def test_weights_add_up_and_travel_only_where_there_are_any():

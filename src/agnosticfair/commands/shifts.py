@@ -50,7 +50,7 @@ def shifts(
     out: OutFolder = Path("shifts"),
     as_json: Json = False,
 ) -> None:
-    """Train methods on one split and test them on about 60 deployments that none of them saw.
+    """Train methods on one split and test them on many deployments that none of them saw.
 
     Writes shifts.json (a row per data set, method and seed, with every deployment's numbers),
     shifts.md and PNG figures. The numbers do not depend on the number of processes; only times do.

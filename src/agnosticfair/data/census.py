@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+<<<<<<< HEAD
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+=======
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+>>>>>>> main
 from typing import Any
 
 import numpy as np
@@ -13,6 +18,37 @@ from agnosticfair.data import wire
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, check_finite, shown
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, FederationError
+
+MOST_LABELS = 20
+MOST_GROUPS = 100
+MOST_FEATURES = 10_000
+YES = {
+    "1",
+    "yes",
+    "y",
+    "true",
+    "t",
+    "positive",
+    "approved",
+    "accepted",
+    "granted",
+    "admitted",
+    "hired",
+}
+YES |= {"passed", "pass", "good", "high", "success", "successful", "paid", "won", "favorable", "+"}
+NO = {"0", "-1", "no", "n", "false", "f", "negative", "denied", "declined", "rejected", "refused"}
+NO |= {
+    "failed",
+    "fail",
+    "bad",
+    "low",
+    "failure",
+    "unsuccessful",
+    "lost",
+    "unfavorable",
+    "-",
+    "none",
+}
 
 
 @dataclass(frozen=True)
@@ -230,14 +266,23 @@ def check_census(census: Census) -> None:
                 f"attribute {attribute!r} has one group ({shown(groups)}) over all clients; "
                 "fairness needs at least two: check the column"
             )
+        if len(groups) > MOST_GROUPS:
+            raise DataError(
+                f"attribute {attribute!r} has {len(groups)} groups; fairness between more than "
+                f"{MOST_GROUPS} cannot be measured: join them, or name another column"
+            )
     if not census.numeric and not census.categorical:
         raise DataError("there are no feature columns: keep at least one beside label and groups")
+    width = encoding_of(census).width
+    if width > MOST_FEATURES:
+        raise DataError(
+            f"the columns make {width} features; {MOST_FEATURES} are the most that can be solved for: "
+            "drop columns, or those with many categories"
+        )
 
 
 def positive_label(census: Census, positive: str | None = None) -> str:
-    """The label that counts as 1: the one named, else the '>' or the last of two in sorted order.
-
-    So 1 of 0/1, true of false/true, yes of no/yes and >50K of <=50K/>50K.
+    """The label that counts as 1: the one named, else of two the one that ``positive_rule`` finds.
 
     >>> positive_label(Census(2, {"<=50K": 1, ">50K": 1}, {}, {}, {}))
     '>50K'
@@ -247,11 +292,52 @@ def positive_label(census: Census, positive: str | None = None) -> str:
         if positive not in labels:
             raise DataError(f"no row has the label {positive!r}; name one of {shown(labels)}")
         return positive
+    if len(labels) > MOST_LABELS and all(_number(label) is not None for label in labels):
+        raise DataError(
+            f"the target has {len(labels)} different numbers, which is a quantity and not a label: "
+            "make a column that says whether it is above a limit"
+        )
     if len(labels) != 2:
         raise DataError(
             f"the target has {len(labels)} labels ({shown(labels)}): name the positive one"
         )
-    return max(labels, key=lambda label: (label.startswith(">"), label.casefold(), label))
+    return positive_rule(labels)[0]
+
+
+def positive_rule(labels: Sequence[str]) -> tuple[str, str]:
+    """Which of two labels counts as 1, and why: the larger of two numbers, one that begins with '>', a word that
+    says yes, the other of one that says no ('not ...', 'denied', 'bad'); else the last in sorted order.
+
+    >>> positive_rule(["approved", "denied"]), positive_rule(["good", "bad"])[0]
+    (('approved', 'it says yes'), 'good')
+    >>> positive_rule(["A", "B"])
+    ('B', 'the last in sorted order')
+    """
+    one, two = sorted(labels, key=lambda label: (label.casefold(), label))
+    numbers = _number(one), _number(two)
+    if numbers[0] is not None and numbers[1] is not None:
+        return (one if numbers[0] > numbers[1] else two), "the larger number"
+    rules: list[tuple[str, Callable[[str], bool]]] = [
+        ("it begins with '>'", lambda label: label.startswith(">")),
+        ("it says yes", lambda label: label.strip().casefold() in YES),
+        ("the other says no", lambda label: not _says_no(label)),
+    ]
+    for why, holds in rules:
+        if holds(one) != holds(two):
+            return (one if holds(one) else two), why
+    return two, "the last in sorted order"
+
+
+def _says_no(label: str) -> bool:
+    plain = label.strip().casefold()
+    return plain in NO or plain.startswith(("not ", "not_", "non-", "no ", "no_"))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _parse(data: object) -> Census:

@@ -55,7 +55,8 @@ class Table:
     numeric and categorical are the features; ``target`` the label; ``sensitive`` the protected
     attributes, never features; ``other`` columns are only used to split rows or to name
     sub-populations. ``weights``: what each row counts for, None for one each. ``kernels``: K, (n, M),
-    where its holder made it with a function of its own. Every array has one entry per row.
+    where its holder made it with a function of its own. Every array has one entry per row. ``how``:
+    how each column of a file was read, in words.
     """
 
     numeric: Mapping[str, np.ndarray]
@@ -65,6 +66,7 @@ class Table:
     other: Mapping[str, Column] = field(default_factory=dict)
     weights: np.ndarray | None = None
     kernels: np.ndarray | None = None
+    how: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     streamed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -112,6 +114,7 @@ class Table:
             pick(self.other),
             None if self.weights is None else self.weights[rows],
             None if self.kernels is None else self.kernels[rows],
+            self.how,
         )
 
     def column(self, name: str) -> Column:
@@ -156,6 +159,7 @@ def concatenate(tables: Sequence[Table]) -> Table:
         by_name("other"),
         np.concatenate(weights) if any(t.weights is not None for t in tables) else None,
         np.concatenate(kernels) if kernels else None,
+        first.how,
     )
 
 

@@ -27,9 +27,12 @@ from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments.deployments import (
     Decider,
-    Deployment,
+    Suite,
     deployments,
+    entries,
     measure,
+    measure_all,
+    natural_parts,
     summarise,
 )
 from agnosticfair.experiments.detail import SEED, detail, split_of
@@ -193,7 +196,7 @@ class Held:
     X: np.ndarray
     y: np.ndarray
     s: np.ndarray
-    deployments: list[Deployment]
+    deployments: Suite
     positive: str
     attribute: str
 
@@ -206,6 +209,7 @@ def clients_of(setting: str) -> int:
 def _held(name: str, setting: str, seed: int, folder: str | None) -> Held:
     source, split = dataset(name), split_of(name, setting, clients_of(setting), seed, folder)
     train = split.train
+    natural = natural_parts(split, source.shift) if setting == "shift" else None
     encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
     return Held(
         split,
@@ -213,7 +217,7 @@ def _held(name: str, setting: str, seed: int, folder: str | None) -> Held:
         np.concatenate([encode(encoding, t) for t in train.values()]),
         np.concatenate([t.labels(source.positive) for t in train.values()]),
         np.concatenate([t.column(source.sensitive).codes for t in train.values()]),
-        deployments(split.test, encoding, seed, source.sensitive),
+        deployments(split.test, encoding, seed, source.sensitive, natural),
         source.positive,
         source.sensitive,
     )
@@ -303,10 +307,7 @@ def _measured(decider: Decider, held: Held, task: Task) -> Row:
     train = np.concatenate([decider.decide(t) for t in split.train.values()])
     p, y = decider.decide(split.test), split.test.labels(held.positive)
     s = split.test.column(held.attribute).codes
-    found = [
-        {"name": place.name, "kind": place.kind} | measure(y, p, s, place.weights)
-        for place in held.deployments
-    ]
+    found = entries(held.deployments, measure_all(held.deployments, y, p, s))
     parts = [split.test_part == k for k in range(len(split.parts))]
     K, worst = worst_reweighing(held.X, train, held.s, task.seed + OTHER_SEED)
     shown = task.seed == SEED and not task.frontier
