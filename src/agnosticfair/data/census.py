@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-<<<<<<< HEAD
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-=======
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
->>>>>>> main
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
