@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import count, permutations
 from math import inf, isfinite, nan
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -28,12 +26,18 @@ from agnosticfair.auditing.inputs import (
     labels_and_decisions,
 )
 from agnosticfair.client.answers import CHUNK, tally
-from agnosticfair.data.census import merge
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.federation import agree_on_centres, checked_centres, gather, in_process
+from agnosticfair.federation import (
+    agree_on_centres,
+    asking,
+    census_of_all,
+    checked_centres,
+    in_process,
+    summaries,
+)
 from agnosticfair.mathematics.ambiguity import (
     Ambiguity,
     Outcome,
@@ -58,8 +62,9 @@ from agnosticfair.mathematics.fairness import NOTIONS
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Asker
-from agnosticfair.protocol.messages import Broadcast, Reply, Task, check_reply
+from agnosticfair.protocol.faults import Policy
+from agnosticfair.protocol.messages import Broadcast, Task
+from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
 from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require, require_name
 
@@ -218,17 +223,21 @@ def audit_clients(
     notion: str = "demographic_parity",
     on_progress: Progress | None = None,
     deadline: float | None = None,
+    secure: bool | Roster = False,
 ) -> Certificate:
     """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
 
     clients: a table or a stream each, or an engine.  sensitive_features: the name of one, by default the model's.
     centres: (M, d), in the encoding; by default drawn from the clients' rows, which shows these to
-    all.  Besides, a client sends one message of sums, with resamples that it draws by itself.
+    all.  Besides, a client sends one message of sums, with resamples that it draws by itself.  secure: as
+    in ``fit``.
     """
     check_seed(seed)
     asked = _asked(basis, bound, floor, tolerance, bootstrap, confidence, notion)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    census = merge(gather(engine, "census", None, deadline))
+    kind = asked.basis.centres if asked.basis.kind == "gaussian" and centres is None else None
+    asker = asking(engine, Policy(), deadline, secure, kind)
+    census = census_of_all(asker, summaries(asker))
     check_labels(model, census.labels)
     if sensitive_features is None and len(model.sensitive_features) != 1:
         raise SettingsError(
@@ -244,7 +253,7 @@ def audit_clients(
     settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
     settings |= {} if model.network is None else {"network": dict(model.network)}
     plan = replace(plan, task=Task.of(settings, {}))
-    plan = agree_on_centres(plan, Asker(engine, engine.clients(), deadline=deadline), seed, b)
+    plan = agree_on_centres(plan, asker, seed, b)
     asked = replace(asked, basis=plan.method.basis)
     task, groups = plan.task, tuple(plan.task.settings["groups"])
     M, d = width(asked.basis, plan.clients), model.encoding.width
@@ -254,8 +263,7 @@ def audit_clients(
         "x_squares": (d,),
     }
     question = Broadcast(1, task, {"seed": seed, "replicates": bootstrap}, {"w": model.w})
-    replies = gather(engine, "decisions", question, deadline)
-    total: Reply = reduce(add, (check_reply(r, key, 1, shapes) for key, r in replies.items()))
+    total = asker.total("decisions", question, shapes)
     encoded, tell = features_of(model.encoding), _counter(on_progress, bootstrap)
     made = _certificate(asked, total.sums, groups, encoded, True, tell)
     return replace(made, centres=task.arrays.get("centres"))

@@ -74,6 +74,9 @@ def fit(
     run: Annotated[
         Path | None, Option(help="Folder for what 'report' and 'watch' show; adds a certificate.")
     ] = None,
+    secure: Annotated[
+        bool, Option("--secure", help="Mask every client's sums, so that only totals are seen.")
+    ] = False,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
@@ -127,6 +130,7 @@ def fit(
                 strict=strict,
                 checkpoint=checkpoint,
                 on_round=on_round,
+                secure=secure,
             )
         fitted.model.save(out)
         found = scores(fitted.model, clients)
