@@ -112,7 +112,9 @@ def largest_at(k, n, level, chosen, flip):
     """The upper end of the signed difference, of the error rate for a notion that compares nothing, (large,)."""
     order = [0, 1] if flip else [1, 0]
     ups = [
-        confidence.largest(k[y][order][:, chosen], n[y][order][:, chosen], level[chosen] / (2 * len(k)))
+        confidence.largest(
+            k[y][order][:, chosen], n[y][order][:, chosen], level[chosen] / (2 * len(k))
+        )
         for y in range(len(k))
     ]
     return np.max(ups, axis=0)

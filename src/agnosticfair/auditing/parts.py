@@ -138,7 +138,7 @@ def own_axes(table: Table, asked: Subpopulations) -> tuple[Axis, ...]:
         table.categorical,
         Column(np.zeros(len(table), np.int32), ("",)),
         {},
-        {**table.sensitive, **table.other},
+        {**table.sensitive_features, **table.other},
     )
     census = take_census(table, "the rows")
     others = {name: column.categories for name, column in table.other.items()}
