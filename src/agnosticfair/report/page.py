@@ -34,11 +34,11 @@ def data(
 
 def html(content: dict[str, Any]) -> str:
     """The page that shows this content; a live one may ask its own server for news."""
-    texts = {name: _static(name) for name in ("page.html", "page.css", *SCRIPTS)}
+    texts = {name: static(name) for name in ("page.html", "page.css", *SCRIPTS)}
     scripts = [texts[name].partition("//# sourceMappingURL")[0] for name in SCRIPTS]
     policy = (
-        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
-        f"style-src {_hash(texts['page.css'])}; img-src data:; "
+        f"default-src 'none'; script-src {' '.join(map(script_hash, scripts))}; "
+        f"style-src {script_hash(texts['page.css'])}; img-src data:; "
         f"connect-src {chr(39)}{'self' if content['live'] else 'none'}{chr(39)}; "
         "base-uri 'none'; form-action 'none'"
     )
@@ -65,10 +65,12 @@ def as_text(content: Any) -> str:
     return text
 
 
-def _hash(text: str) -> str:
+def script_hash(text: str) -> str:
+    """How a page's policy names a script or a style that it allows."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _static(name: str) -> str:
+def static(name: str) -> str:
+    """A file that comes with the reports."""
     return (files("agnosticfair.report") / "static" / name).read_text(encoding="utf-8")
