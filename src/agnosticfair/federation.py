@@ -50,7 +50,7 @@ from agnosticfair.threads import cpus, one_thread
 class Fit:
     """A fitted model and how it came about.
 
-    outcomes counts every round's numerical outcome.  worst_surrogate, worst_risk_difference: the
+    outcomes counts every round's numerical outcome.  worst_surrogate, worst_difference: the
     largest difference over the training rows and the adversary's set, of the surrogate and of the
     true decisions (nan for methods of local steps).  events: the answers that did not come, and what
     was done about them.  under_floor: groups that have the share ``floor`` of the mass under no
@@ -66,7 +66,7 @@ class Fit:
     outcomes: Mapping[str, int]
     alpha: np.ndarray
     worst_surrogate: float
-    worst_risk_difference: float
+    worst_difference: float
     seconds: float
     bytes_per_round: int
     events: tuple[dict, ...] = ()
@@ -97,7 +97,7 @@ def fit(
     clients: Mapping[str, Table | Stream] | Engine,
     method: str | Method = "fl",
     *,
-    attribute: str | Sequence[str] | None = None,
+    sensitive_features: str | Sequence[str] | None = None,
     positive: str | None = None,
     seed: int = 0,
     scale: bool = True,
@@ -113,7 +113,7 @@ def fit(
     """Train one classifier over clients whose rows stay with them.
 
     clients: a table or a stream per client, or an engine.  method: a name from ``METHODS`` or a recipe.
-    attribute: the sensitive attribute, or some of them, where the data has several.  seed: draws the kernel centres.
+    sensitive_features: the name of one, or of some, where the data has several.  seed: draws the kernel centres.
     scale: columns of numbers are scaled to [0, 1] by their range.  centres: (M, d) of the kernels,
     encoded, instead of those that the method would find.  start: another fit's, to begin there.
     strict: a fit that does not converge is an error.  on_round: called with each round's record.
@@ -130,7 +130,7 @@ def fit(
     check_enough(asker.keys, asker.policy)
     given = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
-    run = Run(method, attribute, positive, seed, scale, given, start, folder)
+    run = Run(method, sensitive_features, positive, seed, scale, given, start, folder)
     with one_thread():
         state = _until_answered(asker, run, on_round)
     if strict:
@@ -175,7 +175,7 @@ class Run:
     """What was asked for: with it, and the same rows, a fit is the same."""
 
     method: Method
-    attribute: str | Sequence[str] | None
+    sensitive_features: str | Sequence[str] | None
     positive: str | None
     seed: int
     scale: bool
@@ -190,7 +190,11 @@ class Run:
         """What must be the same for a checkpoint to be gone on with."""
         warm = () if self.start is None else tuple(vars(self.start).values())
         own = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
-        asked = {"attribute": self.attribute, "positive": self.positive, "scale": self.scale}
+        asked = {
+            "sensitive_features": self.sensitive_features,
+            "positive": self.positive,
+            "scale": self.scale,
+        }
         asked |= {"centres": _digest(self.centres), "start": _digest(*warm)}
         return json.loads(
             json.dumps({**own, **asked, "clients": keys, "the clients' rows": census.to_json()})
@@ -273,7 +277,7 @@ def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
         run.method,
         census,
         asker.keys,
-        attribute=run.attribute,
+        sensitive_features=run.sensitive_features,
         positive=run.positive,
         scale=run.scale,
     )
@@ -360,7 +364,7 @@ def model_of(state: server.State, seed: int) -> Model:
         encoding=Encoding.from_json(settings["encoding"]),
         positive=settings["positive"],
         negative=settings["negative"],
-        attributes=tuple(name for name, _ in settings["attributes"]),
+        sensitive_features=tuple(name for name, _ in settings["sensitive_features"]),
         groups=tuple(settings["groups"]),
         method=asdict(state.plan.method),
         seed=seed,

@@ -37,7 +37,7 @@ def test_counts_are_those_of_the_rows():
 
     monitor, _ = watched(ROWS)
     codes, decided = codes_of(ROWS, BASELINE.axes), MODEL.predict(ROWS)
-    s, y = ROWS.sensitive["sex"].codes, ROWS.labels("yes")
+    s, y = ROWS.sensitive_features["sex"].codes, ROWS.labels("yes")
     for part, counts in zip(BASELINE.parts, monitor.state.counts, strict=True):
         inside = members(codes, part)
         for group in (0, 1):
@@ -71,9 +71,9 @@ def test_rows_like_the_baselines_are_inside_and_a_broken_limit_is_found():
     _, calm = watched(ROWS)
     assert (calm.where, calm.changed, calm.alarm) == ("inside", False, False)
     strict = replace(BASELINE, limit=0.01)
-    sex, decided = ROWS.sensitive["sex"], MODEL.predict(ROWS)
+    sex, decided = ROWS.sensitive_features["sex"], MODEL.predict(ROWS)
     apart = replace(sex, codes=np.where(np.arange(6000) % 4 == 0, decided, sex.codes))
-    monitor, broken = watched(replace(ROWS, sensitive={"sex": apart}), baseline=strict)
+    monitor, broken = watched(replace(ROWS, sensitive_features={"sex": apart}), baseline=strict)
     assert broken.decisions == "broken"
     assert 0 < broken.since["broken"] < 6000
     assert f"since row {broken.since['broken']:,}" in broken.sentence
@@ -115,7 +115,7 @@ def test_the_distance_is_zero_for_mixtures_in_the_set_and_not_beyond():
 
 
 def test_without_groups_the_mix_is_still_watched():
-    bare = replace(ROWS, sensitive={}, target=None)
+    bare = replace(ROWS, sensitive_features={}, target=None)
     _, verdict = watched(bare)
     assert (verdict.where, verdict.grouped, verdict.decisions) == ("inside", 0, "not yet known")
     assert "Groups are known of 0 of 6,000 rows" in verdict.advice[-1]

@@ -153,7 +153,7 @@ def cells_of(key: str, table: Table, task: Task) -> np.ndarray:
     """The cell of every row, (n,): its groups and, where the task says so, its label."""
     settings = task.settings
     s = np.zeros(len(table), np.int64)
-    for name, groups in settings["attributes"]:
+    for name, groups in settings["sensitive_features"]:
         codes = table.column(name).aligned(tuple(groups))
         if (codes < 0).any():
             raise DataError(f"client {key!r} has groups of {name!r} that were not in its census")

@@ -41,7 +41,9 @@ def monitor(
     labels: Annotated[Path | None, Option(help="Labels that came late, joined by --key.")] = None,
     key: Annotated[str | None, Option(help="Column that both files have, for --labels.")] = None,
     target: Annotated[str | None, Option(help="Column with the label, where it is known.")] = None,
-    sensitive: Annotated[Columns, Option(help="Column with groups; else the model's.")] = None,
+    sensitive_features: Annotated[
+        Columns, Option(help="Column with groups; else the model's.")
+    ] = None,
     limit: Annotated[float | None, Option(help="Instead of what was certified.")] = None,
     confidence: Annotated[float, Option(help="That no statement is ever wrong.")] = 0.95,
     again: Annotated[
@@ -68,7 +70,7 @@ def monitor(
         )
     verdict = watch.verdict()
     for path in rows or ():
-        batch = _batch(loaded, watch.baseline, path, target, sensitive, labels, key)
+        batch = _batch(loaded, watch.baseline, path, target, sensitive_features, labels, key)
         verdict = watch.update(batch, again=again, who=f"file {path.name!r}")
     if add:
         watch, verdict = _added(watch, add)
@@ -104,7 +106,7 @@ def _batch(
     baseline: Baseline,
     path: Path,
     target: str | None,
-    sensitive: list[str] | None,
+    sensitive_features: list[str] | None,
     labels: Path | None,
     key: str | None,
 ) -> Table:
@@ -113,14 +115,14 @@ def _batch(
 
     from agnosticfair.data.files import read_rows
 
-    names = tuple(sensitive or baseline.sensitive_features)
+    names = tuple(sensitive_features or baseline.sensitive_features)
     features = {name for name, *_ in (*model.encoding.numeric, *model.encoding.categorical)}
     further = [axis.name for axis in baseline.axes if axis.name not in features]
     read = (*names, *further, *([] if key is None else [key]))
-    table = read_rows(path, model.encoding, target=target, sensitive=read)
-    apart = {k: c for k, c in table.sensitive.items() if k not in names}
-    own = {k: c for k, c in table.sensitive.items() if k in names}
-    table = replace(table, sensitive=own, other={**table.other, **apart})
+    table = read_rows(path, model.encoding, target=target, sensitive_features=read)
+    apart = {k: c for k, c in table.sensitive_features.items() if k not in names}
+    own = {k: c for k, c in table.sensitive_features.items() if k in names}
+    table = replace(table, sensitive_features=own, other={**table.other, **apart})
     return table if labels is None else _joined(table, path, labels, str(key), target)
 
 
@@ -136,10 +138,12 @@ def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None
         raise SettingsError(
             f"{path.name!r} needs the column {key!r}, and --target names the label's"
         )
-    told = read_rows(labels, Encoding((), ()), sensitive=(key, target))
-    if {key, target} - {*told.sensitive}:
+    told = read_rows(labels, Encoding((), ()), sensitive_features=(key, target))
+    if {key, target} - {*told.sensitive_features}:
         raise DataError(f"file {labels.name!r} needs the columns {key!r} and {target!r}")
-    values = [c.values().tolist() for c in (told.sensitive[key], told.sensitive[target])]
+    values = [
+        c.values().tolist() for c in (told.sensitive_features[key], told.sensitive_features[target])
+    ]
     by_key = dict(zip(*values, strict=True))
     if len(by_key) < len(values[0]):
         raise DataError(

@@ -50,7 +50,7 @@ NO |= {
 class Census:
     """Counts, ranges and vocabularies of a client's rows, or of several clients' together.
 
-    labels: target value -> rows.  groups: sensitive attribute -> group -> rows.  numeric:
+    labels: target value -> rows.  groups: sensitive feature -> group -> rows.  numeric:
     column -> (low, high).  categorical: column -> sorted vocabulary, of which not all need occur.
     weight: of all rows, where they have weights; None for one each.
 
@@ -132,7 +132,10 @@ def take_census(table: Table, who: str) -> Census:
     return Census(
         len(table),
         _counts(table.target, "the label", who),
-        {k: _counts(table.sensitive[k], f"attribute {k!r}", who) for k in sorted(table.sensitive)},
+        {
+            k: _counts(table.sensitive_features[k], f"sensitive feature {k!r}", who)
+            for k in sorted(table.sensitive_features)
+        },
         {k: (float(v.min()) + 0.0, float(v.max()) + 0.0) for k, v in numeric},  # -0.0 is 0.0
         {k: tuple(sorted(c.categories)) for k, c in sorted(table.categorical.items())},
         None if table.weights is None else _on_grid(float(table.weights.sum())),
@@ -254,16 +257,16 @@ def check_census(census: Census) -> None:
             f"the label is {shown(labels) or 'missing'} in every row of every client; "
             "learning needs two labels: check the target column"
         )
-    for attribute, counts in census.groups.items():
+    for sensitive_feature, counts in census.groups.items():
         groups = _present(counts)
         if len(groups) < 2:
             raise DataError(
-                f"attribute {attribute!r} has one group ({shown(groups)}) over all clients; "
+                f"sensitive feature {sensitive_feature!r} has one group ({shown(groups)}) over all clients; "
                 "fairness needs at least two: check the column"
             )
         if len(groups) > MOST_GROUPS:
             raise DataError(
-                f"attribute {attribute!r} has {len(groups)} groups; fairness between more than "
+                f"sensitive feature {sensitive_feature!r} has {len(groups)} groups; fairness between more than "
                 f"{MOST_GROUPS} cannot be measured: join them, or name another column"
             )
     if not census.numeric and not census.categorical:

@@ -122,9 +122,9 @@ def groups_of(table: Table, baseline: Baseline) -> np.ndarray:
     """Every row's group, (n,); the number of groups where it is not known."""
     unknown = len(baseline.groups)
     names = baseline.sensitive_features
-    if not names or any(name not in table.sensitive for name in names):
+    if not names or any(name not in table.sensitive_features for name in names):
         return np.full(len(table), unknown)
-    columns = {name: table.sensitive[name] for name in names}
+    columns = {name: table.sensitive_features[name] for name in names}
     column = intersected(columns) if len(names) > 1 else columns[names[0]]
     codes = column.aligned(baseline.groups)
     return np.where(codes < 0, unknown, codes)
@@ -177,7 +177,7 @@ def baseline_of(
         (EVERYBODY, *found),
         gram(codes, sizes_of(axes), np.ones(len(rows))),
         len(rows),
-        model.attributes,
+        model.sensitive_features,
         model.groups,
         notion,
         limit,

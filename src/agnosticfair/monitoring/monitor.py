@@ -154,7 +154,9 @@ class Monitor:
         digest = hashlib.sha256(codes.tobytes() + decision.tobytes())
         for name in sorted(rows.numeric):
             digest.update(np.ascontiguousarray(rows.numeric[name]).tobytes())
-        for name, column in sorted({**rows.categorical, **rows.sensitive, **rows.other}.items()):
+        for name, column in sorted(
+            {**rows.categorical, **rows.sensitive_features, **rows.other}.items()
+        ):
             digest.update(name.encode() + "\0".join(column.categories).encode())
             digest.update(np.ascontiguousarray(column.codes).tobytes())
         group = groups_of(rows, self.baseline)
