@@ -107,7 +107,7 @@ def power(folder):
     for name, how in SHIFTS:
         split, source = split_of(name, how, 2, 0, folder), dataset(name)
         train = concatenate([*split.train.values()])
-        model = fit(split.train, "fl", sensitive_features=source.sensitive).model
+        model = fit(split.train, "fl", sensitive_features=source.sensitive_features).model
         baseline = baseline_of(model, train, limit=0.5)
         codes = codes_of(split.test, baseline.axes).astype(int)
         ever, once = [], []
