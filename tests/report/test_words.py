@@ -7,7 +7,7 @@ from agnosticfair.report.words import direction, verdict
 
 
 def study(measured, certified=None, interval=None, limit=0.1, kind="audit"):
-    method = {"name": "m", "seeds": 1, "risk_difference": {"mean": measured}}
+    method = {"name": "m", "seeds": 1, "difference": {"mean": measured}}
     method["certified"] = None if certified is None else {"mean": certified}
     method["certified_interval"] = interval
     rates = {"F": {"rate": 0.2}, "M": {"rate": 0.5}, "X": {"rate": None}}
@@ -15,7 +15,7 @@ def study(measured, certified=None, interval=None, limit=0.1, kind="audit"):
         "methods": [method],
         "kind": kind,
         "limit": limit,
-        "difference": "risk difference",
+        "quantity": "risk difference",
         "rows_are": "test rows",
         "clients": [{"method": "m", "client": "all rows", "groups": rates}],
         "facts": {"base_rate": 0.25, "label_difference": 0.3},

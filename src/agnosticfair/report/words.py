@@ -12,7 +12,7 @@ Json = Mapping[str, Any]
 
 def headline(study: Json) -> str:
     """The method that the page speaks of first: of the smallest certified difference, or measured one."""
-    for key in ("certified", "worst", "risk_difference"):
+    for key in ("certified", "worst", "difference"):
         there = [m for m in study["methods"] if (m.get(key) or {}).get("mean") is not None]
         if there:
             return min(there, key=lambda m: m[key]["mean"])["name"]
@@ -25,8 +25,8 @@ def verdict(study: Json) -> dict[str, str]:
     An interval counts with its upper end.
     """
     method = next(m for m in study["methods"] if m["name"] == headline(study))
-    limit, what = study.get("limit"), study["difference"]
-    measured = (method.get("risk_difference") or {}).get("mean")
+    limit, what = study.get("limit"), study["quantity"]
+    measured = (method.get("difference") or {}).get("mean")
     bound = (method.get("certified") or {}).get("mean")
     most = (method.get("certified_interval") or [None, bound])[1]
     if limit is None or study["kind"] == "running" or measured is None:
@@ -76,14 +76,14 @@ def sentences(study: Json) -> list[str]:
 
 
 def _measured(study: Json, method: Json) -> str:
-    right, gap = ((method.get(k) or {}).get("mean") for k in ("accuracy", "risk_difference"))
+    right, gap = ((method.get(k) or {}).get("mean") for k in ("accuracy", "difference"))
     if right is None or "rows" not in study:
         return ""
     text = f"On {study['rows']:,} {study['rows_are']} {method['name']} is right for {right:.3f} of them"
     if gap is None:
         return f"{text}."
     if study["notion"] != "demographic_parity":
-        return f"{text}; {study['difference']}: {gap:.3f}{_over(method)}."
+        return f"{text}; {study['quantity']}: {gap:.3f}{_over(method)}."
     return f"{text}; between the groups' rates of positive decisions lies {gap:.3f}{_over(method)}."
 
 
@@ -99,7 +99,7 @@ def _certified(study: Json, method: Json) -> str:
         return "Nothing is certified here: these numbers hold for these rows only."
     return (
         f"Certified: however the rows are reweighed within the set named below, the "
-        f"{study['difference']} stays at or below {upper(found, 3)}{_over(method)}. "
+        f"{study['quantity']} stays at or below {upper(found, 3)}{_over(method)}. "
         "About any other deployment the certificate says nothing."
     )
 
@@ -109,11 +109,11 @@ def _compared(study: Json, methods: Mapping[str, Json]) -> str:
     if not there:
         return ""
     best = max(there.values(), key=lambda m: m["accuracy"]["mean"])
-    right, gap = best["accuracy"]["mean"], best["risk_difference"]["mean"]
+    right, gap = best["accuracy"]["mean"], best["difference"]["mean"]
     bound = (best.get("certified") or {}).get("mean")
     text = f"Of {len(methods)} methods {best['name']} is the most accurate: {right:.3f}"
     if gap is not None:
-        text += f", {study['difference']} {gap:.3f}"
+        text += f", {study['quantity']} {gap:.3f}"
     return f"{text}{'' if bound is None else f', certified within {upper(bound, 3)}'}."
 
 
@@ -128,6 +128,6 @@ def _corner(study: Json, name: str) -> str:
     rows = f"{found['rows']:,} test rows{' of the first run' if several else ''}"
     return (
         f"A part of the rows can differ from the whole: among the {rows} {where}, {name} "
-        f"has a {study['difference']} of {found['difference']:.3f}, the most of {found['tried']} parts "
+        f"has a {study['quantity']} of {found['difference']:.3f}, the most of {found['tried']} parts "
         f"with at least {study['explorer']['least_rows']} rows."
     )
