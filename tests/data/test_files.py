@@ -40,7 +40,7 @@ def test_kinds_are_told_apart(write):
         "zip": [1234, 10115, 1234],
     }
     assert table.categorical["job"].values().tolist() == ["clerk", "cook", "clerk"]
-    assert table.sensitive["sex"].categories == ("F", "M")
+    assert table.sensitive_features["sex"].categories == ("F", "M")
     assert table.target.values().tolist() == ["no", "yes", "no"]
     assert table.other["site"].categories == ("north", "south")
 
@@ -75,7 +75,7 @@ def test_parquet_kinds(write):
     assert set(table.categorical) == {"s", "l", "b", "c"}
     assert table.categorical["b"].values().tolist() == ["True", "False"]
     assert table.target.categories == ("0", "1")
-    assert table.sensitive["sex"].categories == ("0", "1")
+    assert table.sensitive_features["sex"].categories == ("0", "1")
 
 
 def test_booleans_stay_as_written(write):
@@ -262,14 +262,16 @@ def test_rows_to_predict_on(write):
         encode(ENCODING, rows), [[0.55, 1, 0], [1.125, 0, 1], [0.15, 1, 0]], atol=2**-21
     )
     assert rows.target is None
-    assert not rows.sensitive
+    assert not rows.sensitive_features
 
 
 def test_rows_to_predict_on_may_have_labels_and_groups(write):
     path = write(CSV)
-    rows = read_rows(path, ENCODING, target="income", sensitive=["sex", "race"], client="site")
+    rows = read_rows(
+        path, ENCODING, target="income", sensitive_features=["sex", "race"], client="site"
+    )
     assert rows.target.values().tolist() == ["no", "yes", "no"]
-    assert set(rows.sensitive) == {"sex"}
+    assert set(rows.sensitive_features) == {"sex"}
     assert set(rows.other) == {"site"}
     assert read_rows(path, ENCODING, target="label").target is None
 
@@ -330,7 +332,7 @@ def test_texts_that_are_numbers_and_dates(write):
     assert table.numeric["share"].tolist() == [45, 5.5, -1]
     assert table.numeric["day"].tolist() == [1, 10, -1]
     assert table.categorical["job"].values().tolist() == ["?", "clerk", "cook"]
-    assert table.sensitive["sex"].categories == ("F", "M")
+    assert table.sensitive_features["sex"].categories == ("F", "M")
     told = described(table)
     assert told["day"] == "numeric, a date, as days since 1970-01-01"
     assert told["share"] == "numeric, numbers written with '%' or ','"

@@ -36,7 +36,7 @@ def shifts(
     methods: Annotated[
         str | None, Option(help="Names with commas between, or all; by default the main ones.")
     ] = None,
-    model: NetworkName = "linear",
+    network: NetworkName = None,
     seeds: Seeds = 5,
     frontier: Annotated[
         bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")
@@ -73,7 +73,7 @@ def shifts(
         frontier=frontier,
         strict=strict,
         folder=folder,
-        network=None if model == "linear" else model,
+        network=network,
     )
     begin = perf_counter()
     with progress(len(tasks), "fits") as advance:
@@ -83,7 +83,7 @@ def shifts(
         "setting": setting,
         "methods": methods or ",".join(usual),
         "seeds": seeds,
-        **({} if model == "linear" else {"model": model}),
+        **({} if network is None else {"network": network}),
     }
     kept = decided_files(rows, clients_of(setting), folder)
     about = provenance({name: load_dataset(name, folder) for name in listed(dataset, DATASETS)})

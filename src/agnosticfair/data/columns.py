@@ -43,7 +43,7 @@ class Roles:
     """
 
     target: str | None
-    sensitive: tuple[str, ...]
+    sensitive_features: tuple[str, ...]
     client: str | None = None
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
@@ -57,11 +57,11 @@ class Roles:
     def named(self) -> tuple[str, ...]:
         """Every column that is named."""
         single = (name for name in (self.target, self.client) if name is not None)
-        return (*single, *self.sensitive, *self.numeric, *self.categorical, *self.drop)
+        return (*single, *self.sensitive_features, *self.numeric, *self.categorical, *self.drop)
 
     def as_text(self) -> list[str]:
         """Columns to take from a CSV file as they are written, so that '01234' stays that."""
-        named = (self.target, self.client, *self.sensitive, *self.categorical)
+        named = (self.target, self.client, *self.sensitive_features, *self.categorical)
         return [name for name in named if name is not None]
 
 
@@ -76,7 +76,7 @@ def check_columns(names: Iterable[str], there: Sequence[str], who: str) -> None:
 
 def kinds_of(schema: Any, roles: Roles, who: str) -> dict[str, str]:
     """The features and their kinds by their types: all columns that have no other purpose."""
-    special = {roles.target, roles.client, *roles.sensitive, *roles.drop}
+    special = {roles.target, roles.client, *roles.sensitive_features, *roles.drop}
     names = [name for name in feature_names(schema.names) if name not in special]
     return {name: _kind(name, schema.field(name).type, roles, who) for name in names}
 
@@ -176,7 +176,7 @@ def table_of(
         {name: _numbers(name, rows[name], who, comma) for name in of("numeric")},
         {name: _column(name, rows[name], who) for name in of("categorical")},
         None if roles.target is None else column(roles.target),
-        {name: column(name) for name in roles.sensitive},
+        {name: column(name) for name in roles.sensitive_features},
         {} if roles.client is None else {roles.client: column(roles.client)},
         how={name: note for name, note in notes.items() if note}
         | dict.fromkeys(roles.drop, "dropped, as asked"),

@@ -92,7 +92,7 @@ def _stream(files: Sequence[Path], roles: Roles, who: str) -> Stream:
     if not rows:
         raise DataError(f"{who} has no rows: drop it or check how it was written")
     kinds = all_kinds[0]
-    others = (roles.target, roles.client, *roles.sensitive)
+    others = (roles.target, roles.client, *roles.sensitive_features)
     columns = (*kinds, *(name for name in others if name is not None))
     return Stream(tuple(found), rows, kinds, columns, partial(_batch, kinds=kinds, roles=roles))
 
@@ -182,24 +182,24 @@ def read_rows(
     encoding: Encoding,
     *,
     target: str | None = None,
-    sensitive: Sequence[str] = (),
+    sensitive_features: Sequence[str] = (),
     client: str | None = None,
     dialect: Dialect = FOUND,
 ) -> Table:
     """The rows of a file to predict on: the columns the encoding needs, of the kinds it says.
 
-    ``target``, ``sensitive`` and ``client`` are read where the file has them.
+    ``target``, ``sensitive_features`` and ``client`` are read where the file has them.
     """
     who = called(path)
     numeric = tuple(name for name, _, _ in encoding.numeric)
     categorical = tuple(name for name, _ in encoding.categorical)
-    text = (*categorical, *Roles(target, tuple(sensitive), client).as_text())
+    text = (*categorical, *Roles(target, tuple(sensitive_features), client).as_text())
     rows, written = open_rows(path, text, who, dialect)
     check_columns((*numeric, *categorical), rows.column_names, who)
     there = set(rows.column_names)
     roles = Roles(
         target if target in there else None,
-        tuple(name for name in sensitive if name in there),
+        tuple(name for name in sensitive_features if name in there),
         client if client in there else None,
     )
     kinds = dict.fromkeys(numeric, "numeric") | dict.fromkeys(categorical, "categorical")

@@ -77,24 +77,24 @@ def deployments(
     test: Table,
     encoding: Encoding,
     seed: int,
-    attribute: str,
+    sensitive_feature: str,
     natural: Mapping[str, np.ndarray] | None = None,
 ) -> Suite:
-    """All deployments of a test set that are large enough and hold every group of ``attribute``.
+    """All deployments of a test set that are large enough and hold every group of ``sensitive_feature``.
 
     The test set itself; the ``natural`` ones (see ``natural_parts``); single values, pairs and triples of
     values of all columns, features or not, numbers in four bands; tilts around random rows; mixtures of
     single values and pairs. The seed draws the tilts, the mixtures, and which pairs and triples where there
     are more than MOST.
     """
-    rng, s, n = np.random.default_rng(seed), test.column(attribute).codes, len(test)
+    rng, s, n = np.random.default_rng(seed), test.column(sensitive_feature).codes, len(test)
     found = {"test set": Weighed(KINDS[0], np.arange(n))}
     found |= {k: Weighed(KINDS[1], np.flatnonzero(rows)) for k, rows in (natural or {}).items()}
     if not found["test set"].large_enough(s):
         raise DataError(
             f"the {n} test rows are fewer than {LEAST_ROWS}, or lack a group: no deployment can be measured"
         )
-    parts = _Parts.of(test, attribute)
+    parts = _Parts.of(test, sensitive_feature)
     mixable = parts.large(parts.shallow)
     for kind in KINDS[2:4]:
         own = [name for name, weighed in mixable.items() if weighed.kind == kind]
@@ -114,9 +114,9 @@ def deployments(
     return _suite({name: kept[name] for name in sorted(kept, key=lambda k: _place(kept[k]))}, n)
 
 
-def named_suite(table: Table, attribute: str) -> Suite:
+def named_suite(table: Table, sensitive_feature: str) -> Suite:
     """All of these rows, and the single values and pairs of values among them that are large enough."""
-    parts = _Parts.of(table, attribute)
+    parts = _Parts.of(table, sensitive_feature)
     everybody = {"all rows": Weighed(KINDS[0], np.arange(len(table)))}
     return _suite(everybody | parts.large(parts.shallow), len(table))
 
@@ -163,8 +163,10 @@ class _Parts:
     shallow: Sequence[Part]
 
     @classmethod
-    def of(cls, table: Table, attribute: str) -> _Parts:
-        further = {k: c for k, c in table.sensitive.items() if k != attribute} | {**table.other}
+    def of(cls, table: Table, sensitive_feature: str) -> _Parts:
+        further = {k: c for k, c in table.sensitive_features.items() if k != sensitive_feature} | {
+            **table.other
+        }
         census = take_census(table, "the test set")
         counts = {k: histogram(v, *census.numeric[k]) for k, v in table.numeric.items()}
         columns = sorted({*table.numeric, *table.categorical, *further})
@@ -172,7 +174,7 @@ class _Parts:
         axes = axes_of(census, counts, columns=columns, others=others)
         codes = codes_of(table, axes)
         shallow = named_parts(codes, sizes_of(axes), LEAST_ROWS / len(table))
-        return cls(axes, codes, table.column(attribute).codes, shallow)
+        return cls(axes, codes, table.column(sensitive_feature).codes, shallow)
 
     def large(self, parts: Iterable[Part], most: int | None = None) -> dict[str, Weighed]:
         """The first ``most`` of the parts that are large enough, by name."""

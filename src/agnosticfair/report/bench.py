@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.datasets import DATASETS
-from agnosticfair.report.page import static
+from agnosticfair.report.static import static
 from agnosticfair.report.tables import Grid
 
 Json = dict[str, Any]

@@ -10,7 +10,8 @@ import numpy as np
 
 from agnosticfair.experiments.deployments import KINDS
 from agnosticfair.report.bench import MAIN_LIMIT, OURS, Json, aggregate, by_data, paragraph
-from agnosticfair.report.page import script_hash, static
+from agnosticfair.report.page import script_hash
+from agnosticfair.report.static import static
 
 COLOURS = (
     *("#0B7A4B", "#D55E00", "#0072B2", "#CC79A7", "#B8860B", "#444444", "#56B4E9", "#8B4513"),

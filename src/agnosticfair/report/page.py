@@ -9,16 +9,17 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from importlib.resources import files
+from datetime import date
 from typing import Any
 
 import agnosticfair
 from agnosticfair.data.decided import Decided
 from agnosticfair.report.runs import Run
+from agnosticfair.report.static import static
 from agnosticfair.report.studies import studies
-from agnosticfair.report.words import headline, sentences
+from agnosticfair.report.words import headline, sentences, verdict
 
-SCRIPTS = ("chart.umd.min.js", "page.js")
+LIBRARY = "chart.umd.min.js"
 
 
 def data(
@@ -28,14 +29,16 @@ def data(
     made = studies(runs, tested, mix)
     for study in made:
         study |= {"headline": headline(study), "sentences": sentences(study)}
+        study["verdict"] = verdict(study)
     title = made[0]["title"] if len(made) == 1 else f"{len(made)} studies"
-    return {"version": agnosticfair.__version__, "title": title, "studies": made, "live": False}
+    about = {"version": agnosticfair.__version__, "title": title, "made": date.today().isoformat()}
+    return {**about, "studies": made, "live": False}
 
 
-def html(content: dict[str, Any]) -> str:
+def html(content: dict[str, Any], script: str = "page.js") -> str:
     """The page that shows this content; a live one may ask its own server for news."""
-    texts = {name: static(name) for name in ("page.html", "page.css", *SCRIPTS)}
-    scripts = [texts[name].partition("//# sourceMappingURL")[0] for name in SCRIPTS]
+    texts = {name: static(name) for name in ("page.html", "page.css", LIBRARY, script)}
+    scripts = [texts[name].partition("//# sourceMappingURL")[0] for name in (LIBRARY, script)]
     policy = (
         f"default-src 'none'; script-src {' '.join(map(script_hash, scripts))}; "
         f"style-src {script_hash(texts['page.css'])}; img-src data:; "
@@ -69,8 +72,3 @@ def script_hash(text: str) -> str:
     """How a page's policy names a script or a style that it allows."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def static(name: str) -> str:
-    """A file that comes with the reports."""
-    return (files("agnosticfair.report") / "static" / name).read_text(encoding="utf-8")
