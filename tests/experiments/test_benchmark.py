@@ -20,7 +20,7 @@ def by_group(train: Train, limit: float):
     """Decides the groups ``limit`` apart, by lot: what is asked for is what is decided."""
 
     def decide(table):
-        s = table.column(train.attribute).codes
+        s = table.column(train.sensitive_features).codes
         return 0.5 + limit * (s - 0.5)
 
     return decide

@@ -149,7 +149,7 @@ def _held(name: str, split_name: str, seed: int, folder: str | None) -> Held:
         natural = natural_parts(split, source.shift)
     else:
         split = iid(table, 2, seed, TRAINED)
-    train = Train(split.train, source.positive, source.sensitive, seed)
+    train = Train(split.train, source.positive, source.sensitive_features, seed)
     rng = np.random.default_rng([seed, FOLDS])
     folds = {k: rng.permutation(np.arange(len(t)) % FOLDS) for k, t in split.train.items()}
     pooled = concatenate([*split.train.values()])
@@ -158,8 +158,8 @@ def _held(name: str, split_name: str, seed: int, folder: str | None) -> Held:
         train,
         pooled,
         folds,
-        named_suite(pooled, source.sensitive),
-        deployments(split.test, train.encoding, seed, source.sensitive, natural),
+        named_suite(pooled, source.sensitive_features),
+        deployments(split.test, train.encoding, seed, source.sensitive_features, natural),
         _plain_seconds(train),
         _scores(train, split),
     )
@@ -177,7 +177,7 @@ def _scores(train: Train, split: Split) -> tuple[np.ndarray, np.ndarray]:
     model = fit(
         train.clients,
         "fairfl",
-        attribute=train.attribute,
+        sensitive_features=train.sensitive_features,
         positive=train.positive,
         seed=train.seed,
     ).model
@@ -234,7 +234,10 @@ def _cross_fitted(entrant: Entrant, held: Held, asked: float) -> Tried:
                 p[name][out] = decide(table.take(out))
     except Exception as error:
         return Tried(asked, why=f"{type(error).__name__}: {error}"[:300])
-    y, s = held.table.labels(held.train.positive), held.table.column(held.train.attribute).codes
+    y, s = (
+        held.table.labels(held.train.positive),
+        held.table.column(held.train.sensitive_features).codes,
+    )
     found = measure_all(held.named, y, np.concatenate([*p.values()]), s)
     rd, error_of = found["risk_difference"], found["risk_difference_error"]
     least = float((rd - BEYOND * error_of).max())
@@ -278,12 +281,12 @@ def _measured(
 
 def _on_deployments(decide: Decide, held: Held, limit: float) -> Row:
     test, train = held.split.test, held.train
-    y, s, p = test.labels(train.positive), test.column(train.attribute).codes, decide(test)
+    y, s, p = test.labels(train.positive), test.column(train.sensitive_features).codes, decide(test)
     found = measure_all(held.suite, y, p, s)
     own = measure(
         held.table.labels(train.positive),
         np.concatenate([decide(table) for table in train.clients.values()]),
-        held.table.column(train.attribute).codes,
+        held.table.column(train.sensitive_features).codes,
     )
     y_train = held.table.labels(train.positive)
     sign, t = as_accurate(held.sceptic[0], y_train, own["accuracy"], own["positive_rate"])

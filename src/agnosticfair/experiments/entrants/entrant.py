@@ -31,7 +31,7 @@ class Train:
 
     clients: Mapping[str, Table]
     positive: str
-    attribute: str
+    sensitive_features: str
     seed: int
 
     @cached_property
@@ -41,7 +41,7 @@ class Train:
     def rows(self, table: Table) -> Rows:
         """A table as arrays; label 0 where it has none."""
         y = table.labels(self.positive) if table.target is not None else np.zeros(len(table))
-        s = table.column(self.attribute).codes
+        s = table.column(self.sensitive_features).codes
         return Rows(encode(self.encoding, table), y.astype(np.int64), s)
 
     @cached_property

@@ -17,7 +17,7 @@ def _fit(train: Train, name: str, **changes: Any) -> Decide:
     model = fit(
         train.clients,
         recipe,
-        attribute=train.attribute,
+        sensitive_features=train.sensitive_features,
         positive=train.positive,
         seed=train.seed,
     ).model
