@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agnosticfair import __version__
-from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
 from agnosticfair.data.census import Census, check_labels_known, merge
-from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError, SettingsError, SolverError
@@ -31,10 +31,16 @@ from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Asker, Missing, Policy, check_enough, policy
-from agnosticfair.protocol.messages import add_up, check_candidates, check_reply
-from agnosticfair.server import checkpoints, exact
+from agnosticfair.protocol.messages import (
+    Broadcast,
+    Reply,
+    add_up,
+    check_candidates,
+    check_reply,
+)
+from agnosticfair.server import checkpoints, solvers
 from agnosticfair.server import plan as server
-from agnosticfair.server.exact import Start
+from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.threads import cpus, one_thread
 
 
@@ -133,13 +139,13 @@ def fit(
         inner.history,
         dict(Counter(outcome_of(entry) for entry in inner.history)),
         inner.alpha,
-        *server.worst_cases(state),
+        *state.solver.worst_cases(inner),
         perf_counter() - begin,
-        8 * sum(prod(shape) for shape in server.shapes(state).values()),
+        8 * sum(prod(shape) for shape in solvers.question(state).shapes.values()),
         tuple(asker.events),
-        getattr(inner, "under_floor", ()),
-        state.plan.task.arrays.get("centres"),
-        exact.start_of(inner) if isinstance(inner, exact.State) else None,
+        inner.under_floor,
+        state.plan.task.centres,
+        state.solver.start_of(inner),
     )
 
 
@@ -178,7 +184,7 @@ def _digest(*values: ArrayLike | None) -> str:
 
 def _until_answered(
     asker: Asker, run: Run, on_round: Callable[[dict], None] | None
-) -> server.State:
+) -> solvers.State:
     """The last state; where clients are dropped, of the problem stated anew for those that remain."""
     while True:
         try:
@@ -187,7 +193,7 @@ def _until_answered(
             asker.drop(missing)
 
 
-def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> server.State:
+def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> solvers.State:
     """From the census to the last state, for the clients that the asker has."""
     censuses = asker.ask("census", None, _check_census)
     check_labels_known(censuses, run.positive)
@@ -201,9 +207,7 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
         state, asker.events[:0] = kept
         asker.note("resumed", round=state.inner.round)
     while not state.done:
-        step, broadcast = server.question(state)
-        check = partial(check_reply, round=broadcast.round, shapes=server.shapes(state))
-        state = server.step(state, add_up(asker.ask(step, broadcast, check).values()))
+        state = solvers.step(state, total(asker, solvers.question(state)))
         if run.folder is not None:
             checkpoints.save(run.folder, identity, state, asker.events)
         if on_round is not None:
@@ -211,21 +215,17 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
     return state
 
 
-def _begun(asker: Asker, run: Run, plan: server.Plan) -> server.State:
-    """The state before the first round; a network is built here once, to draw its weights."""
-    network = plan.method.network
-    if network is None:
-        return server.init(plan, run.start)
-    if run.start is not None:
-        raise SettingsError("a network begins at weights drawn by its seed: leave out start")
-    from agnosticfair.networks import initial
+def total(asker: Asker, broadcast: Broadcast[Any]) -> Reply:
+    """The sum of all clients' answers, each checked against what was asked."""
+    check = partial(check_reply, round=broadcast.round, shapes=broadcast.shapes)
+    return add_up(asker.ask(broadcast.asked.step, broadcast, check).values())
 
-    w, pulled = initial(network.name, network.hidden, server.features(plan), run.seed)
-    plan = server.with_network(plan)
-    question, wanted = server.moments_question(plan)
-    check = partial(check_reply, round=0, shapes=wanted)
-    moments = add_up(asker.ask("moments", question, check).values())
-    return server.init_network(plan, moments, server.Drawn(w, pulled, run.seed))
+
+def _begun(asker: Asker, run: Run, plan: server.Plan) -> solvers.State:
+    """The state before the first round."""
+    first = solvers.solver_of(plan.method).before(plan)
+    answer = None if first is None else total(asker, first)
+    return solvers.init(plan, Beginning(run.seed, run.start, answer))
 
 
 def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
@@ -251,29 +251,26 @@ def agree_on_centres(
             raise SettingsError(f"method {plan.method.name!r} has no gaussian kernels to centre")
         return plan
     if centres is not None:
-        return server.centred(plan, checked_centres(centres, server.features(plan)))
+        return server.centred(plan, checked_centres(centres, plan.features))
     if kind == "given":
         raise SettingsError("centres are 'given' and none were: give an array, (M, d)")
     if kind == "rows":
         return _sampled(plan, asker, seed)
     b = server.ranges_draw(plan, seed)
-    shapes: dict[str, tuple[int, ...]] = {"count": (len(b),), "total": b.shape}
     for k in range(1, 1 + (server.KMEANS_ROUNDS if kind == "kmeans" else 0)):
-        check = partial(check_reply, round=k, shapes=shapes)
-        answers = asker.ask("clusters", server.clusters_question(plan, b, k), check)
-        b = server.moved(b, add_up(answers.values()))
+        b = server.moved(b, total(asker, server.clusters_question(plan, b, k)))
     return server.centred(plan, b)
 
 
 def _sampled(plan: server.Plan, asker: Asker, seed: int) -> server.Plan:
     """The plan with distinct rows of the clients as centres, drawn by their content and the seed."""
-    check = partial(check_candidates, width=server.features(plan))
+    check = partial(check_candidates, width=plan.features)
     ask = server.centres_question(plan, seed)
     while ask is not None:
         offered = reduce(add, asker.ask("centres", ask, check).values())
         if server.enough(plan, ask, offered):
             return server.with_centres(plan, offered)
-        ask = server.centres_question(plan, seed, ask.settings["share"])
+        ask = server.centres_question(plan, seed, ask.asked.share)
     return plan
 
 
@@ -296,9 +293,9 @@ def _check_census(answer: object, key: str) -> Census:
     return answer
 
 
-def _check_converged(state: server.State) -> None:
+def _check_converged(state: solvers.State) -> None:
     inner, method = state.inner, state.plan.method
-    if inner.outcome != "converged" and method.local is None:
+    if inner.outcome != "converged" and method.averaging is None:
         last = inner.history[-1]
         raise SolverError(
             f"{method.name} did not converge in {inner.round} rounds (loss {last['loss']:.4f}, "
@@ -321,20 +318,20 @@ def outcome_of(entry: Mapping[str, Any]) -> str:
     return "step kept" if entry["kept"] else "step rejected"
 
 
-def model_of(state: server.State, seed: int) -> Model:
+def model_of(state: solvers.State, seed: int) -> Model:
     """The model with all that is needed to use it and to know where it came from."""
-    settings = state.plan.task.settings
+    plan, task = state.plan, state.plan.task
     return Model(
-        w=server.weights(state),
-        encoding=Encoding.from_json(settings["encoding"]),
-        positive=settings["positive"],
-        negative=settings["negative"],
-        attributes=tuple(name for name, _ in settings["attributes"]),
-        groups=tuple(settings["groups"]),
-        method=asdict(state.plan.method),
+        w=state.inner.w,
+        encoding=task.encoding,
+        positive=task.positive,
+        negative=plan.negative,
+        attributes=tuple(name for name, _ in task.attributes),
+        groups=task.groups,
+        method=asdict(plan.method),
         seed=seed,
-        rows=state.plan.n,
-        clients=len(state.plan.clients),
+        rows=plan.n,
+        clients=len(task.clients),
         outcome=state.inner.outcome,
-        network=settings.get("network"),
+        network=None if task.network is None else asdict(task.network),
     )

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import count, permutations
 from math import inf, isfinite, nan
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -27,13 +25,14 @@ from agnosticfair.auditing.inputs import (
     features_of,
     labels_and_decisions,
 )
-from agnosticfair.client.answers import CHUNK, tally
+from agnosticfair.client.answers import tally
+from agnosticfair.client.client import CHUNK
 from agnosticfair.data.census import merge
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.federation import agree_on_centres, checked_centres, gather, in_process
+from agnosticfair.federation import agree_on_centres, checked_centres, gather, in_process, total
 from agnosticfair.mathematics.ambiguity import (
     Ambiguity,
     Outcome,
@@ -52,14 +51,14 @@ from agnosticfair.mathematics.basis import (
     gaussian,
     median_distance,
     row_priorities,
-    width,
 )
 from agnosticfair.mathematics.fairness import NOTIONS
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Asker
-from agnosticfair.protocol.messages import Broadcast, Reply, Task, check_reply
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.questions import Architecture, Decisions
 from agnosticfair.server import plan as server
 from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require, require_name
 
@@ -239,24 +238,16 @@ def audit_clients(
     plan = server.plan(
         method, census, engine.clients(), attribute=attribute, positive=model.positive
     )
-    settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
-    settings |= {} if model.network is None else {"network": dict(model.network)}
-    plan = replace(plan, task=Task.of(settings, {}))
+    own = model.network
+    network = None if own is None else Architecture(own["name"], tuple(own["hidden"]))
+    plan = replace(plan, task=replace(plan.task, encoding=model.encoding, network=network))
     plan = agree_on_centres(plan, Asker(engine, engine.clients(), deadline=deadline), seed, b)
     asked = replace(asked, basis=plan.method.basis)
-    task, groups = plan.task, tuple(plan.task.settings["groups"])
-    M, d = width(asked.basis, plan.clients), model.encoding.width
-    shapes = {
-        "psi": (1 + bootstrap, 4 * len(groups), M + 1),
-        "psi_x": (M + 1, d),
-        "x_squares": (d,),
-    }
-    question = Broadcast(1, task, {"seed": seed, "replicates": bootstrap}, {"w": model.w})
-    replies = gather(engine, "decisions", question, deadline)
-    total: Reply = reduce(add, (check_reply(r, key, 1, shapes) for key, r in replies.items()))
+    asker = Asker(engine, engine.clients(), deadline=deadline)
+    sums = total(asker, Broadcast(1, plan.task, Decisions(seed, bootstrap, model.w))).sums
     encoded, tell = features_of(model.encoding), _counter(on_progress, bootstrap)
-    made = _certificate(asked, total.sums, groups, encoded, True, tell)
-    return replace(made, centres=task.arrays.get("centres"))
+    made = _certificate(asked, sums, plan.task.groups, encoded, True, tell)
+    return replace(made, centres=plan.task.centres)
 
 
 def _settled(basis: Basis, b: np.ndarray) -> Basis:
