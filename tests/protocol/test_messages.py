@@ -86,7 +86,7 @@ def test_the_task_s_id_is_a_digest_of_all_that_it_says():
 @pytest.mark.parametrize("question", [*questions.QUESTIONS.values()], ids=lambda q: q.step)
 def test_every_question_is_answered_by_a_step(question):
     assert question.step in STEPS
-    assert {*STEPS} == {*questions.QUESTIONS, "census"}
+    assert {*STEPS} == {*questions.QUESTIONS, "census", "outline"}
 
 
 @given(st.integers(0, 5), st.integers(1, 3))
@@ -156,7 +156,7 @@ def test_a_question_made_by_hand_is_read():
         (asked(of_task={"n": 8}), "its task is not what its id says"),
         (asked(of_task={"n": "7"}), "'n' is of the wrong type"),
         (asked(of_task={"clients": "ab"}), "'clients' is of the wrong type"),
-        (asked(of_task={"attributes": [["sex", "F"]]}), "'attributes' is of the wrong type"),
+        (asked(of_task={"sensitive_features": [["sex", "F"]]}), "'sensitive_features' is of the wrong type"),
         (asked(of_task={"code": "x"}), "Task has no 'code'"),
         (asked(of_task={"basis": {"kind": "exec", "kernels": 1}}), "'sigma' is missing"),
         (asked(of_task={"encoding": {"numeric": []}}), "the encoding is damaged"),

@@ -9,15 +9,25 @@ from itertools import pairwise
 import numpy as np
 
 from agnosticfair.client.client import CHUNK, Client
-from agnosticfair.data.census import Census, take_census
+from agnosticfair.data.census import Census, counts_of, take_census
 from agnosticfair.mathematics.basis import design, row_priorities
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import Centres, Clusters, Decisions
+from agnosticfair.protocol.questions import Centres, Clusters, Counts, Decisions
 
 
 def census(client: Client, broadcast: None = None) -> Census:
     """Round zero: counts, groups, ranges and categories."""
     return take_census(client.rows, who=client.who)
+
+
+def outline(client: Client, broadcast: None = None) -> Census:
+    """Round zero of secure sums, in the open: groups, ranges and categories, and no count of anything."""
+    return census(client).outline()
+
+
+def counts(client: Client, broadcast: Broadcast[Counts]) -> Reply:
+    """Round zero of secure sums, masked: how many rows there are of each label and group agreed on."""
+    return Reply(broadcast.round, counts_of(census(client), broadcast.asked.outline, client.who))
 
 
 def centres(client: Client, broadcast: Broadcast[Centres]) -> Candidates:

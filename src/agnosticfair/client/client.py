@@ -106,7 +106,7 @@ def encoded(client: Client, task: Task) -> Rows:
 def cells_of(client: Client, table: Table, task: Task) -> np.ndarray:
     """The cell of every row, (n,): its groups and, where the task says so, its label."""
     s = np.zeros(len(table), np.int64)
-    for name, groups in task.attributes:
+    for name, groups in task.sensitive_features:
         codes = table.column(name).aligned(groups)
         if (codes < 0).any():
             raise DataError(f"{client.who} has groups of {name!r} that were not in its census")

@@ -16,6 +16,7 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
 from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
+from agnosticfair.protocol.grid import on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
 from agnosticfair.protocol.questions import AverageNetwork, Moments, Sums, Train
 
@@ -63,6 +64,8 @@ STEPS: dict[str, Step] = {
     step.name: step
     for step in (
         Step("census", answers.census, by_batch=True),
+        Step("outline", answers.outline, by_batch=True),
+        Step("counts", answers.counts, by_batch=True),
         Step("centres", answers.centres, by_batch=True),
         Step("clusters", answers.clusters, by_batch=True),
         Step("sums", sums),
@@ -93,18 +96,21 @@ def answer(client: Client, step: str, broadcast: Broadcast[Any] | None) -> Answe
     found = STEPS[step]
     if found.network and broadcast is not None:
         _check_network(broadcast)
-    if not client.table.streamed:
-        return found.answer(client, broadcast)
-    if found.in_memory:
+    if client.table.streamed and found.in_memory:
         raise DataError(
             f"{client.who} streams its rows, and local steps need them in memory: take a linear "
             "model by a method without them, or fewer rows"
         )
-    if not found.by_batch:
-        return found.answer(client, broadcast)
-    return client.table.added_up(
-        lambda table: found.answer(Client(client.key, table), broadcast), client.threads
-    )
+    if client.table.streamed and found.by_batch:
+        made = client.table.added_up(
+            lambda table: found.answer(Client(client.key, table), broadcast), client.threads
+        )
+    else:
+        made = found.answer(client, broadcast)
+    # masked or not, sums are integers of one unit: what is exact already keeps its bits
+    if broadcast is None or not isinstance(made, Reply):
+        return made
+    return on_grid(made, broadcast.task)
 
 
 def _check_network(broadcast: Broadcast[Any]) -> None:

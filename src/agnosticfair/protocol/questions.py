@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.mathematics import sums
-from agnosticfair.mathematics.basis import Basis, own_width, width
+from agnosticfair.mathematics.basis import Basis, constant, own_width, width
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.protocol.records import taken_apart
 
@@ -37,13 +38,13 @@ class Architecture:
 class Task:
     """All that a client must know to answer any round: it can be forgotten and rebuilt at any time.
 
-    positive: the label.  attributes: the sensitive ones, each with its groups.  by_label: cells are cut
+    positive: the label.  sensitive_features: each with its groups.  by_label: cells are cut
     by label, too.  n: what all rows weigh.  basis, fair_basis: the two adversaries'.  centres: (M, d).
     """
 
     encoding: Encoding
     positive: str
-    attributes: tuple[tuple[str, tuple[str, ...]], ...]
+    sensitive_features: tuple[tuple[str, tuple[str, ...]], ...]
     by_label: bool
     n: int
     clients: tuple[str, ...]
@@ -63,14 +64,20 @@ class Task:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The names of the groups, those of several attributes joined."""
-        values = [groups for _, groups in self.attributes]
+        """The names of the groups, those of several features joined."""
+        values = [groups for _, groups in self.sensitive_features]
         return tuple(" & ".join(group) for group in product(*values)) if values else ()
 
     @property
     def cells(self) -> int:
         """G, into how many cells rows are cut (``fairness.comparisons``)."""
-        return prod(len(groups) for _, groups in self.attributes) * (2 if self.by_label else 1)
+        return prod(len(groups) for _, groups in self.sensitive_features) * (
+            2 if self.by_label else 1
+        )
+
+
+UNCOUNTED = Task(Encoding((), ()), "", (), False, 0, (), constant(), constant())
+"""Of what is asked before the rows are counted."""
 
 
 class Question(Protocol):
@@ -91,6 +98,18 @@ def register(question: Q) -> Q:
     """Know the record of a step's question."""
     QUESTIONS[question.step] = question
     return question
+
+
+@register
+@dataclass(frozen=True)
+class Counts:
+    """How many rows there are of each label and group of this outline: round zero of secure sums."""
+
+    step: ClassVar[str] = "counts"
+    outline: Census
+
+    def shapes(self, task: Task) -> Shapes:
+        return counts_shapes(self.outline)
 
 
 @register

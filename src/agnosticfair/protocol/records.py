@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import Encoding
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ def taken_apart(record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         value = getattr(record, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
-        elif isinstance(value, Encoding):
+        elif isinstance(value, Encoding | Census):
             plain[f.name] = value.to_json()
         elif is_dataclass(value):
             plain[f.name], inner = taken_apart(value)
@@ -66,8 +67,8 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
         return arrays[name]
     if name not in plain:
         raise ValueError(f"{name!r} is missing")
-    if kind is Encoding:
-        return Encoding.from_json(plain[name])
+    if kind in (Encoding, Census):
+        return kind.from_json(plain[name])
     if isinstance(kind, type) and is_dataclass(kind):
         return put_together(kind, plain[name], inner)
     return _value(name, hint, plain[name])

@@ -81,7 +81,7 @@ def plan(
     census: Census,
     clients: tuple[str, ...],
     *,
-    attribute: str | Sequence[str] | None = None,
+    sensitive_features: str | Sequence[str] | None = None,
     positive: str | None = None,
     scale: bool = True,
 ) -> Plan:
@@ -91,19 +91,21 @@ def plan(
     others = [
         label for label, count in sorted(census.labels.items()) if count and label != positive
     ]
-    names = sensitive_attributes(method, census, attribute)
-    attributes = [
+    names = sensitive_names(method, census, sensitive_features)
+    features = [
         (name, tuple(sorted(g for g, c in census.groups[name].items() if c > 0))) for name in names
     ]
     fairness, network = fairness_of(method), method.network
     if fairness.surrogate.kind == "covariance" and len(names) != 1:
-        raise SettingsError(f"surrogate 'covariance' looks at one attribute, not {len(names)}")
-    compared = comparisons(attributes, fairness.notion, fairness.intersections)
+        raise SettingsError(
+            f"surrogate 'covariance' looks at one sensitive feature, not {len(names)}"
+        )
+    compared = comparisons(features, fairness.notion, fairness.intersections)
     counts = census.groups[names[0]] if len(names) == 1 else {}
     task = Task(
         encoding=encoding_of(census, scale),
         positive=positive,
-        attributes=tuple(attributes),
+        sensitive_features=tuple(features),
         by_label=uses_labels(fairness.notion),
         n=max(1, round(census.mass)),
         clients=clients,
@@ -116,23 +118,27 @@ def plan(
     return Plan(method, task, census.n, s_bar, compared, negative)
 
 
-def sensitive_attributes(
-    method: Method, census: Census, attribute: str | Sequence[str] | None
+def sensitive_names(
+    method: Method, census: Census, sensitive_features: str | Sequence[str] | None
 ) -> tuple[str, ...]:
-    """The attributes the groups come from; with one there is no choice to make, and a method without
+    """The sensitive features the groups come from; with one there is no choice to make, and a method without
     fairness needs none."""
     names = sorted(census.groups)
-    if attribute is None and (len(names) == 1 or not (names or needs_groups(method))):
+    if sensitive_features is None and (len(names) == 1 or not (names or needs_groups(method))):
         return tuple(names)
-    wanted = (attribute,) if attribute is None or isinstance(attribute, str) else tuple(attribute)
+    wanted = (
+        (sensitive_features,)
+        if sensitive_features is None or isinstance(sensitive_features, str)
+        else tuple(sensitive_features)
+    )
     for name in wanted or (None,):
         if name not in census.groups:
             raise SettingsError(
-                f"no sensitive attribute {name!r}; there are: {', '.join(names) or 'none'}"
+                f"no sensitive feature {name!r}; there are: {', '.join(names) or 'none'}"
             )
     if len(wanted) > 1 and method.fairness is None and needs_groups(method):
         raise SettingsError(
-            f"method {method.name!r} protects one attribute, not {len(wanted)}: name one"
+            f"method {method.name!r} protects one sensitive feature, not {len(wanted)}: name one"
         )
     return tuple(str(name) for name in wanted)
 

@@ -85,7 +85,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     census: what the sites' summaries add up to, as far as it is known.  share: this site's part of all
     rows, on which only the number of candidate rows depends.
     """
-    plan = server.plan(method, census, tuple(sites), attribute=tuple(census.groups))
+    plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
     summary = {k: _size(v) for k, v in census.to_json().items()}
     found = [
         Explained("hello", "0", "site", {"site": "its name"}, len(sites[0]), {"site": "its name"}),
@@ -104,7 +104,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         found += [_message("clusters", steps, around), _message("clusters", steps, _like(around))]
     if kind is not None:
         plan = server.centred(plan, b)
-    rounds, first = f"1 to {method.rounds}, until it converges", solver_of(method).before(plan)
+    rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:
         found += [_message(first.asked.step, "0", first), _message(first.asked.step, "0", moments)]
@@ -136,7 +136,7 @@ def _later(asked: Any) -> Any:
 
 
 def explain_audit(method: Method, census: Census, bootstrap: int) -> list[Explained]:
-    """The messages of sums that a certificate takes, after the last round: one for each attribute."""
+    """The messages of sums that a certificate takes, after the last round: one for each sensitive feature."""
     M, d = server.kernels_wanted(method) or AUDITED.kernels, encoding_of(census).width
     found = []
     for name, groups in census.groups.items():

@@ -7,15 +7,16 @@ from collections.abc import Callable
 import numpy as np
 
 from agnosticfair.client.client import CHUNK, Client, Rows
-from agnosticfair.data.encoding import FEATURE_BITS, Encoding
+from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.basis import KINDS, Basis, own_design, own_width, support, width
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, named, of_fair, of_loss, row_values
+from agnosticfair.protocol.grid import base_bits, exponents
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Sums, Task
 
-KERNEL_BITS, SPARE_BITS = 14, 3
+KERNEL_BITS = 14
 """Features and kernels are multiples of 2^-20 and 2^-14; what they are multiplied with is rounded to the
 bits that then remain of 53 when n rows are added, less some for values above one (``linear.on_grid``)."""
 
@@ -53,16 +54,6 @@ def given_kernels(client: Client, rows: Rows, basis: Basis) -> Callable[[slice],
     return rows.kernels[:, : basis.kernels].__getitem__
 
 
-def exponents(encoding: Encoding) -> np.ndarray:
-    """Powers of two that no feature exceeds, (d + 1,): 0 where the encoding scales to [0, 1]."""
-    found = np.zeros(encoding.width + 1, int)
-    if not encoding.scale:
-        for j, (_, low, high) in enumerate(encoding.numeric):
-            most = max(abs(low), abs(high))
-            found[j] = int(np.ceil(np.log2(most))) if most > 0 else 0
-    return found
-
-
 def weighed(v: np.ndarray, bits: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     """v, (n, k), times the rows' weights, if any, on the grid, in place. It is rounded before and after:
     so a row that weighs 2 is the same, to the last bit, as the row twice."""
@@ -97,7 +88,7 @@ def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
     plain, H, correct = np.zeros(scalars[0] + D), np.zeros((D, D)), 0.0
     most = min(CHUNK, int(np.diff(rows.starts).max()))
     V_L, V_F = (np.empty((most, k + D)) for k in scalars)
-    spare = 53 - KERNEL_BITS - SPARE_BITS - task.n.bit_length()
+    spare = base_bits(task.n) - KERNEL_BITS
     bits_x = spare - exponents(task.encoding)
     bits_L, bits_F = (np.concatenate([np.full(k, spare), bits_x]) for k in scalars)
     for j, part in rows.chunks():
