@@ -156,7 +156,10 @@ def test_a_question_made_by_hand_is_read():
         (asked(of_task={"n": 8}), "its task is not what its id says"),
         (asked(of_task={"n": "7"}), "'n' is of the wrong type"),
         (asked(of_task={"clients": "ab"}), "'clients' is of the wrong type"),
-        (asked(of_task={"sensitive_features": [["sex", "F"]]}), "'sensitive_features' is of the wrong type"),
+        (
+            asked(of_task={"sensitive_features": [["sex", "F"]]}),
+            "'sensitive_features' is of the wrong type",
+        ),
         (asked(of_task={"code": "x"}), "Task has no 'code'"),
         (asked(of_task={"basis": {"kind": "exec", "kernels": 1}}), "'sigma' is missing"),
         (asked(of_task={"encoding": {"numeric": []}}), "the encoding is damaged"),
