@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agnosticfair.auditing.certificate import upper
+from agnosticfair.mathematics.notions import PARITY
 
 Json = Mapping[str, Any]
 
@@ -44,8 +45,8 @@ def _measured(study: Json, method: Json) -> str:
     text = f"On {study['rows']:,} {study['rows_are']} {method['name']} decides {100 * right:.1f} of 100 rightly"
     if gap is None:
         return f"{text}."
-    if study["notion"] != "demographic_parity":
-        return f"{text}; {study['quantity']}: {points(gap)}{_over(method)}."
+    if study["notion"]["name"] != PARITY.name:
+        return f"{text}; {study['notion']['quantity']}: {points(gap)}{_over(method)}."
     groups = _rates(study, method["name"])
     told = f" It decides positively for {groups}." if groups else ""
     return f"{text}.{told} Between the groups that is a difference of {points(gap)}{_over(method)}."
@@ -74,7 +75,7 @@ def _certified(study: Json, method: Json) -> str:
     most = f"{upper(100 * found, 1)} percentage points"
     return (
         f"Certified: however the rows are reweighed within the set named below, the "
-        f"{study['quantity']} stays at or below {most}{_over(method)}. "
+        f"{study['notion']['quantity']} stays at or below {most}{_over(method)}. "
         "About any other deployment the certificate says nothing."
     )
 
@@ -90,7 +91,7 @@ def _compared(study: Json, methods: Mapping[str, Json]) -> str:
         f"Of {len(methods)} methods {best['name']} is the most accurate: {100 * right:.1f} of 100"
     )
     if gap is not None:
-        text += f", {study['quantity']} {points(gap)}"
+        text += f", {study['notion']['quantity']} {points(gap)}"
     return f"{text}{'' if bound is None else f', certified within {upper(100 * bound, 1)}'}."
 
 
@@ -105,6 +106,6 @@ def _corner(study: Json, name: str) -> str:
     rows = f"{found['rows']:,} test rows{' of the first run' if several else ''}"
     return (
         f"A part of the rows can differ from the whole: among the {rows} {where}, {name} "
-        f"has a {study['quantity']} of {points(found['difference'])}, the most of {found['tried']} parts "
+        f"has a {study['notion']['quantity']} of {points(found['difference'])}, the most of {found['tried']} parts "
         f"with at least {study['explorer']['least_rows']} rows."
     )

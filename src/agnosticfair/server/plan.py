@@ -15,7 +15,8 @@ import numpy as np
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import Basis, at_client, median_distance, width
-from agnosticfair.mathematics.fairness import Comparisons, comparisons, uses_labels
+from agnosticfair.mathematics.fairness import Comparisons, comparisons
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.methods import Method, needs_groups
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply, Task
 from agnosticfair.server import averaging as printed
@@ -90,7 +91,7 @@ def plan(
         "sensitive_feature": " & ".join(names),
         "groups": groups if names else (),
         "sensitive_features": features,
-        "by_label": uses_labels(fairness.notion),
+        "by_label": NOTIONS[fairness.notion].uses_labels,
         "cells": compared.parts.shape[1],
         "n": max(1, round(census.mass)),
         "clients": clients,
