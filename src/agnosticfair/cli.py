@@ -21,6 +21,7 @@ from agnosticfair.commands import (
     predict,
     report,
     reproduce,
+    schema,
     shifts,
     tune,
 )
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.command("explain-messages", epilog=messages.EPILOG)(messages.explain_messages)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command("fit", epilog=fit.EPILOG)(fit.fit)
+app.command("schema", epilog=schema.EPILOG)(schema.schema)
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("methods", epilog=lists.METHODS_EPILOG)(lists.list_methods)

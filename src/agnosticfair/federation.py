@@ -27,6 +27,7 @@ from agnosticfair.data.census import (
     merge,
 )
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError, SettingsError, SolverError
@@ -109,6 +110,7 @@ def fit(
     on_failure: str | Policy = "stop",
     checkpoint: str | Path | None = None,
     secure: bool | Roster = False,
+    schema: Schema | None = None,
 ) -> Fit:
     """Train one classifier over clients whose rows stay with them.
 
@@ -121,16 +123,19 @@ def fit(
     not come: 'stop', 'retry', 'wait', 'drop' or a ``Policy``.  checkpoint: a folder; a fit that was
     interrupted goes on from what is there.  secure: every client's sums masked, so that only totals can be
     read; the model is the same to the last bit.  True rehearses it among clients of this process; over
-    an engine, the sites' long-term public keys.
+    an engine, the sites' long-term public keys.  schema: agreed on, so that clients are asked for counts
+    only, neither for extremes nor for lists of values.
     """
     begin = perf_counter()
     method = recipe(method) if isinstance(method, str) else method
+    if schema is not None and isinstance(clients, Mapping):
+        clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     asker = asking(engine, policy(on_failure), deadline, secure, server.centres_kind(method))
     check_enough(asker.keys, asker.policy)
     given = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
-    run = Run(method, sensitive_features, positive, seed, scale, given, start, folder)
+    run = Run(method, sensitive_features, positive, seed, scale, given, start, folder, schema)
     with one_thread():
         state = _until_answered(asker, run, on_round)
     if strict:
@@ -182,6 +187,7 @@ class Run:
     centres: np.ndarray | None
     start: Start | None
     folder: Path | None
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -220,9 +226,7 @@ def _until_answered(
 
 def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> server.State:
     """From the census to the last state, for the clients that the asker has."""
-    of_each = summaries(asker)
-    check_labels_known(of_each, run.positive)
-    census = census_of_all(asker, of_each)
+    census = _census(asker, run)
     identity = run.identity(census, asker.keys)
     restated = any(event["event"] == "restated" for event in asker.events)
     kept = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
@@ -246,11 +250,23 @@ def summaries(asker: Asker) -> dict[str, Census]:
     return asker.ask("census" if asker.secure is None else "outline", None, _check_census)
 
 
+def _census(asker: Asker, run: Run) -> Census:
+    """What is known of all rows together before the first round."""
+    if run.schema is not None:
+        return counts_of_all(asker, run.schema.outline())
+    of_each = summaries(asker)
+    check_labels_known(of_each, run.positive)
+    return census_of_all(asker, of_each)
+
+
 def census_of_all(asker: Asker, of_each: Mapping[str, Census]) -> Census:
     """What the clients' summaries add up to; with secure sums their counts are asked for as a total."""
     agreed = merge(of_each)
-    if asker.secure is None:
-        return agreed
+    return agreed if asker.secure is None else counts_of_all(asker, agreed)
+
+
+def counts_of_all(asker: Asker, agreed: Census) -> Census:
+    """The census of labels, groups, ranges and categories that are agreed on: only counts are asked for."""
     question = Broadcast(0, Task.of({"outline": agreed.to_json()}, {}))
     return counted(agreed, asker.total("counts", question, counts_shapes(agreed)).sums)
 

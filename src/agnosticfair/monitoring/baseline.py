@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ from agnosticfair.data.census import take_census
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics.notions import PARITY, notion_of
-from agnosticfair.mathematics.parts import Axis, Part, gram, named_parts, part_name, sizes_of
+from agnosticfair.mathematics.parts import (
+    Axis,
+    Part,
+    gram,
+    named_parts,
+    part_name,
+    sizes_of,
+    starts_of,
+)
 from agnosticfair.model import Model
 from agnosticfair.settings import POSITIVE, require
 
@@ -57,6 +66,17 @@ class Baseline:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(part_name(self.axes, part) for part in self.parts)
+
+    @property
+    def values(self) -> np.ndarray:
+        """Rows of each value of each axis, those of no agreed value last, axis by axis: (I + C,)."""
+        here, starts = np.diag(self.counts), starts_of(sizes_of(self.axes))
+        return np.r_[here, [self.n - here[a:b].sum() for a, b in pairwise(starts)]]
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        named = (f"{axis.name} = {value}" for axis in self.axes for value in axis.values)
+        return (*named, *(f"a value of {axis.name} never seen" for axis in self.axes))
 
     @property
     def id(self) -> str:
