@@ -22,7 +22,7 @@ from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.basis import gaussian_kernel
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS, ratios
 from agnosticfair.mathematics.parts import sizes_of
 
 DELTA, LARGE, FLOOR, KERNELS, BOUND = 0.05, 1000, 0.05, 20, 5.0
@@ -43,7 +43,7 @@ def population():
     return asked, axes, codes_of(table, axes), (sex.codes.astype(int) * 2 + y) * 2 + d, K
 
 
-ATTRIBUTE = {"attribute": "sex"}
+ATTRIBUTE = {"sensitive_features": "sex"}
 
 
 def found(rows: np.ndarray, parts=None):
@@ -81,13 +81,10 @@ def worst_kernels(notion: str) -> float:
     psi = masses(np.arange(len(population()[3])))
     A = Ambiguity(psi.sum(axis=(0, 1, 2)), float(len(population()[3])), BOUND)
     found_ = []
-    for labels in NOTIONS[notion]:
-        a, rest = confidence._masses(psi, labels, notion)
-        if notion == named.ALONE:
-            return max(worst_ratio(A, a[g], (a + rest)[g], FLOOR).value for g in (0, 1))
-        both = [
-            worst_difference(A, a[[k, j]], (a + rest)[[k, j]], FLOOR) for j, k in ((1, 0), (0, 1))
-        ]
+    for _, a, b in ratios(NOTIONS[notion], psi):
+        if NOTIONS[notion].bounds:
+            return max(worst_ratio(A, a[g], b[g], FLOOR).value for g in (0, 1))
+        both = [worst_difference(A, a[[k, j]], b[[k, j]], FLOOR) for j, k in ((1, 0), (0, 1))]
         found_ += [worst.value - worst.tolerance for worst in both]
     return max(found_)
 
@@ -103,7 +100,7 @@ def worst_mixture(notion: str, counts: np.ndarray) -> float:
         if n.min() >= FLOOR:
             rates = (k / n)[..., 0]
             worst = max(
-                worst, rates.max() if notion == named.ALONE else np.ptp(rates, axis=1).max()
+                worst, rates.max() if NOTIONS[notion].bounds else np.ptp(rates, axis=1).max()
             )
     return float(worst)
 

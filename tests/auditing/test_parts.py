@@ -17,7 +17,7 @@ from agnosticfair.data.rows import digest_of, folds_of
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 from agnosticfair.mathematics.basis import gaussian
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import members
 
 

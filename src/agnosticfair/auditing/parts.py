@@ -21,10 +21,10 @@ from agnosticfair.data.census import take_census
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import Axis, Part, check_depth, part_name, sizes_of, triples
 from agnosticfair.settings import COUNT, SHARE, Kind, require
 
-ALONE = "bounded_group_loss"
 CONFIDENCE = Kind("a number between 0 and 1, both left out", lambda v: 0 < v < 1)
 Asked = Callable[[Sequence[Part]], np.ndarray]
 """From parts to their counts, (M, G, 2, 2)."""
@@ -111,7 +111,7 @@ class Found:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What each part gets of delta, whether it is estimable, and which of its groups are compared."""
         rows = confidence.compared(self.counts, notion)[1]
-        alone = notion == ALONE
+        alone = NOTIONS[notion].bounds
         sample = confidence.Sample(
             rows, self.total, self.least, self.sets, self.candidates, precision, alone
         )
@@ -273,7 +273,7 @@ def checked_groups(found: Found, groups: Sequence[str], notion: str) -> None:
     """Raise where a group, or two for a comparison, have no row that the notion looks at."""
     rows = confidence.compared(found.counts[:1], notion)[1][..., 0].min(axis=0)
     there = [name for name, n in zip(groups, rows, strict=True) if n > 0]
-    if len(there) < (1 if notion == ALONE else 2):
+    if len(there) < (1 if NOTIONS[notion].bounds else 2):
         absent = next(name for name, n in zip(groups, rows, strict=True) if not n > 0)
         raise SettingsError(
             f"group {absent!r} has no row that {notion!r} looks at, and so has no rate: audit rows that hold each "

@@ -23,7 +23,7 @@ from agnosticfair.auditing.parts import Found, records, upper_of, worst_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import confidence
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS
 
 PURPOSE = b"agnosticfair-certificate-1"
 SEALS = ("digest", "signature")

@@ -21,6 +21,7 @@ from agnosticfair.commands.options import (
 )
 from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import DataError, SettingsError, SolverError
+from agnosticfair.mathematics.notions import PARITY
 
 EPILOG = "Example: agnosticfair audit test.csv --target income --sensitive-features sex --model model.safetensors"
 
@@ -40,7 +41,7 @@ def audit(
     threshold: Annotated[
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
-    notion: NotionName = "demographic_parity",
+    notion: NotionName = PARITY.name,
     columns: Annotated[
         list[str] | None, Option(help="Column that names parts; may be repeated, else all.")
     ] = None,
