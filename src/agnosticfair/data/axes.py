@@ -34,16 +34,30 @@ def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def edges_of(counts: np.ndarray, low: float, high: float, bands: int) -> tuple[float, ...]:
     """Edges near the quantiles 1 / bands, 2 / bands, ... of what clients counted; fewer where cells are heavy.
 
+    Between two cells with rows an edge may lie anywhere: it is the number of fewest digits there.
+
     >>> edges_of(histogram(np.arange(100.0), 0.0, 100.0), 0.0, 100.0, 2)
     (50.0,)
     """
-    below, total = np.cumsum(counts), counts.sum()
-    found = []
+    below, full = np.cumsum(counts), np.flatnonzero(counts)
+    found = set()
     for k in range(1, bands):
-        cell = int(np.searchsorted(below, total * k / bands - 1e-9))
-        if 0 <= cell < FINE - 1 and below[cell] < total:
-            found.append(float(f"{low + (high - low) * (cell + 1) / FINE:.6g}"))
-    return tuple(sorted({*found}))
+        cell = int(np.searchsorted(below, below[-1] * k / bands - 1e-9))
+        after = full[full > cell]
+        if len(after):
+            width = (high - low) / FINE
+            found.add(_shortest(low + (cell + 1) * width, low + after[0] * width))
+    return tuple(sorted(found))
+
+
+def _shortest(low: float, high: float) -> float:
+    """The number of fewest significant digits from low to high."""
+    for digits in range(1, 17):
+        for number in (high, low):
+            rounded = float(f"{number:.{digits}g}")
+            if low <= rounded <= high:
+                return rounded
+    return high
 
 
 def band_axis(name: str, edges: Sequence[float]) -> Axis:
