@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from agnosticfair.data.adult import load_adult
+from agnosticfair import load_dataset
 
 
 def adult(rows: int = 8000) -> tuple[pd.DataFrame, pd.Series, pd.Series]:
     """X (numbers and texts), y and the groups, of some rows drawn at random."""
-    table = load_adult()
+    table = load_dataset("adult")
     texts = {name: column.values() for name, column in table.categorical.items()}
     X = pd.DataFrame({**table.numeric, **texts})
     y = pd.Series(table.target.values(), name="income")

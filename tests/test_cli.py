@@ -69,7 +69,7 @@ def test_methods_lists_every_one(call):
 
 def test_data_says_what_is_here(call, tmp_path, monkeypatch):
     monkeypatch.setenv("AGNOSTICFAIR_DATA", str(tmp_path))
-    adult, dutch = json.loads(call("data", "--json")[1])
+    adult, dutch, *_ = json.loads(call("data", "--json")[1])
     assert (adult["rows"], adult["features"], adult["here"]) == (45222, 40, True)
     assert adult["groups"] == {"Female": 14695, "Male": 30527}
     assert not dutch["here"]

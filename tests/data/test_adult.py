@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 
-from agnosticfair.data.adult import CATEGORICAL, NUMERIC, load_adult
 from agnosticfair.data.census import encoding_of, take_census
+from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.encoding import encode
 
 COLUMNS = (
@@ -41,9 +41,9 @@ def test_shape_of_the_paper(adult):
 def test_every_value_is_that_of_the_original_files(adult, shared):
     rows = originals(shared / "adult")
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
-    for name in NUMERIC:
+    for name in dataset("adult").numeric:
         np.testing.assert_array_equal(adult.numeric[name], [float(v) for v in columns[name]])
-    for name in (*CATEGORICAL, "education", "race", "native-country", "sex"):
+    for name in (*dataset("adult").categorical, "education", "race", "native-country", "sex"):
         assert adult.column(name).values().tolist() == list(columns[name])
     assert adult.target.values().tolist() == list(columns["income"])
     used = {*adult.numeric, *adult.categorical, *adult.sensitive, *adult.other, "income"}
@@ -51,7 +51,7 @@ def test_every_value_is_that_of_the_original_files(adult, shared):
 
 
 def test_loaded_once_and_protected(adult):
-    assert load_adult() is adult
+    assert load_dataset("adult") is adult
     with pytest.raises(ValueError, match="read-only"):
         adult.numeric["age"][0] = 0
     with pytest.raises(ValueError, match="read-only"):

@@ -79,6 +79,31 @@ def test_dutch_shift_is_that_of_the_paper(dutch):
     assert len(split.test) == 60_420 - 20_980 - 13_678
 
 
+@pytest.mark.parametrize("name", ["oulad", "bank", "law", "compas"])
+def test_what_is_held_back_trains_nobody(name, load):
+    known, rows = DATASETS[name], load(name)
+    column = known.shift.column
+    for clients in (None, 1, 3):
+        split = shift(rows, known, clients, seed=1)
+        trained = {v for t in split.train.values() for v in t.column(column).values()}
+        held_back = split.test.take(split.test_part == 1).column(column).values()
+        assert trained
+        assert not trained & {*held_back}
+        assert len(split.test) + sum(map(len, split.train.values())) == len(rows)
+        seen = split.test_part == 0
+        assert seen.sum() == pytest.approx(0.25 * sum(map(len, split.train.values())), abs=1)
+    assert trained == {*known.shift.values} or len({*held_back}) == known.shift.drawn
+
+
+def test_regions_are_sites_and_the_seed_holds_some_back(load):
+    rows = load("oulad")
+    one, same, other = (shift(rows, DATASETS["oulad"], None, seed) for seed in (1, 1, 2))
+    assert set(one.train) == set(same.train) != set(other.train)
+    assert len(one.train) == 13 - 4
+    for name, those in one.train.items():
+        assert set(those.column("region").values()) == {name}
+
+
 @pytest.mark.parametrize(("p", "first"), [(2, 1), (3, 2), (5, 3), (50, 25)])
 def test_shift_shares_each_group_evenly(adult, p, first):
     clients = list(shift(adult, ADULT, p).train.values())

@@ -35,11 +35,11 @@ Intersections = Annotated[
 Tau = Annotated[float | None, Option(help="Largest difference between groups.")]
 Bound = Annotated[float | None, Option(help="Bound B on the adversary's alpha.")]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
-Datasets = Annotated[str, Option(help="adult, dutch or all.")]
+Datasets = Annotated[str, Option(help="Names with commas between, or all: see agnosticfair data.")]
 Seeds = Annotated[int, Option(help="Runs of each method, each on a split of its own.")]
 Jobs = Annotated[int | None, Option(help="Processes; by default one per processor.")]
 DataFolder = Annotated[
-    Path | None, Option(help="Where the Dutch census is; else $AGNOSTICFAIR_DATA, else downloaded.")
+    Path | None, Option(help="Where data not shipped is; else $AGNOSTICFAIR_DATA, else downloaded.")
 ]
 OutFolder = Annotated[Path, Option(help="Folder for the results.")]
 
