@@ -11,6 +11,6 @@ def adult(rows: int = 8000) -> tuple[pd.DataFrame, pd.Series, pd.Series]:
     texts = {name: column.values() for name, column in table.categorical.items()}
     X = pd.DataFrame({**table.numeric, **texts})
     y = pd.Series(table.target.values(), name="income")
-    sex = pd.Series(table.sensitive["sex"].values(), name="sex")
+    sex = pd.Series(table.sensitive_features["sex"].values(), name="sex")
     chosen = X.sample(rows, random_state=0).index
     return X.loc[chosen], y.loc[chosen], sex.loc[chosen]

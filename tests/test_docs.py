@@ -35,7 +35,7 @@ def rows():
     """Some rows of Adult as the lines of a CSV file."""
     table = load_dataset("adult")
     columns = {**table.numeric, **{k: c.values() for k, c in table.categorical.items()}}
-    columns |= {"sex": table.sensitive["sex"].values(), "income": table.target.values()}
+    columns |= {"sex": table.sensitive_features["sex"].values(), "income": table.target.values()}
     lines = zip(*(values[:1500] for values in columns.values()), strict=True)
     return [",".join(columns), *(",".join(map(str, line)) for line in lines)]
 

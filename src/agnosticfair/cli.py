@@ -17,9 +17,11 @@ from agnosticfair.commands import (
     fit,
     lists,
     messages,
+    monitor,
     predict,
     report,
     reproduce,
+    schema,
     shifts,
     tune,
 )
@@ -36,6 +38,7 @@ app = typer.Typer(
 app.command("explain-messages", epilog=messages.EPILOG)(messages.explain_messages)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command("fit", epilog=fit.EPILOG)(fit.fit)
+app.command("schema", epilog=schema.EPILOG)(schema.schema)
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("methods", epilog=lists.METHODS_EPILOG)(lists.list_methods)
@@ -45,6 +48,7 @@ app.command("shifts", epilog=shifts.EPILOG)(shifts.shifts)
 app.command("export", epilog=export.EPILOG)(export.export)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("watch", epilog=report.WATCH_EPILOG)(report.watch)
+app.command("monitor", epilog=monitor.EPILOG)(monitor.monitor)
 app.command("tune", epilog=tune.EPILOG)(tune.tune)
 app.add_typer(deploy.deploy, name="deploy")
 

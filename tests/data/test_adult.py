@@ -29,7 +29,7 @@ def test_shape_of_the_paper(adult):
     assert census.labels == {"<=50K": 34_014, ">50K": 11_208}
     assert census.groups == {"sex": {"Female": 14_695, "Male": 30_527}}
     assert adult.target.categories == ("<=50K", ">50K")
-    assert adult.sensitive["sex"].categories == ("Female", "Male")
+    assert adult.sensitive_features["sex"].categories == ("Female", "Male")
     encoding = encoding_of(census)
     X = encode(encoding, adult)
     assert X.shape == (45_222, 40)
@@ -46,7 +46,7 @@ def test_every_value_is_that_of_the_original_files(adult, shared):
     for name in (*dataset("adult").categorical, "education", "race", "native-country", "sex"):
         assert adult.column(name).values().tolist() == list(columns[name])
     assert adult.target.values().tolist() == list(columns["income"])
-    used = {*adult.numeric, *adult.categorical, *adult.sensitive, *adult.other, "income"}
+    used = {*adult.numeric, *adult.categorical, *adult.sensitive_features, *adult.other, "income"}
     assert used == set(COLUMNS)
 
 

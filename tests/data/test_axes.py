@@ -75,7 +75,7 @@ def test_what_names_no_part_is_said():
         agreed({"north": table()}, columns=("hair",))
     many = table()
     ids = Column.of(f"row {i}" for i in range(400))
-    many = Table(many.numeric, {"id": ids}, many.target, many.sensitive)
+    many = Table(many.numeric, {"id": ids}, many.target, many.sensitive_features)
     with pytest.raises(SettingsError, match="column 'id' has 400 values, more than 200"):
         agreed({"north": many})
     with pytest.raises(DataError, match="no column of numbers 'weight'"):

@@ -32,7 +32,7 @@ def test_shape_of_the_paper(dutch):
     assert census.n == 60_420
     assert census.labels == {"2_1": 28_763, "5_4_9": 31_657}
     assert census.groups == {"sex": {"female": 30_273, "male": 30_147}}
-    assert dutch.sensitive["sex"].categories == ("female", "male")
+    assert dutch.sensitive_features["sex"].categories == ("female", "male")
     assert dutch.target.categories == ("5_4_9", "2_1")
     encoding = encoding_of(census)
     X = encode(encoding, dutch)
@@ -43,7 +43,7 @@ def test_shape_of_the_paper(dutch):
 
 def test_first_row_is_that_of_the_file(dutch):
     # 1,6,1131,112,1,1,1,5,111,135,1,2_1
-    assert dutch.sensitive["sex"].values()[0] == "male"
+    assert dutch.sensitive_features["sex"].values()[0] == "male"
     assert dutch.numeric["age"][0] == 6
     assert dutch.numeric["edu_level"][0] == 5
     assert dutch.column("household_position").values()[0] == "1131"
@@ -129,8 +129,8 @@ def test_a_record_describes_its_file(name, load):
     known, table = datasets.dataset(name), load(name)
     assert known.name == name
     assert known.positive in table.target.categories
-    assert set(table.sensitive) == {known.sensitive, *known.also}
-    assert all(len(column.categories) == 2 for column in table.sensitive.values())
+    assert set(table.sensitive_features) == {known.sensitive_features, *known.also}
+    assert all(len(column.categories) == 2 for column in table.sensitive_features.values())
     seen = table.column(known.shift.column)
     assert set(known.shift.values) < set(seen.categories)
     assert known.shift.drawn < len(seen.categories)
@@ -154,7 +154,7 @@ def test_a_record_describes_its_file(name, load):
 def test_shapes(name, labels, groups, load):
     census = take_census(load(name), name)
     assert census.labels == labels
-    assert census.groups[datasets.dataset(name).sensitive] == groups
+    assert census.groups[datasets.dataset(name).sensitive_features] == groups
 
 
 @pytest.mark.parametrize("name", ["oulad", "bank"])
@@ -169,7 +169,7 @@ def test_every_shipped_value_is_that_of_the_original_file(name, shared):
             assert table.target.values().tolist() == list(columns[column])
         else:
             assert table.column(column).values().tolist() == list(columns[column])
-    kept = {*table.numeric, *table.categorical, *table.other, *table.sensitive}
+    kept = {*table.numeric, *table.categorical, *table.other, *table.sensitive_features}
     assert "duration" not in kept, "not known before the call"
     assert set(columns) - kept - {"duration"} == {datasets.dataset(name).target}
 

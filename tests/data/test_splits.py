@@ -67,7 +67,7 @@ def test_adult_shift_is_that_of_the_paper(adult):
     assert "Private" not in split.train["client-2"].column("workclass").values()
     private = split.test.column("workclass").values() == "Private"
     np.testing.assert_array_equal(split.test_part == 0, private)
-    y, s = split.test.labels(">50K"), split.test.sensitive["sex"].codes
+    y, s = split.test.labels(">50K"), split.test.sensitive_features["sex"].codes
     assert 1 - y.mean() == pytest.approx(0.7187, abs=0.004)
     assert y[s == 1].mean() - y[s == 0].mean() == pytest.approx(0.210, abs=0.012)
 
@@ -138,14 +138,14 @@ def test_dirichlet_gives_train_and_test_the_same_proportions(adult):
         local = split.test.take(split.test_part == part)
         assert len(rows) >= 10
         assert len(local) / len(rows) == pytest.approx(2 / 3, rel=0.1)
-        male = [t.sensitive["sex"].codes.mean() for t in (rows, local)]
+        male = [t.sensitive_features["sex"].codes.mean() for t in (rows, local)]
         assert male[0] == pytest.approx(male[1], abs=0.02)
 
 
 def test_small_concentration_makes_clients_differ(adult):
     def spread(concentration):
         train = dirichlet(adult, 5, concentration, seed=0).train.values()
-        return np.std([rows.sensitive["sex"].codes.mean() for rows in train])
+        return np.std([rows.sensitive_features["sex"].codes.mean() for rows in train])
 
     assert spread(0.5) > 5 * spread(1000.0)
 

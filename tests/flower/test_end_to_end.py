@@ -1,7 +1,7 @@
 """A real SuperLink and real SuperNodes on loopback, with TLS and authentication, killed for real.
 
 Every process is started here and stopped by its own id. All tests run in one worker (see conftest): they
-share a deployment, and one federation at a time is enough for two cores.
+share a set-up, and one federation at a time is enough for two cores.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from agnosticfair.data.datasets import dataset
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
-from agnosticfair.flower.folder import certificates, key_pair
+from agnosticfair.flower.folder import key_pair, tls_certificates
 from agnosticfair.flower.runner import flwr, register, status_of
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
@@ -131,7 +131,7 @@ def rows(adult):
     train = shift(adult, dataset("adult"), 2, 0).train
     for key, table in zip(SITES, train.values(), strict=True):
         columns = {**table.numeric, "income": table.target.values()}
-        for kept in (table.categorical, table.sensitive):
+        for kept in (table.categorical, table.sensitive_features):
             columns |= {name: column.values() for name, column in kept.items()}
         found[key] = pa.table({name: pa.array(values) for name, values in columns.items()})
     return found
@@ -144,7 +144,7 @@ def write_files(rows, folder):
 
 
 class Deployed:
-    """A deployment's folder and the processes of its scripts, each known by its id."""
+    """A folder of 'deploy init' and the processes of its scripts, each known by its id."""
 
     def __init__(self, folder, rows):
         self.rows, self.folder, self.processes, self.port = rows, folder, {}, free_ports(5)
@@ -152,7 +152,7 @@ class Deployed:
         folder.parent.mkdir(exist_ok=True)
         self.files = write_files(rows, folder.parent)
         sites = ",".join(f"{key}={path}" for key, path in self.files.items())
-        named = ("--target", "income", "--sensitive", "sex", "--method", "fairfl")
+        named = ("--target", "income", "--sensitive-features", "sex", "--method", "fairfl")
         init = ["deploy", "init", folder, "--sites", sites, *named, "--port", self.port]
         with pytest.raises(SystemExit) as ended:
             main([str(part) for part in init])
@@ -206,12 +206,12 @@ class Deployed:
         for name, value in {
             "method": '"fairfl"',
             "network": '""',
-            "rounds": 3,
+            "max-rounds": 3,
             "certify": "false",
             "on-failure": '"wait"',
             **values,
         }.items():
-            text, times = re.subn(f"(?m)^{name} = .*$", f"{name} = {value}", text)
+            text, times = re.subn(f"(?m)^({name.replace('_', '-')}) = .*$", rf"\1 = {value}", text)
             assert times == 1
         app.write_text(text)
         write_files(self.rows, self.folder.parent)
@@ -257,7 +257,7 @@ class Deployed:
 
 @pytest.fixture(scope="module")
 def standing(rows, tmp_path_factory):
-    """One deployment for all tests of this module, while it is sound."""
+    """One set-up for all tests of this module, while it is sound."""
     kept = []
     yield kept, lambda: Deployed(tmp_path_factory.mktemp("standing") / "bank", rows)
     for one in kept:
@@ -309,7 +309,7 @@ def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, t
     assert max(t["sent"] + t["received"] for t in history["traffic"]) < 1_000_000
     assert "bytes per site" in said
     certificate = json.loads((results / "certificate.json").read_text())
-    assert 0 <= certificate["worst_risk_difference"] <= 1
+    assert 0 <= certificate["worst_difference"] <= 1
     secret = (tmp_path / "bank" / "keys" / "north").read_text().splitlines()[1]
     assert secret not in said
 
@@ -325,7 +325,7 @@ def test_processes_killed_at_both_sites_do_not_change_the_model(bank):
     (supernode,) = bank.below("south", "flower-supernode")
     os.kill(supernode, signal.SIGKILL)
     bank.ends(run)
-    assert bank.weights() == here(bank.files.values(), rounds=3).model.w.tobytes()
+    assert bank.weights() == here(bank.files.values(), max_rounds=3).model.w.tobytes()
     lost = [e for e in bank.result("history.json")["events"] if e["event"] == "no answer"]
     assert any(e["client"] == "north" and "Flower's error" in e["reason"] for e in lost)
     assert supernode not in bank.below("south", "flower-supernode")
@@ -337,7 +337,7 @@ def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, row
     cut = {key: table.slice(0, 2000) for key, table in rows.items()}
     files = write_files(cut, bank.folder.parent).values()
     told = bank.ends(bank.run())
-    expected = here(files, "agnosticfair", network="mlp", rounds=3)
+    expected = here(files, "agnosticfair", network="mlp", max_rounds=3)
     assert bank.weights() == expected.model.w.tobytes()
     history = bank.result("history.json")
     assert history["history"] == list(expected.history)
@@ -354,7 +354,7 @@ def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, row
 
 
 def test_a_superlink_killed_in_mid_run_resumes_from_the_checkpoint(bank):
-    bank.prepare(rounds=4)
+    bank.prepare(max_rounds=4)
     run = bank.run()
     wait(lambda: bank.round() >= 2, "the second round", pause=0.05)
     bank.stop("superlink", signal.SIGKILL)
@@ -363,7 +363,7 @@ def test_a_superlink_killed_in_mid_run_resumes_from_the_checkpoint(bank):
     assert (bank.folder / "state" / "checkpoint" / "checkpoint.safetensors").is_file()
     bank.start("superlink")
     bank.ends(bank.run())
-    assert bank.weights() == here(bank.files.values(), rounds=4).model.w.tobytes()
+    assert bank.weights() == here(bank.files.values(), max_rounds=4).model.w.tobytes()
     assert any(event["event"] == "resumed" for event in bank.result("history.json")["events"])
 
 
@@ -382,7 +382,7 @@ def test_a_site_that_declines_is_dropped_and_the_rest_has_its_own_certificate(ba
     told = " ".join(bank.ends(bank.run()).split())
     assert "fewer than 10 rows and does not answer" in told
     assert "restated" in told
-    alone = here([bank.files["north"]], rounds=3)
+    alone = here([bank.files["north"]], max_rounds=3)
     assert bank.weights() == alone.model.w.tobytes()
     assert bank.result("certificate.json")["n"] == rows["north"].num_rows
 
@@ -390,12 +390,12 @@ def test_a_site_that_declines_is_dropped_and_the_rest_has_its_own_certificate(ba
 def test_who_has_no_registered_key_no_ca_or_no_tls_is_refused(bank):
     other = bank.folder / "other"
     other.mkdir()
-    foreign = {"key": key_pair()[""], "ca.crt": certificates("127.0.0.1")["certificates/ca.crt"]}
+    foreign = {"key": key_pair()[""], "ca.crt": tls_certificates("127.0.0.1")["tls/ca.crt"]}
     for name, text in foreign.items():
         (other / name).write_text(text)
         (other / name).chmod(0o600)
     script = (bank.folder / "start-north.sh").read_text()
-    key, ca = bank.folder / "keys" / "north", bank.folder / "certificates" / "ca.crt"
+    key, ca = bank.folder / "keys" / "north", bank.folder / "tls" / "ca.crt"
     tls, identity = f"--root-certificates \\\n  {ca}", f"--auth-supernode-private-key \\\n  {key}"
     changes = {
         "stranger": {str(key): str(other / "key")},

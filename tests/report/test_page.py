@@ -204,11 +204,11 @@ def page_of(rows, notion, name):
     """A page of two studies, with ``name`` wherever a name can stand."""
     spread = {"mean": 0.5, "deviation": 0.0, "count": 1}
     profile = [{"feature": f"{name}=1", "mean": 0.1, "worst_mean": 0.2, "shift": 1.0}]
-    entry = {"name": name, "seeds": 1, "accuracy": spread, "risk_difference": spread}
+    entry = {"name": name, "seeds": 1, "accuracy": spread, "difference": spread}
     entry |= {"outcome": name, "note": name, "worst_profile": profile, "worst_groups": {}}
     study = {"title": name, "kind": "audit", "notion": notion, "headline": name, "rows": 3}
     study |= {"methods": [entry, entry | {"name": "b"}], "sentences": [name], "warnings": [name]}
-    study |= {"difference": name, "rows_are": name, "set": name, "clients": []}
+    study |= {"quantity": name, "rows_are": name, "set": name, "clients": []}
     study |= {"explorer": counts(rows, notion=notion), "configuration": {name: name}}
     study |= {"provenance": {"command": name, "data": {name: {"rows": 1, "sha256": name}}}}
     study["deployments"] = [{"name": name, "kind": "test set", "values": {name: 0.1}}]
@@ -218,7 +218,7 @@ def page_of(rows, notion, name):
 def test_markup_in_data_is_shown_as_text(look, tmp_path):
     table = small_table()
     job = Column(table.categorical["job"].codes, (EVIL, "b", "{{DATA}}"))
-    sex = Column(table.sensitive["sex"].codes, (EVIL, "g1"))
+    sex = Column(table.sensitive_features["sex"].codes, (EVIL, "g1"))
     rows = Decided({EVIL: job}, table.labels("yes"), sex, EVIL, EVIL, {EVIL: table.labels("yes")})
     (tmp_path / "evil.html").write_text(page_of(rows, "demographic_parity", EVIL))
     page = look(url(tmp_path / "evil.html"))
@@ -259,3 +259,28 @@ def test_a_live_page_follows_the_rounds(look, tmp_path):
         foreign = page.request.get(page.url, headers={"Host": "evil.example:80"})
         assert foreign.status == 403
         server.shutdown()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_has_a_verdict_contents_and_number_fields(browser, suite, scheme):
+    page = browser.new_page(viewport={"width": 390, "height": 900}, color_scheme=scheme)
+    page.goto(url(suite / "report.html"))
+    assert (
+        page.locator(".verdict")
+        .inner_text()
+        .lstrip("✓✗? \n")
+        .startswith(("Keeps", "Does not", "Not"))
+    )
+    for link in page.locator("nav a").all():
+        assert page.locator(link.get_attribute("href")).count() == 1
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 24, 30)"}[scheme]
+    first = page.locator(".times input").first
+    before = mixed(page)
+    first.fill("3")
+    assert page.locator(".slider input[type=range]").first.input_value() == "3"
+    assert mixed(page) != before
+    widths = "xs => xs.every(x => x.scrollWidth <= x.clientWidth + 1)"
+    assert page.eval_on_selector_all(".scroll", widths)  # no column is out of sight
+    assert page.eval_on_selector_all("table", "xs => xs.every(x => x.tBodies[0].rows.length)")
+    page.close()

@@ -18,7 +18,7 @@ from agnosticfair.commands.options import (
     NetworkName,
     Notion,
     Numeric,
-    Sensitive,
+    SensitiveFeatures,
     Target,
     Tau,
 )
@@ -26,7 +26,7 @@ from agnosticfair.errors import SettingsError
 
 EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
-    "--target income --sensitive sex"
+    "--target income --sensitive-features sex"
 )
 ROUND = ("sums", "local", "train", "average")
 """The steps of which every round has one."""
@@ -42,13 +42,13 @@ def init(
     folder: Annotated[Path, Argument(help="A new folder.")],
     sites: Annotated[str, Option(help="NAME=FILE of each site, with commas between.")],
     target: Target,
-    sensitive: Sensitive,
+    sensitive_features: SensitiveFeatures,
     numeric: Numeric = None,
     categorical: Categorical = None,
     drop: Drop = None,
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
     method: MethodName = "agnosticfair",
-    model: NetworkName = "linear",
+    network: NetworkName = None,
     notion: Notion = None,
     intersections: Intersections = None,
     tau: Tau = None,
@@ -59,26 +59,26 @@ def init(
     host: Annotated[str, Option(help="The SuperLink's address.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Its port; the SuperNodes take the next ones.")] = 8000,
 ) -> None:
-    """Write a folder with the Flower app, test certificates, a key pair per site and start scripts."""
+    """Write a folder with the Flower app, TLS certificates for a test, a key pair per site and start scripts."""
     from agnosticfair.data.files import Roles
-    from agnosticfair.flower.folder import Deployment, write_folder
+    from agnosticfair.flower.folder import Federation, write_folder
     from agnosticfair.methods import method as recipe
     from agnosticfair.protocol.faults import policy
 
     asked = {"notion": notion, "intersections": intersections, "tau": tau}
-    asked["network"] = None if model == "linear" else model
+    asked["network"] = network
     changes = {k: v for k, v in asked.items() if v is not None}
-    if model != "linear":
+    if network is not None:
         from agnosticfair.networks import factory
 
-        factory(model)  # as are the next ones: refused now rather than at the first run
+        factory(network)  # as are the next ones: refused now rather than at the first run
     recipe(method, **changes), policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
-    roles = Roles(target, tuple(sensitive), **columns)
+    roles = Roles(target, tuple(sensitive_features), **columns)
     run = {"method": method, "seed": seed, "positive": positive, "deadline": deadline}
     run |= {"on-failure": on_failure, **changes}
-    write_folder(folder, Deployment(_sites(sites), roles, run, host, port, least_rows))
+    write_folder(folder, Federation(_sites(sites), roles, run, host, port, least_rows))
     print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
     for name in ("superlink", *sorted(_sites(sites))):
         print(f"  sh {folder}/start-{name}.sh")
@@ -96,18 +96,20 @@ def run(
     A run that was interrupted goes on from its last checkpoint.
     """
     from agnosticfair.commands.output import progress
-    from agnosticfair.flower.runner import read_config, run_deployment
+    from agnosticfair.flower.runner import read_config, run_federation
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)
     network = config.get("network") or None
-    most = int(config.get("rounds") or recipe(str(config["method"]), network=network).rounds)
+    most = int(
+        config.get("max-rounds") or recipe(str(config["method"]), network=network).max_rounds
+    )
     with progress(most, "rounds") as advance:
 
         def tell(seen: dict[str, Any]) -> None:
             advance(f"loss {seen['round']['loss']:.4f}")
 
-        done = run_deployment(folder, tell, timeout)
+        done = run_federation(folder, tell, timeout)
     told = {"run": done.run, "folder": str(done.folder), **done.history}
     if as_json:
         return print(json.dumps(told, indent=1))

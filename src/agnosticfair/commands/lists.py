@@ -33,7 +33,7 @@ def list_methods(as_json: Json = False) -> None:
         tau = m.fairness.tau if m.fairness else m.local.tau if m.local and m.local.penalty else ""
         kernels = f" {m.basis.kernels}" if m.basis.kind == "gaussian" else ""
         bound = f"{m.bound:g}" if isfinite(m.bound) else ""
-        values = (f"{m.basis.kind}{kernels}", bound, f"{tau}", f"{m.rounds}")
+        values = (f"{m.basis.kind}{kernels}", bound, f"{tau}", f"{m.max_rounds}")
         lines.append((m.name, m.summary, *values))
     return show(grid("", ("method", "what it does", "basis", "B", "tau", "rounds"), lines))
 
@@ -75,7 +75,7 @@ def describe(name: str, folder: Path | None) -> dict[str, Any]:
     except DataError as error:
         return entry | {"here": False, "where": str(error)}
     counts = {"rows": census.n, "features": encoding_of(census).width, "labels": census.labels}
-    groups = census.groups[known.sensitive]
+    groups = census.groups[known.sensitive_features]
     return entry | counts | {"groups": groups, "here": True, "where": path}
 
 

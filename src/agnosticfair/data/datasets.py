@@ -35,7 +35,7 @@ class Shift:
 class Dataset:
     """A data set: what its columns are for, where it comes from, and its shift.
 
-    numeric and categorical are the features; ``sensitive`` the attribute that is compared, ``also``
+    numeric and categorical are the features; ``sensitive_features`` the column that is compared, ``also``
     further ones; ``other`` columns split rows or name sub-populations; those of the file that none of
     these name are dropped.  renamed: column -> value in the file -> value here, in the order of the
     vocabulary.  derived: column -> how it is made from the file's columns.  source: None if shipped.
@@ -51,7 +51,7 @@ class Dataset:
     other: tuple[str, ...]
     target: str
     positive: str
-    sensitive: str
+    sensitive_features: str
     shift: Shift
     source: Source | None = None
     also: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ _KNOWN = (
         other=("education", "race", "native-country"),
         target="income",
         positive=">50K",
-        sensitive="sex",
+        sensitive_features="sex",
         shift=Shift("workclass", ("Private",), (0.8, 0.2)),
         tau=0.11,
         network_tau=0.11,
@@ -102,7 +102,7 @@ _KNOWN = (
         other=("household_position",),
         target="occupation",
         positive="2_1",
-        sensitive="sex",
+        sensitive_features="sex",
         shift=Shift("household_position", ("1122",), (0.8, 0.4)),
         source=Source(
             "dutch",
@@ -126,7 +126,7 @@ _KNOWN = (
         other=("region", "code_presentation"),
         target="final_result",
         positive="Pass",
-        sensitive="gender",
+        sensitive_features="gender",
         shift=Shift("region", drawn=4),
         sites="region",
     ),
@@ -139,7 +139,7 @@ _KNOWN = (
         other=("month", "quarter"),
         target="y",
         positive="yes",
-        sensitive="marital",
+        sensitive_features="marital",
         shift=Shift("quarter", ("2008 Q2", "2008 Q3", "2008 Q4", "2009 Q1", "2009 Q2"), (0.8, 0.0)),
     ),
     Dataset(
@@ -151,7 +151,7 @@ _KNOWN = (
         other=("tier",),
         target="pass_bar",
         positive="pass",
-        sensitive="race",
+        sensitive_features="race",
         also=("male",),
         shift=Shift("tier", ("3", "4", "5", "6"), (0.8, 0.0)),
         source=Source(
@@ -178,7 +178,7 @@ _KNOWN = (
         other=("quarter",),
         target="two_year_recid",
         positive="no",
-        sensitive="race",
+        sensitive_features="race",
         also=("sex",),
         shift=Shift("quarter", ("2013 Q1", "2013 Q2", "2013 Q3", "2013 Q4"), (0.8, 0.0)),
         source=Source(
@@ -245,7 +245,7 @@ def _read(name: str, path: Path) -> Table:
         {column: to_numbers(rows[column]) for column in known.numeric},
         columns(known.categorical),
         _column(known, rows, known.target),
-        columns((known.sensitive, *known.also)),
+        columns((known.sensitive_features, *known.also)),
         columns(known.other),
     )
 

@@ -112,7 +112,7 @@ def dirichlet(
     clients: int = 5,
     concentration: float = 0.5,
     seed: int = 0,
-    attribute: str = "sex",
+    sensitive_feature: str = "sex",
 ) -> Split:
     """60% of the rows train; each sensitive group is dealt to the clients by a Dirichlet draw.
 
@@ -124,7 +124,7 @@ def dirichlet(
     rng = np.random.default_rng(seed)
     train, test = _shuffled(len(table), 0.6, rng)
     _check_clients(clients, len(train) // LEAST_ROWS)
-    codes = table.column(attribute).codes
+    codes = table.column(sensitive_feature).codes
     sets = [[rows[codes[rows] == g] for g in np.unique(codes)] for rows in (train, test)]
     for _ in range(MOST_DRAWS):
         shares = rng.dirichlet(np.full(clients, concentration), size=len(sets[0]))

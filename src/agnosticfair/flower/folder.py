@@ -1,4 +1,4 @@
-"""The folder of a deployment: the Flower app, certificates for a test, keys, and start scripts.
+"""The folder of a federation of sites: the Flower app, TLS certificates for a test, keys, and start scripts.
 
 Everything in it is plain text that a person can read; what is secret is readable by its owner only.
 """
@@ -20,7 +20,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import check_seed
 
 DAYS = 90
-"""How long the test certificates are good."""
+"""How long the TLS certificates for a test are good."""
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -33,7 +33,7 @@ SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 
 
 @dataclass(frozen=True)
-class Deployment:
+class Federation:
     """sites: each site's key and file.  run: the values of the fit (method, seed, deadline, ...)."""
 
     sites: Mapping[str, Path]
@@ -66,8 +66,8 @@ class Deployment:
             raise SettingsError(f"port {self.port}: name one between 1 and 65000")
 
 
-def write_folder(folder: Path, plan: Deployment) -> None:
-    """Write the deployment's folder, which must not be there yet."""
+def write_folder(folder: Path, plan: Federation) -> None:
+    """Write the federation's folder, which must not be there yet."""
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{str(folder)!r} is not empty: name a new folder")
@@ -81,13 +81,13 @@ def write_folder(folder: Path, plan: Deployment) -> None:
         **{f"start-{key}.sh": _supernode(folder, plan, key) for key in plan.sites},
     }
     try:
-        secrets = certificates(plan.host)
+        secrets = tls_certificates(plan.host)
     except ImportError:
-        raise SettingsError("a deployment needs Flower: install 'agnosticfair[flower]'") from None
+        raise SettingsError("sites need Flower: install 'agnosticfair[flower]'") from None
     for key in plan.sites:
         secrets |= {f"keys/{key}{end}": text for end, text in key_pair().items()}
     try:
-        for private in ("keys", "certificates", "state", "results"):
+        for private in ("keys", "tls", "state", "results"):
             (folder / private).mkdir(0o700, parents=True)
         for name, text in (files | secrets).items():
             _write(folder / name, text)
@@ -99,7 +99,7 @@ def write_folder(folder: Path, plan: Deployment) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    secret = path.suffix in (".key", "") and path.parent.name in ("keys", "certificates")
+    secret = path.suffix in (".key", "") and path.parent.name in ("keys", "tls")
     mode = 0o600 if secret else 0o755 if path.suffix == ".sh" else 0o644
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
         file.write(text)
@@ -111,17 +111,17 @@ __all__ = ["app"]
 """
 
 
-def _pyproject(folder: Path, plan: Deployment) -> str:
+def _pyproject(folder: Path, plan: Federation) -> str:
     """The Flower app's own file, with the fit's values in its configuration."""
     run = {
         "method": "agnosticfair",
         "network": "",
         "seed": 0,
-        "attribute": ",".join(plan.roles.sensitive),
+        "sensitive-features": ",".join(plan.roles.sensitive_features),
         "positive": "",
         "tau": 0.0,
         "bound": 0.0,
-        "rounds": 0,
+        "max-rounds": 0,
         "notion": "",
         "intersections": False,
         "deadline": 120.0,
@@ -170,14 +170,14 @@ def _toml(value: Any) -> str:
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _connection(folder: Path, plan: Deployment) -> str:
+def _connection(folder: Path, plan: Federation) -> str:
     """Flower's own configuration: how 'flwr' reaches the SuperLink."""
     return f"""[superlink]
-default = "deployment"
+default = "sites"
 
-[superlink.deployment]
+[superlink.sites]
 address = {_toml(f"{plan.host}:{plan.port}")}
-root-certificates = {_toml(folder / "certificates" / "ca.crt")}
+root-certificates = {_toml(folder / "tls" / "ca.crt")}
 """
 
 
@@ -211,8 +211,8 @@ done
 """
 
 
-def _superlink(folder: Path, plan: Deployment) -> str:
-    at = folder / "certificates"
+def _superlink(folder: Path, plan: Federation) -> str:
+    at = folder / "tls"
     command = ["flower-superlink", "--host", plan.host, "--port", str(plan.port)]
     command += ["--ssl-ca-certfile", str(at / "ca.crt"), "--ssl-certfile", str(at / "server.crt")]
     command += ["--ssl-keyfile", str(at / "server.key"), "--enable-supernode-auth"]
@@ -222,17 +222,17 @@ def _superlink(folder: Path, plan: Deployment) -> str:
     return _script(comment, folder / "flower", command)
 
 
-def _supernode(folder: Path, plan: Deployment, key: str) -> str:
+def _supernode(folder: Path, plan: Federation, key: str) -> str:
     roles = plan.roles
     config: dict[str, Any] = {"site": key, "file": str(Path(plan.sites[key]).resolve())}
-    config |= {"target": roles.target, "sensitive": ",".join(roles.sensitive)}
+    config |= {"target": roles.target, "sensitive-features": ",".join(roles.sensitive_features)}
     for name in ("numeric", "categorical", "drop"):
         if getattr(roles, name):
             config[name] = ",".join(getattr(roles, name))
     config["least-rows"] = plan.least_rows
     told = " ".join(f"{name}={_toml(value)}" for name, value in config.items())
     command = ["flower-supernode", "--superlink", f"{plan.host}:{plan.port}"]
-    command += ["--root-certificates", str(folder / "certificates" / "ca.crt")]
+    command += ["--root-certificates", str(folder / "tls" / "ca.crt")]
     command += ["--auth-supernode-private-key", str(folder / "keys" / key)]
     command += ["--port", str(plan.port + 1 + sorted(plan.sites).index(key)), "--node-config", told]
     comment = f"The SuperNode of site {key}: its file and key stay on its machine."
@@ -250,8 +250,8 @@ def key_pair() -> dict[str, str]:
     return {"": private.decode(), ".pub": f"{public.decode()}\n"}
 
 
-def certificates(host: str) -> dict[str, str]:
-    """A certificate authority for a test, and the server's certificate by it; real ones can take
+def tls_certificates(host: str) -> dict[str, str]:
+    """A certificate authority for a test, and the server's TLS certificate by it; real ones can take
     their place. The authority's key is not kept: it can sign nothing more."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -284,7 +284,7 @@ def certificates(host: str) -> dict[str, str]:
     pem = form.Encoding.PEM
     private = key.private_bytes(pem, form.PrivateFormat.PKCS8, form.NoEncryption())
     parts = {"ca.crt": ca.public_bytes(pem), "server.crt": signed.public_bytes(pem)}
-    return {f"certificates/{k}": v.decode() for k, v in {**parts, "server.key": private}.items()}
+    return {f"tls/{k}": v.decode() for k, v in {**parts, "server.key": private}.items()}
 
 
 def _usage(is_ca: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Submits a deployment's run, follows it, and checks what really became of it.
+"""Submits a run over sites, follows it, and checks what really became of it.
 
 Through Flower's own command, whose exit status says nothing of the run: a run counts as good when
 its status is 'finished:completed' and model and history of that very run are there.
@@ -38,7 +38,7 @@ class Result:
     folder: Path
 
 
-def run_deployment(
+def run_federation(
     folder: Path, on_progress: Callable[[dict], None] | None = None, timeout: float = 3600.0
 ) -> Result:
     """Register the sites' keys, submit a run and wait for its end."""
@@ -87,14 +87,15 @@ def _follow(
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The run's configuration in a deployment's folder."""
+    """The run's configuration in a folder of 'deploy init'."""
     path = folder / "app" / "pyproject.toml"
     try:
         config = dict(tomllib.loads(path.read_text())["tool"]["flwr"]["app"]["config"])
         return {name: config[name] for name in ("method", "sites", "out")} | config
     except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
         raise SettingsError(
-            f"{str(folder)!r} is no deployment ({type(error).__name__} at {path.name}): make one by "
+            f"{str(folder)!r} is no folder of 'deploy init' ("
+            f"{type(error).__name__} at {path.name}): make one by "
             "'agnosticfair deploy init'"
         ) from None
 
@@ -135,7 +136,7 @@ def status_of(folder: Path, run: str) -> str:
 
 
 def flwr(folder: Path, *arguments: str, check: bool = True) -> dict[str, Any]:
-    """What Flower's command says, as JSON, under this deployment's configuration."""
+    """What Flower's command says, as JSON, under this folder's configuration."""
     command = [str(Path(sys.executable).parent / "flwr"), *arguments, "--format", "json"]
     environment = {**os.environ, **QUIET, "FLWR_HOME": str(folder / "flower")}
     try:

@@ -92,5 +92,6 @@ def on_grid(reply: Reply, task: Task) -> Reply:
 
 
 def rounded(value: np.ndarray, bits: Any) -> np.ndarray:
-    """The nearest multiples of 2^-bits; new arrays."""
-    return np.ldexp(np.rint(np.ldexp(value, bits)), -np.asarray(bits))
+    """The nearest multiples of 2^-bits; new arrays, of the same layout."""
+    unit = np.ldexp(1.0, bits)
+    return np.rint(value * unit) / unit

@@ -88,6 +88,22 @@ class Offer:
 
 
 @dataclass(frozen=True)
+class Invitation:
+    """To a session of secure sums.  sites: who takes part, with their long-term public keys."""
+
+    session: str
+    sites: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The signed masking keys of all sites of a session, for each of them to check."""
+
+    session: str
+    offers: tuple[Offer, ...]
+
+
+@dataclass(frozen=True)
 class Masked:
     """A site's answer as integers modulo 2^64 under masks, (N,) uint64, signed for its question."""
 
@@ -182,7 +198,7 @@ def check_candidates(offered: object, client: str, width: int) -> Candidates:
     return offered
 
 
-Message = Broadcast | Reply | Candidates | Census | Offer | Masked
+Message = Broadcast | Reply | Candidates | Census | Invitation | Offer | Agreement | Masked
 
 
 def pack(message: Message) -> bytes:
@@ -232,6 +248,11 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             return {"kind": "candidates"}, {"priorities": priorities, "rows": rows}
         case Offer():
             return {"kind": "offer", **vars(message)}, {}
+        case Invitation(session, sites):
+            return {"kind": "invitation", "session": session, "sites": dict(sites)}, {}
+        case Agreement(session, offers):
+            listed = [vars(offer) for offer in offers]
+            return {"kind": "agreement", "session": session, "offers": listed}, {}
         case Masked(round, site, values, signature):
             header = {"kind": "masked", "round": round, "site": site, "signature": signature}
             return header, {"values": values}
@@ -268,14 +289,12 @@ def _read(content: bytes) -> Message:
             return Candidates(arrays["priorities"], arrays["rows"])
         case {"kind": "census", "census": census} if not arrays:
             return Census.from_json(census)
-        case {
-            "kind": "offer",
-            "site": str(site),
-            "session": str(session),
-            "public": str(public),
-            "signature": str(signature),
-        } if not arrays:
-            return Offer(site, session, hexadecimal(public, 32), hexadecimal(signature, 64))
+        case {"kind": "offer"} if not arrays:
+            return _offer(header)
+        case {"kind": "invitation", "session": str(session), "sites": dict(sites)} if not arrays:
+            return Invitation(session, {k: hexadecimal(v, 32) for k, v in sites.items()})
+        case {"kind": "agreement", "session": str(session), "offers": list(offers)} if not arrays:
+            return Agreement(session, tuple(_offer(offer) for offer in offers))
         case {
             "kind": "masked",
             "round": int(round),
@@ -303,6 +322,15 @@ def _read(content: bytes) -> Message:
                 raise ValueError("its session is no text")
             return Broadcast(round, task, settings, parts["round"], session)
     raise ValueError("it has no kind, or not the entries of its kind")
+
+
+def _offer(entry: Mapping[str, Any]) -> Offer:
+    site, session = entry["site"], entry["session"]
+    if not (isinstance(site, str) and isinstance(session, str)):
+        raise ValueError("the site or session of a masking key is no text")
+    return Offer(
+        site, session, hexadecimal(entry["public"], 32), hexadecimal(entry["signature"], 64)
+    )
 
 
 def hexadecimal(text: object, size: int) -> str:

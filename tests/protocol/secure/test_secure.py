@@ -13,10 +13,19 @@ from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Asker
 from agnosticfair.protocol.grid import base_bits, on_grid, rounded
-from agnosticfair.protocol.messages import Broadcast, Reply, Task, add_up, pack, unpack
+from agnosticfair.protocol.messages import (
+    Agreement,
+    Broadcast,
+    Invitation,
+    Reply,
+    Task,
+    add_up,
+    pack,
+    unpack,
+)
 from agnosticfair.protocol.secure.integers import floats, integers
 from agnosticfair.protocol.secure.keys import Identity, check_roster, new_identity
-from agnosticfair.protocol.secure.masks import keystream
+from agnosticfair.protocol.secure.masks import keystream, question_digest
 from agnosticfair.protocol.secure.site import SecureSite
 from agnosticfair.protocol.secure.totals import open_session, total
 
@@ -194,12 +203,7 @@ def test_a_lying_coordinator_cannot_swap_a_masking_key():
     asker, sites, roster = federation(replies(2))
     mallory = Identity("site 001", new_identity("x").secret)
     with pytest.raises(FederationError, match="somebody may stand in between"):
-        sites["site 000"](
-            "keys",
-            Broadcast(
-                0, Task.of({"sites": {**roster, "site 001": mallory.public}}, {}), session="one"
-            ),
-        )
+        sites["site 000"]("keys", Invitation("one", {**roster, "site 001": mallory.public}))
 
     def swap(step, payload, now):
         if step != "keys":
@@ -211,27 +215,21 @@ def test_a_lying_coordinator_cannot_swap_a_masking_key():
     with pytest.raises(FederationError, match="not signed with its key"):
         open_session(asker.ask, roster)
     # and where the coordinator itself swaps it, the site finds out
-    offers = Tamper(InProcess(sites), swap).exchange(
-        "keys", Broadcast(0, Task.of({"sites": roster}, {}), session="two")
-    )
-    task = Task.of({"offers": {k: vars(v) for k, v in offers.items()}}, {})
+    offers = Tamper(InProcess(sites), swap).exchange("keys", Invitation("two", roster))
     with pytest.raises(FederationError, match="not signed with its key"):
-        sites["site 000"]("agree", Broadcast(0, task, session="two"))
+        sites["site 000"]("agree", Agreement("two", tuple(offers.values())))
 
 
 def test_a_replayed_masking_key_is_refused():
     _, sites, roster = federation(replies(2))
 
-    def ask(session):
-        task = Task.of({"sites": roster}, {})
-        return InProcess(sites).exchange("keys", Broadcast(0, task, session=session))
-
-    old, now = ask("one"), ask("two")
-    task = Task.of(
-        {"offers": {k: vars(v) for k, v in {**now, "site 001": old["site 001"]}.items()}}, {}
+    old, now = (
+        InProcess(sites).exchange("keys", Invitation(name, roster)) for name in ("one", "two")
     )
     with pytest.raises(FederationError, match="another session"):
-        sites["site 000"]("agree", Broadcast(0, task, session="two"))
+        sites["site 000"]("agree", Agreement("two", (now["site 000"], old["site 001"])))
+    with pytest.raises(FederationError, match="not those of the session's sites"):
+        sites["site 000"]("agree", Agreement("two", (now["site 000"], now["site 000"])))
 
 
 def test_a_secure_site_answers_nothing_in_the_open():
@@ -305,8 +303,14 @@ def test_messages_of_a_session_survive_the_wire():
     back = unpack(pack(answer))
     np.testing.assert_array_equal(back.values, answer.values)
     assert (back.site, back.round, back.signature) == (answer.site, answer.round, answer.signature)
-    offer = sites["site 000"]("keys", Broadcast(0, Task.of({"sites": roster}, {}), session="new"))
+    assert question_digest("sums", ask, b"") == question_digest(
+        "sums", replace(question(), session=opened.session), b""
+    )
+    invitation = Invitation("new", roster)
+    assert unpack(pack(invitation)) == invitation
+    offer = sites["site 000"]("keys", invitation)
     assert unpack(pack(offer)) == offer
+    assert unpack(pack(Agreement("new", (offer,)))) == Agreement("new", (offer,))
     with pytest.raises(FederationError, match="damaged"):
         unpack(pack(replace(offer, public="no key")))
 

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 
 import numpy as np
 
 from agnosticfair.errors import FederationError
-from agnosticfair.protocol.messages import Broadcast, Offer
+from agnosticfair.protocol.messages import Broadcast, Offer, pack
 from agnosticfair.protocol.secure.keys import joined
 
 
 def question_digest(step: str, broadcast: Broadcast, roster: bytes) -> bytes:
     """A digest of all that a question asks, in its session and of its roster."""
-    settings = json.dumps(broadcast.settings, sort_keys=True).encode()
-    content = [step.encode(), broadcast.session.encode(), roster, broadcast.task.id.encode()]
-    content += [str(broadcast.round).encode(), settings]
-    found = hashlib.sha256(joined(*content))
-    for name in sorted(broadcast.arrays):
-        value = np.ascontiguousarray(broadcast.arrays[name], np.float64)
-        found.update(joined(name.encode(), str(value.shape).encode(), value.tobytes()))
-    return found.digest()
+    return hashlib.sha256(joined(step.encode(), roster, pack(broadcast))).digest()
 
 
 def shared_secrets(site: str, masking: bytes, offers: Mapping[str, Offer]) -> dict[str, bytes]:

@@ -11,8 +11,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agnosticfair.data.schema import Schema, check_agreed
 from agnosticfair.errors import FederationError
-from agnosticfair.protocol.messages import Broadcast, Masked, Offer, Reply, hexadecimal
+from agnosticfair.protocol.messages import (
+    Agreement,
+    Broadcast,
+    Invitation,
+    Masked,
+    Offer,
+    Reply,
+    hexadecimal,
+)
 from agnosticfair.protocol.secure.integers import flattened
 from agnosticfair.protocol.secure.keys import (
     ANSWER,
@@ -55,7 +64,8 @@ class SecureSite:
     answer: from (step, payload) to the site's reply in the open.  pinned: every site's long-term public key,
     its own among them, from ``deploy init`` or the site's own list.  least_sites: the fewest that a total
     may have.  may_drop: whether it takes part in a problem stated anew for fewer sites than are pinned.
-    open_steps: those that it answers in the open.  path: a file, readable by the site alone, that keeps
+    open_steps: those that it answers in the open.  schema: that it signed off; then it shows no range and no list
+    of values, and counts under no other schema.  path: a file, readable by the site alone, that keeps
     sessions over restarts; None to keep them in memory.
     """
 
@@ -65,6 +75,7 @@ class SecureSite:
     least_sites: int = 2
     may_drop: bool = False
     open_steps: frozenset[str] = OPEN_STEPS
+    schema: Schema | None = None
     path: Path | None = None
     sessions: dict[str, Session] = field(default_factory=dict)
 
@@ -79,22 +90,24 @@ class SecureSite:
 
     def __call__(self, step: str, broadcast: Any) -> Any:
         """The answer to one step, masked; or a refusal."""
-        if step == KEYS:
-            return self._offer(broadcast)
-        if step == AGREE:
+        if isinstance(broadcast, Invitation):
+            return self._offer(broadcast.session, dict(broadcast.sites))
+        if isinstance(broadcast, Agreement):
             return self._agree(broadcast)
-        if step in self.open_steps:
+        if step in self.open_steps - ({"outline"} if self.schema else set()):
             return self.answer(step, broadcast)
         if not isinstance(broadcast, Broadcast) or not broadcast.session:
             raise FederationError(
                 f"site {self.identity.site!r} answers step {step!r} in masked sums only: let the coordinator "
                 "ask for secure sums"
             )
+        if step == "counts" and self.schema is not None:
+            outline = json.loads(json.dumps(broadcast.task.settings.get("outline")))
+            check_agreed(self.schema, outline, self.identity.site)
         return self._masked(step, broadcast)
 
-    def _offer(self, broadcast: Broadcast) -> Offer:
+    def _offer(self, session: str, roster: dict[str, str]) -> Offer:
         """A masking key for a new session, or the same one again for a session that it knows."""
-        session, roster = broadcast.session, _entries(broadcast, "sites")
         known = self.sessions.get(session)
         if known is None:
             self._check_members(roster)
@@ -129,28 +142,24 @@ class SecureSite:
                 "wait for it, or allow the site to go on without some"
             )
 
-    def _agree(self, broadcast: Broadcast) -> Reply:
+    def _agree(self, agreement: Agreement) -> Reply:
         """Check and keep everybody's masking keys; they cannot be changed afterwards."""
-        known = self._session(broadcast.session)
-        offers = {name: _offer(entry) for name, entry in _entries(broadcast, "offers").items()}
-        if offers.keys() != known.roster.keys():
+        known, session = self._session(agreement.session), agreement.session
+        offers = {offer.site: offer for offer in agreement.offers}
+        if sorted(known.roster) != sorted(offer.site for offer in agreement.offers):
             raise FederationError(
                 "the masking keys are not those of the session's sites: begin a new one"
             )
-        for name, offer in offers.items():
-            if offer.site != name:
-                raise FederationError(
-                    f"the masking key of site {name!r} is that of {offer.site!r}: swapped"
-                )
-            check_offer(offer, broadcast.session, known.roster, self.pinned)
+        for offer in agreement.offers:
+            check_offer(offer, session, known.roster, self.pinned)
         if known.offers and known.offers != offers:
             raise FederationError(
-                f"session {broadcast.session[:8]} has masking keys already: begin a new one"
+                f"session {session[:8]} has masking keys already: begin a new one"
             )
         if not known.offers:
             known.offers = offers
             self._save()
-        return Reply(broadcast.round, {})
+        return Reply(0, {})
 
     def _session(self, session: str) -> Session:
         if session not in self.sessions:
@@ -215,26 +224,6 @@ class SecureSite:
         with os.fdopen(handle, "w") as file:
             json.dump(content, file)
         new.replace(self.path)
-
-
-def _entries(broadcast: object, name: str) -> dict[str, Any]:
-    """What a question that begins a session says of each site; it is not trusted."""
-    found = broadcast.task.settings.get(name) if isinstance(broadcast, Broadcast) else None
-    if not isinstance(found, Mapping) or not all(isinstance(key, str) for key in found):
-        raise FederationError(f"the question has no {name}: check that versions are the same")
-    return dict(found)
-
-
-def _offer(entry: object) -> Offer:
-    try:
-        offer = Offer(**dict(entry))  # type: ignore[call-overload]
-        hexadecimal(offer.public, 32)
-        hexadecimal(offer.signature, 64)
-    except (TypeError, ValueError):
-        raise FederationError(
-            "a masking key is damaged: check that versions are the same"
-        ) from None
-    return offer
 
 
 def signed(identity: Identity, question: bytes, values: Any) -> str:

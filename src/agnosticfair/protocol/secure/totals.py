@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.errors import FederationError
-from agnosticfair.protocol.messages import Broadcast, Masked, Offer, Reply, Task
+from agnosticfair.protocol.messages import Agreement, Broadcast, Invitation, Masked, Offer, Reply
 from agnosticfair.protocol.secure.integers import Shapes, length, shaped
 from agnosticfair.protocol.secure.keys import (
     ANSWER,
@@ -41,11 +41,9 @@ def open_session(ask: Ask, roster: Roster, least_sites: int = 2) -> Opened:
     """Collect the sites' signed masking keys, and hand all of them to each."""
     check_roster(roster, least_sites)
     session = secrets.token_hex(16)
-    task = Task.of({"sites": dict(roster)}, {})
     check = partial(_checked_offer, session=session, roster=roster)
-    offers = ask(KEYS, Broadcast(0, task, session=session), check)
-    task = Task.of({"offers": {name: asdict(offer) for name, offer in offers.items()}}, {})
-    ask(AGREE, Broadcast(0, task, session=session), None)
+    offers = ask(KEYS, Invitation(session, dict(roster)), check)
+    ask(AGREE, Agreement(session, tuple(offers.values())), None)
     return Opened(session, roster)
 
 

@@ -1,0 +1,135 @@
+"""False alarms and power of the monitor, on real rows.
+
+python benchmarks/monitoring.py --streams 1000                  # false alarms, watched after every batch
+python benchmarks/monitoring.py --power --data-folder FOLDER    # rows until a real shift is seen
+"""
+
+import argparse
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+from scipy.stats import chi2_contingency
+
+from agnosticfair import dataset, fit, load_dataset
+from agnosticfair.data.axes import codes_of
+from agnosticfair.data.table import concatenate
+from agnosticfair.experiments.detail import split_of
+from agnosticfair.mathematics.parts import sizes_of, starts_of
+from agnosticfair.monitoring.baseline import baseline_of
+from agnosticfair.monitoring.monitor import Monitor
+from agnosticfair.monitoring.verdict import mix_changed
+
+BATCH, STREAM = 250, 5000
+
+
+def setting(seed=0, rows=15000):
+    """A model, rows it was not fitted on, and a limit that these rows keep in every part."""
+    table = load_dataset("adult")
+    order = np.random.default_rng(seed).permutation(len(table))
+    train, pool = table.take(order[:20000]), table.take(order[20000:])
+    model = fit({"all": train}, "fairfl").model
+    loose = baseline_of(model, pool, limit=1.0)
+    monitor = Monitor(model, loose)
+    worst = max(p.difference for p in monitor.update(pool).parts if p.rows >= 200)
+    return model, pool, worst
+
+
+def stream(task):
+    """Whether a stream without change ever raised an alarm; and how many of its rows broke the certified limit."""
+    model, pool, limit, seed = task
+    rng = np.random.default_rng([seed, 7])
+    certified = pool.take(rng.integers(0, len(pool), 12000))
+    monitor = Monitor(model, baseline_of(model, certified, limit=limit))
+    drawn = pool.take(rng.integers(0, len(pool), STREAM))
+    for first in range(0, STREAM, BATCH):
+        verdict = monitor.update(drawn.take(np.arange(first, first + BATCH)), again=True)
+        if verdict.alarm:
+            return True, verdict.changed
+    return False, verdict.changed
+
+
+def false_alarms(streams, jobs):
+    model, pool, limit = setting()
+    tasks = [(model, pool, limit, seed) for seed in range(streams)]
+    begin = time.perf_counter()
+    with ProcessPoolExecutor(jobs) as workers:
+        found = np.array([*workers.map(stream, tasks, chunksize=4)])
+    alarms, changed = found.mean(axis=0)
+    print(
+        f"{streams} streams of {STREAM} rows without change, looked at every {BATCH} rows, at 95%:"
+    )
+    print(f"  ever 'broken' or 'outside': {alarms:.3%}; ever 'changed': {changed:.3%}")
+    print(f"  {time.perf_counter() - begin:.0f} s")
+
+
+SHIFTS = (
+    ("adult", "shift"),
+    ("dutch", "shift"),
+    ("oulad", "natural"),
+    ("bank", "natural"),
+    ("compas", "natural"),
+    ("law", "natural"),
+)
+LOOKS = np.unique(np.geomspace(25, 8000, 40).astype(int))
+
+
+def counted(codes, baseline):
+    """Counts of values at every look, (looks, I + C)."""
+    starts = starts_of(sizes_of(baseline.axes))
+    place = np.where(codes < 0, starts[-1] + np.arange(len(starts) - 1), codes + starts[:-1])
+    looks = LOOKS[len(codes) >= LOOKS]
+    return looks, [
+        np.bincount(place[:n].ravel(), minlength=starts[-1] + len(starts) - 1) for n in looks
+    ]
+
+
+def chi_square(baseline, values):
+    """Whether a plain chi-square test of all values against the baseline rejects at 5%, Bonferroni over columns."""
+    starts, then = starts_of(sizes_of(baseline.axes)), baseline.values
+    for c in range(len(baseline.axes)):
+        own = np.r_[starts[c] : starts[c + 1], starts[-1] + c]
+        both = np.stack([values[own], then[own]])
+        if chi2_contingency(both[:, both.sum(axis=0) > 0]).pvalue < 0.05 / len(baseline.axes):
+            return True
+    return False
+
+
+def rows_for(found, looks):
+    """The first look by which four of five streams have been told."""
+    told = np.mean(found, axis=0) >= 0.8
+    return f"{looks[told.argmax()]:,}" if told.any() else f"over {looks[-1]:,}"
+
+
+def power(folder):
+    print("| shift | monitor, looking at any time | chi-square, one look | value that moved most |")
+    print("|---|---:|---:|---|")
+    for name, how in SHIFTS:
+        split, source = split_of(name, how, 2, 0, folder), dataset(name)
+        train = concatenate([*split.train.values()])
+        model = fit(split.train, "fl", sensitive_features=source.sensitive_features).model
+        baseline = baseline_of(model, train, limit=0.5)
+        codes = codes_of(split.test, baseline.axes).astype(int)
+        ever, once = [], []
+        for seed in range(20):
+            order = np.random.default_rng(seed).permutation(len(codes))
+            looks, values = counted(codes[order], baseline)
+            ever.append(np.maximum.accumulate([mix_changed(baseline, v, 0.05) for v in values]))
+            once.append([chi_square(baseline, v) for v in values])
+        now, then = values[-1] / looks[-1], baseline.values / baseline.n
+        k = int(np.abs(now - then).argmax())
+        moved = f"{baseline.value_names[k]}: {then[k]:.0%} to {now[k]:.0%}"
+        print(
+            f"| {name}, {how} | {rows_for(ever, looks)} | {rows_for(once, looks)} | {moved} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--streams", type=int, default=200)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--power", action="store_true")
+    parser.add_argument("--data-folder")
+    asked = parser.parse_args()
+    power(asked.data_folder) if asked.power else false_alarms(asked.streams, asked.jobs)
