@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from agnosticfair.data.census import Census
-from agnosticfair.data.encoding import check_finite, shown
+from agnosticfair.data.encoding import band_names, check_finite, shown
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.parts import Axis
@@ -68,9 +67,7 @@ def band_axis(name: str, edges: Sequence[float]) -> Axis:
     """
     if not edges:
         return Axis(name, ("any",))
-    inner = (f"{a:g} to {b:g}" for a, b in pairwise(edges))
-    values = (f"under {edges[0]:g}", *inner, f"{edges[-1]:g} or more")
-    return Axis(name, values, tuple(edges))
+    return Axis(name, band_names(edges), tuple(edges))
 
 
 def chosen_columns(
