@@ -177,7 +177,7 @@ def run_cell(task: Task) -> Row:
 def _head(task: Task) -> Row:
     head = {k: v for k, v in asdict(task).items() if k not in ("strict", "folder")}
     found = _recipe(task)
-    fairness = found and (found.fairness or (found.local if found.local else None))
+    fairness = found and (found.fairness or (found.averaging if found.averaging else None))
     return head | {"tau": fairness.tau if fairness else None}
 
 

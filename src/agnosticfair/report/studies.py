@@ -473,7 +473,7 @@ def _certificate_warnings(certificate: Mapping[str, Any]) -> list[str]:
 
 
 def _ended(told: Mapping[str, Any]) -> str:
-    if told["outcome"] == "converged" or told["method"].get("local"):
+    if told["outcome"] == "converged" or told["method"].get("averaging"):
         return f"{told['outcome']} after {told['rounds']} rounds"
     return f"not converged after {told['rounds']} rounds"
 
