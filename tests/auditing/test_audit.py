@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import agnosticfair
 from agnosticfair import audit, audit_clients
-from agnosticfair.auditing.audit import NOTIONS
 from agnosticfair.cli import app, main
 from agnosticfair.client.answers import decisions, tally
 from agnosticfair.client.client import Client
@@ -29,6 +28,7 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import by_client, constant, gaussian, gaussian_kernel
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.questions import Decisions
@@ -74,7 +74,7 @@ def deployments(made, X, seed):
 def gap(notion, y, d, s, w, floor):
     """The notion's difference under w among the groups that keep the floor; -inf without two."""
     found = [-math.inf]
-    for labels in NOTIONS[notion]:
+    for labels in NOTIONS[notion].labels:
         w_y = w * np.isin(y, labels)
         mass = np.bincount(s, weights=w_y, minlength=s.max() + 1) / w.sum()
         if notion == "bounded_group_loss":

@@ -489,6 +489,10 @@ def proposed(
     tolerance = max(SETTLED, game.method.tolerance)
     within = state.limited and state.over(here.worst) <= 0 and aim <= state.fairness.tau
     outcome = "rounds" if state.round >= game.method.max_rounds else "running"
+    if (
+        within and found.multiplier < 1e-9 and state.fairness.spread is None
+    ):  # nothing binds: a smooth optimum
+        within = np.abs(found.p).max() < exact.STILL * (1 + np.abs(here.w).max())
     if (within and promised < tolerance) or (best is not None and state.since >= PATIENCE):
         outcome = "converged"
     if outcome != "running" and best is not None and (not within or best.loss < here.loss):

@@ -63,6 +63,8 @@ def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
             f"method {plan.method.name!r} has kernels for the loss, which do not go with named parts: take "
             "'agnosticfair-named', whose loss has no adversary"
         )
+    if plan.method.network is not None:
+        raise SettingsError("a network has no limit over named parts yet: take the linear model")
     axes = axes_of(census, counts, basis.bands, basis.columns, clients=plan.clients)
     if not axes:
         raise SettingsError("no column to name parts by has two values: name other columns")
