@@ -443,6 +443,16 @@ def _of_networks(name: str) -> Callable:
     return step
 
 
+def _private(name: str) -> Callable:
+    """A step of ``client.private``, which knows this module."""
+
+    def step(client: Client, broadcast: Broadcast) -> Reply:
+        check_in_memory(client)
+        return getattr(import_module("agnosticfair.client.private"), name)(client, broadcast)
+
+    return step
+
+
 STEPS: dict[str, Callable] = {
     "census": census,
     "outline": outline,
@@ -455,6 +465,10 @@ STEPS: dict[str, Callable] = {
     "moments": _of_networks("moments"),
     "train": _of_networks("train"),
     "average": _of_networks("average"),
+    "private_counts": _private("counts"),
+    "private_moments": _private("moments"),
+    "private_slopes": _private("slopes"),
+    "private_decisions": _private("decisions"),
 }
 
 BY_BATCH = {"census", "outline", "counts", "centres", "clusters", "decisions"}
