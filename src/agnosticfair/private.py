@@ -230,7 +230,7 @@ def _rounds(
     for k in range(1, rounds + 1):
         T = temperature(problem, w)
         sums = asking.total("private_slopes", k, task, _shapes(plan), w=w, temperature=T).sums
-        before, w = w, stepped(problem, w, sums, k == 1)
+        before, w = w, stepped(problem, w, sums, k)
         slope = float(np.linalg.norm(sums["gradient"])) / plan.n
         entry = {"round": k, "loss": nan, "worst": nan, "slope": slope}
         history.append({**entry, "step": float(np.abs(w - before).max())})

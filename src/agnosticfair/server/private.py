@@ -64,12 +64,15 @@ def temperature(problem: Problem, w: np.ndarray) -> float:
 
 
 def stepped(
-    problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], first: bool
+    problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], number: int
 ) -> np.ndarray:
-    """w after one round; the first one looks at the loss alone, for at w = 0 all decisions are equal."""
+    """w after round ``number``; the first one looks at the loss alone, for at w = 0 all decisions are equal.
+    From the second on steps in the loss grow shorter, as those of stochastic approximation do, while what
+    the constraint asks for is done in full."""
+    first = number == 1
     n, D = problem.n, len(w)
     curve = np.clip((1 + SLACK) * float(sums["curve"]) / 4 / n, LEAST_CURVE, 0.25)
-    H = curve * problem.S / n + problem.ridge * np.eye(D)
+    H = max(1, number - 1) * curve * problem.S / n + problem.ridge * np.eye(D)
     gradient = sums["gradient"] / n + problem.ridge * w
     p = -np.linalg.solve(H, gradient)
     if not first and problem.compared.pairs:
