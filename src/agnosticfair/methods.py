@@ -2,7 +2,7 @@
 
 A method says what the adversary of the *loss* may reweigh (``basis``, ``bound``), what the fairness
 constraint holds for (``fairness``), and, for the methods of local steps and an average, how a
-client trains (``local``). Which model is trained, linear or a network of PyTorch's, is its
+client trains (``averaging``). Which model is trained, linear or a network of PyTorch's, is its
 ``network``. Everything else is the same code for all of them.
 """
 
@@ -72,7 +72,7 @@ class Fairness:
 
 
 @dataclass(frozen=True)
-class Local:
+class Averaging:
     """Clients train by themselves and the server takes the plain average.
 
     steps: gradient steps a round, None for full local minimisation.  penalty: lambda of eq.
@@ -92,9 +92,9 @@ class Local:
 
 @dataclass(frozen=True)
 class Network:
-    """Which network clients train, and how (``solvers/local.py``).
+    """Which network clients train, and how (``server/saddle.py``).
 
-    name: 'mlp', 'linear', or one that ``deep.networks.register`` was told of.  hidden: widths of its
+    name: 'mlp', 'linear', or one that ``networks.register`` was told of.  hidden: widths of its
     layers.  steps: local steps a round, on ``batch`` rows each (None: all).  rate: of a step, scaled as
     in Adam.  momentum: of local steps.  decisions: the constraint holds for the decisions, and the
     surrogate lends its slope only; a network can meet tau in the surrogate and break it in what it
@@ -141,7 +141,7 @@ class Method:
     share: float = 1.0
     q: float = 0.0
     fairness: Fairness | None = None
-    local: Local | None = None
+    averaging: Averaging | None = None
     ridge: float = 1e-5
     max_rounds: int = 40
     tolerance: float = 1e-5
@@ -151,7 +151,7 @@ class Method:
     def __post_init__(self) -> None:
         require(Basis, basis=self.basis)
         require(Fairness, **_given(fairness=self.fairness))
-        require(Local, **_given(local=self.local))
+        require(Averaging, **_given(averaging=self.averaging))
         require(Network, **_given(network=self.network))
         require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
         require(NOT_NEGATIVE, q=self.q, ridge=self.ridge)
@@ -168,7 +168,7 @@ _RECIPES = (
     Method(
         "fedavg",
         "Algorithm 1: local gradient steps, plain average",
-        local=Local(steps=10),
+        averaging=Averaging(steps=10),
         max_rounds=60,
     ),
     Method(
@@ -192,7 +192,7 @@ _RECIPES = (
         "Algorithm 2 as printed: local minimisation, LP for alpha, plain average",
         basis=_PRINTED,
         bound=5.0,
-        local=Local(steps=None, penalty=2.0, tau=0.05),
+        averaging=Averaging(steps=None, penalty=2.0, tau=0.05),
         max_rounds=15,
     ),
     Method("agnosticfair-a", "loss robust over A, no fairness", basis=_PRINTED, bound=5.0),
@@ -258,8 +258,12 @@ def method(name: str | Method, **changes: Any) -> Method:
     recipe = _with_sets(recipe, sets)
     if inner and recipe.fairness is not None:
         changes["fairness"] = replace(recipe.fairness, **_of_notion(inner))
-    elif inner.keys() == {"tau"} and recipe.local is not None and recipe.local.penalty is not None:
-        changes["local"] = replace(recipe.local, tau=inner["tau"])
+    elif (
+        inner.keys() == {"tau"}
+        and recipe.averaging is not None
+        and recipe.averaging.penalty is not None
+    ):
+        changes["averaging"] = replace(recipe.averaging, tau=inner["tau"])
     elif inner:
         raise SettingsError(
             f"method {recipe.name!r} has no fairness constraint, so {', '.join(inner)} has no meaning"
@@ -271,7 +275,11 @@ def _deep(recipe: Method, changes: dict[str, Any]) -> dict[str, Any]:
     """What suits a network, without what the changes make meaningless (another basis' kernels, a
     difference's bound) and what the recipe has otherwise than the one of its name."""
     usual = METHODS.get(recipe.name, recipe)
-    own = {} if recipe.local is not None else {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
+    own = (
+        {}
+        if recipe.averaging is not None
+        else {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
+    )
     own = {k: v for k, v in own.items() if getattr(recipe, k) == getattr(usual, k)}
     if _sets(recipe) != _sets(usual):
         return own
@@ -327,5 +335,5 @@ def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
 
 def needs_groups(method: Method) -> bool:
     """Whether the method looks at sensitive groups at all."""
-    local = method.local
-    return method.fairness is not None or (local is not None and local.penalty is not None)
+    averaging = method.averaging
+    return method.fairness is not None or (averaging is not None and averaging.penalty is not None)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
@@ -21,11 +20,18 @@ from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
 from agnosticfair.protocol.faults import Asker, Policy
-from agnosticfair.protocol.messages import Broadcast, Reply, Task
+from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.privacy.accountant import check_budget, multiplier, spent
 from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.questions import (
+    PrivateCounts,
+    PrivateDecisions,
+    PrivateMoments,
+    PrivateSlopes,
+)
 from agnosticfair.protocol.privacy.sensitivity import clip_of, deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
+from agnosticfair.protocol.questions import Task
 from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import plan as server
 from agnosticfair.server.private import (
@@ -82,14 +88,10 @@ class Asking:
     budget: Budget
     multipliers: Mapping[str, float]
 
-    def total(
-        self, step: str, round: int, task: Task, shapes: Mapping[str, tuple[int, ...]], **more: Any
-    ) -> Reply:
-        """The noisy total of a step.  more: its settings and its arrays."""
-        arrays = {k: v for k, v in more.items() if isinstance(v, np.ndarray)}
-        settings = {k: v for k, v in more.items() if k not in arrays}
-        settings |= {"z": self.multipliers[step], "sites": len(self.asker.keys)}
-        return self.asker.total(step, Broadcast(round, task, settings, arrays), shapes)
+    def total(self, kind: type[Any], round: int, task: Task, **more: Any) -> Mapping[str, Any]:
+        """The noisy sums of a question of this kind.  more: its other fields."""
+        asked = kind(z=self.multipliers[kind.step], sites=len(self.asker.keys), **more)
+        return self.asker.total(Broadcast(round, task, asked)).sums
 
     def deviations(self, step: str, task: Task) -> dict[str, float]:
         """The standard deviations of a total's noise: where sites may collude, more than the budget's."""
@@ -129,6 +131,7 @@ def fit_private(
         plan, groups = _plan(asking, method, schema, sensitive_features, positive)
         w, history = _rounds(asking, plan, groups, rounds)
         told = _certified(asking, plan, w, confidence)
+    asked = PrivateSlopes(0.0, 0, 0.0, w)
     spent_now = spent(_all(asking.multipliers, rounds), budget.delta)
     about = {
         "epsilon": spent_now,
@@ -147,14 +150,14 @@ def fit_private(
         nan,
         told["worst_difference"],
         perf_counter() - begin,
-        8 * sum(prod(shape) for shape in _shapes(plan).values()),
+        8 * sum(prod(shape) for shape in asked.shapes(plan.task).values()),
     )
 
 
 def _check_method(method: Method) -> None:
     fairness = method.fairness
-    plain = fairness is None or fairness.basis.kind == "constant"
-    if method.basis.kind != "constant" or not plain or method.network or method.local or method.q:
+    uniform = method.basis.kind == "constant" == (fairness or method).basis.kind
+    if not uniform or method.network or method.averaging or method.q:
         raise SettingsError(
             f"method {method.name!r} asks for more numbers than noise would leave of use: with epsilon take one "
             f"of {', '.join(PRIVATE)}"
@@ -201,35 +204,27 @@ def _plan(
         sensitive_features=sensitive_features,
         positive=positive,
     )
-    settings = plan.task.settings
-    before = Task.of({k: v for k, v in settings.items() if k != "n"}, {})
-    found = asking.total("private_counts", 0, before, {"groups": (settings["cells"],)})
-    counts = np.maximum(found.sums["groups"], 1.0)
+    found = asking.total(PrivateCounts, 0, replace(plan.task, n=0))
+    counts = np.maximum(found["groups"], 1.0)
     n = max(2, round(float(counts.sum())))
-    return replace(plan, task=Task.of({**settings, "n": n}, {}), n=n), counts
-
-
-def _shapes(plan: server.Plan) -> dict[str, tuple[int, ...]]:
-    """What a round's totals look like."""
-    D, cells = server.features(plan) + 1, plan.task.settings["cells"]
-    return {"gradient": (D,), "slopes": (cells, D), "hat": (cells,), "curve": ()}
+    return replace(plan, task=replace(plan.task, n=n), n=n), counts
 
 
 def _rounds(
     asking: Asking, plan: server.Plan, groups: np.ndarray, rounds: int
 ) -> tuple[np.ndarray, tuple[dict, ...]]:
     """From the second moment to the last w, and what each round showed."""
-    task, D, method = plan.task, server.features(plan) + 1, plan.method
-    upper = asking.total("private_moments", 0, task, {"moments": (D * (D + 1) // 2,)})
-    S = second_moment(upper.sums["moments"], asking.deviations("private_moments", task)["moments"])
+    task, method = plan.task, plan.method
+    upper = asking.total(PrivateMoments, 0, task)["moments"]
+    S = second_moment(upper, asking.deviations("private_moments", task)["moments"])
     fair = method.fairness
     compared = replace(plan.compared, pairs=plan.compared.pairs if fair else ())
     tau, ridge = fair.tau if fair else inf, max(method.ridge, LEAST_RIDGE)
     problem = Problem(plan.n, groups, S, compared, tau, ridge)
-    w, history = np.zeros(D), []
+    w, history = np.zeros(len(S)), []
     for k in range(1, rounds + 1):
         T = temperature(problem, w)
-        sums = asking.total("private_slopes", k, task, _shapes(plan), w=w, temperature=T).sums
+        sums = asking.total(PrivateSlopes, k, task, w=w, temperature=T)
         before, w = w, stepped(problem, w, sums, k)
         slope = float(np.linalg.norm(sums["gradient"])) / plan.n
         entry = {"round": k, "loss": nan, "worst": nan, "slope": slope}
@@ -241,12 +236,10 @@ def _certified(
     asking: Asking, plan: server.Plan, w: np.ndarray, confidence: float
 ) -> dict[str, float]:
     """What the model does on the training rows: as measured under noise, and at most."""
-    step, cells = "private_decisions", plan.task.settings["cells"]
-    shapes: dict[str, tuple[int, ...]] = {"groups": (cells,), "hat": (cells,), "right": ()}
-    sums = asking.total(step, 0, plan.task, shapes, w=w).sums
+    sums = asking.total(PrivateDecisions, 0, plan.task, w=w)
     counts = 2 * len(plan.compared.parts)
     quantile = NormalDist().inv_cdf(1 - (1 - confidence) / (2 * counts))
-    sigma = asking.deviations(step, plan.task)
+    sigma = asking.deviations(PrivateDecisions.step, plan.task)
     measured, at_most = bounded(sums, sigma, plan.compared, quantile)
     accuracy = float(sums["right"] / max(sums["groups"].sum(), 1.0))
     return {
@@ -267,17 +260,17 @@ def _all(multipliers: Mapping[str, float], rounds: int) -> list[float]:
 
 
 def _model(plan: server.Plan, w: np.ndarray, privacy: Mapping[str, Any]) -> Model:
-    settings = plan.task.settings
+    task = plan.task
     return Model(
         w=w,
-        encoding=Encoding.from_json(settings["encoding"]),
-        positive=settings["positive"],
-        negative=settings["negative"],
-        sensitive_features=tuple(name for name, _ in settings["sensitive_features"]),
-        groups=tuple(settings["groups"]),
+        encoding=task.encoding,
+        positive=task.positive,
+        negative=plan.negative,
+        sensitive_features=tuple(name for name, _ in task.sensitive_features),
+        groups=task.groups,
         method=asdict(plan.method),
         rows=plan.n,
-        clients=len(plan.clients),
+        clients=len(task.clients),
         outcome="rounds",
         privacy=dict(privacy),
     )

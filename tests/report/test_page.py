@@ -259,3 +259,28 @@ def test_a_live_page_follows_the_rounds(look, tmp_path):
         foreign = page.request.get(page.url, headers={"Host": "evil.example:80"})
         assert foreign.status == 403
         server.shutdown()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_has_a_verdict_contents_and_number_fields(browser, suite, scheme):
+    page = browser.new_page(viewport={"width": 390, "height": 900}, color_scheme=scheme)
+    page.goto(url(suite / "report.html"))
+    assert (
+        page.locator(".verdict")
+        .inner_text()
+        .lstrip("✓✗? \n")
+        .startswith(("Keeps", "Does not", "Not"))
+    )
+    for link in page.locator("nav a").all():
+        assert page.locator(link.get_attribute("href")).count() == 1
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 24, 30)"}[scheme]
+    first = page.locator(".times input").first
+    before = mixed(page)
+    first.fill("3")
+    assert page.locator(".slider input[type=range]").first.input_value() == "3"
+    assert mixed(page) != before
+    widths = "xs => xs.every(x => x.scrollWidth <= x.clientWidth + 1)"
+    assert page.eval_on_selector_all(".scroll", widths)  # no column is out of sight
+    assert page.eval_on_selector_all("table", "xs => xs.every(x => x.tBodies[0].rows.length)")
+    page.close()

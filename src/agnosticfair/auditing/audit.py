@@ -25,7 +25,8 @@ from agnosticfair.auditing.inputs import (
     features_of,
     labels_and_decisions,
 )
-from agnosticfair.client.answers import CHUNK, tally
+from agnosticfair.client.answers import tally
+from agnosticfair.client.client import CHUNK
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -56,14 +57,14 @@ from agnosticfair.mathematics.basis import (
     gaussian,
     median_distance,
     row_priorities,
-    width,
 )
 from agnosticfair.mathematics.fairness import NOTIONS
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Policy
-from agnosticfair.protocol.messages import Broadcast, Task
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.questions import Architecture, Decisions
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
 from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require, require_name
@@ -250,23 +251,15 @@ def audit_clients(
     plan = server.plan(
         method, census, engine.clients(), sensitive_features=name, positive=model.positive
     )
-    settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
-    settings |= {} if model.network is None else {"network": dict(model.network)}
-    plan = replace(plan, task=Task.of(settings, {}))
+    own = model.network
+    network = None if own is None else Architecture(own["name"], tuple(own["hidden"]))
+    plan = replace(plan, task=replace(plan.task, encoding=model.encoding, network=network))
     plan = agree_on_centres(plan, asker, seed, b)
     asked = replace(asked, basis=plan.method.basis)
-    task, groups = plan.task, tuple(plan.task.settings["groups"])
-    M, d = width(asked.basis, plan.clients), model.encoding.width
-    shapes = {
-        "psi": (1 + bootstrap, 4 * len(groups), M + 1),
-        "psi_x": (M + 1, d),
-        "x_squares": (d,),
-    }
-    question = Broadcast(1, task, {"seed": seed, "replicates": bootstrap}, {"w": model.w})
-    total = asker.total("decisions", question, shapes)
+    sums = asker.total(Broadcast(1, plan.task, Decisions(seed, bootstrap, model.w))).sums
     encoded, tell = features_of(model.encoding), _counter(on_progress, bootstrap)
-    made = _certificate(asked, total.sums, groups, encoded, True, tell)
-    return replace(made, centres=task.arrays.get("centres"))
+    made = _certificate(asked, sums, plan.task.groups, encoded, True, tell)
+    return replace(made, centres=plan.task.centres)
 
 
 def _settled(basis: Basis, b: np.ndarray) -> Basis:

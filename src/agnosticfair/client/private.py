@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from agnosticfair.client.answers import cells_of
+from agnosticfair.client.client import Client, cells_of
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.privacy.questions import (
+    PrivateCounts,
+    PrivateDecisions,
+    PrivateMoments,
+    PrivateSlopes,
+)
 from agnosticfair.protocol.privacy.sensitivity import clip_of
+from agnosticfair.protocol.questions import Task
 
 
 def clipped(X: np.ndarray, clip: float, bits: int) -> np.ndarray:
@@ -30,14 +35,14 @@ def truncated(v: np.ndarray, bits: int) -> np.ndarray:
     return np.trunc(v * 2.0**bits) / 2.0**bits
 
 
-def rows_of(client: Any, broadcast: Broadcast) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def rows_of(client: Client, task: Task) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rows as the private steps see them: X clipped, labels, cells."""
     if client.rows.weights is not None:
         raise DataError(
-            f"client {client.key!r} has weighted rows, of which privacy has no bound: leave weights out"
+            f"{client.who} has weighted rows, of which privacy has no bound: leave weights out"
         )
-    rows, bits = client.prepare(broadcast.task), base_bits(broadcast.task.settings["n"])
-    return clipped(rows.X, clip_of(broadcast.task), min(16, bits // 2)), rows.y, rows.s
+    rows, bits = client.prepare(task), base_bits(task.n)
+    return clipped(rows.X, clip_of(task), min(16, bits // 2)), rows.y, rows.s
 
 
 def by_cell(cells: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
@@ -45,30 +50,30 @@ def by_cell(cells: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     return np.stack([values[cells == j].sum(axis=0) for j in range(count)])
 
 
-def counts(client: Any, broadcast: Broadcast) -> Reply:
+def counts(client: Client, broadcast: Broadcast[PrivateCounts]) -> Reply:
     """How many rows each group has."""
-    cells = broadcast.task.settings["cells"]
-    codes = cells_of(client.key, client.rows, broadcast.task)
-    return Reply(broadcast.round, {"groups": np.bincount(codes, minlength=cells).astype(float)})
+    codes = cells_of(client, client.rows, broadcast.task)
+    count = np.bincount(codes, minlength=broadcast.task.cells).astype(float)
+    return Reply(broadcast.round, {"groups": count})
 
 
-def moments(client: Any, broadcast: Broadcast) -> Reply:
+def moments(client: Client, broadcast: Broadcast[PrivateMoments]) -> Reply:
     """The upper triangle of sum x x^T."""
-    X, _, _ = rows_of(client, broadcast)
+    X, _, _ = rows_of(client, broadcast.task)
     return Reply(broadcast.round, {"moments": (X.T @ X)[np.triu_indices(X.shape[1])]})
 
 
-def slopes(client: Any, broadcast: Broadcast) -> Reply:
+def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
     """At w: the loss's gradient, and per group decisions and their smoothed slope, with one curvature.
 
     gradient = sum (p - y) x,  slopes[j] = sum_{s=j} 4 g (1 - g) x with g = sigmoid(d / temperature),
     hat[j] = sum_{s=j} [d > 0],  curve = sum 4 p (1 - p).
     """
-    X, y, s = rows_of(client, broadcast)
-    w, G = broadcast.arrays["w"], broadcast.task.settings["cells"]
-    bits = base_bits(broadcast.task.settings["n"])
+    X, y, s = rows_of(client, broadcast.task)
+    w, G = broadcast.asked.w, broadcast.task.cells
+    bits = base_bits(broadcast.task.n)
     d = X @ w
-    p, g = sigmoid(d), sigmoid(d / broadcast.settings["temperature"])
+    p, g = sigmoid(d), sigmoid(d / broadcast.asked.temperature)
     return Reply(
         broadcast.round,
         {
@@ -80,10 +85,10 @@ def slopes(client: Any, broadcast: Broadcast) -> Reply:
     )
 
 
-def decisions(client: Any, broadcast: Broadcast) -> Reply:
+def decisions(client: Client, broadcast: Broadcast[PrivateDecisions]) -> Reply:
     """What the certificate needs: rows, and positive and right decisions, of the model on unclipped rows."""
-    rows, G = client.prepare(broadcast.task), broadcast.task.settings["cells"]
-    d = rows.X @ broadcast.arrays["w"]
+    rows, G = client.prepare(broadcast.task), broadcast.task.cells
+    d = rows.X @ broadcast.asked.w
     return Reply(
         broadcast.round,
         {

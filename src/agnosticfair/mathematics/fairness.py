@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
+from typing import Any
 
 import numpy as np
 
@@ -142,18 +143,16 @@ class Surrogate:
         require(POSITIVE, temperature=self.temperature)
 
 
-def surrogate_values(
-    surrogate: Surrogate, d: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """g, g' and g'' at the signed distances d.
+def surrogate_values(surrogate: Surrogate, d: Any, xp: Any = np) -> tuple[Any, Any, Any]:
+    """g, g' and g'' at the signed distances d.  xp: numpy or torch.
 
     >>> [float(v[0]) for v in surrogate_values(Surrogate(), np.zeros(1))]
     [0.5, 0.25, 0.0]
     """
     if surrogate.kind == "covariance":
-        return d, np.ones_like(d), np.zeros_like(d)
+        return d, xp.ones_like(d), xp.zeros_like(d)
     T = surrogate.temperature
-    g = sigmoid(d / T)
+    g = sigmoid(d / T, xp)
     slope = g * (1.0 - g) / T
     return g, slope, slope * (1.0 - 2.0 * g) / T
 

@@ -18,8 +18,8 @@ from agnosticfair.errors import AgnosticFairError, DataError, ModelError
 from agnosticfair.experiments import shifts as suite
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import Basis
+from agnosticfair.report import facts, tables
 from agnosticfair.report import shifts as shift_tables
-from agnosticfair.report import tables
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.figures import NAMES, SETS
 from agnosticfair.report.runs import Run
@@ -159,6 +159,7 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     study |= {"rows": told["rows"], "rows_are": "training rows"}
     study |= _certified(certificate, "training rows")
     study["clients"] = _client_scores(scores, entry["name"])
+    study["facts"] = facts.of_scores(scores[0]) if scores else {}
     study["warnings"] = [
         "Measured on the rows it was trained on: expect less on others. Give test rows by --test.",
         *_fit_warnings(run),
@@ -205,6 +206,7 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     study = _study(run, title, [entry], rows, mix, told["notion"])
     study |= {"rows": told["n"]} | _certified(told, "audited rows")
     study["warnings"] += _certificate_warnings(told)
+    study["limit"] = told.get("limit") or facts.LIMIT
     return [study]
 
 
@@ -264,6 +266,8 @@ def _study(
         "no_explorer": "This run kept no test rows, so there is nothing to reweigh: "
         "for a run of fit, give some by 'report --test FILE'.",
         "clients": [],
+        "facts": {},
+        "limit": next((m["tau"] for m in methods if m.get("tau") is not None), facts.LIMIT),
         "warnings": _warnings(methods),
         **parts,
     }
@@ -272,6 +276,7 @@ def _study(
             "rows": len(rows.y),
             "explorer": counts(rows, mix, notion),
             "clients": _clients(rows),
+            "facts": facts.of_rows(rows),
         }
         made["warnings"] += _few(rows)
     return made
@@ -468,7 +473,7 @@ def _certificate_warnings(certificate: Mapping[str, Any]) -> list[str]:
 
 
 def _ended(told: Mapping[str, Any]) -> str:
-    if told["outcome"] == "converged" or told["method"].get("local"):
+    if told["outcome"] == "converged" or told["method"].get("averaging"):
         return f"{told['outcome']} after {told['rounds']} rounds"
     return f"not converged after {told['rounds']} rounds"
 

@@ -8,7 +8,8 @@ import pytest
 from helpers import dealt, small_table
 from scipy.stats import kstest, norm
 
-from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
 from agnosticfair.data.census import take_census
 from agnosticfair.data.schema import schema_of
 from agnosticfair.data.table import concatenate
@@ -17,12 +18,19 @@ from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.private import Budget, fit_private
-from agnosticfair.protocol.messages import Broadcast, Reply, Task
+from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.accountant import multiplier, spent
 from agnosticfair.protocol.privacy.audit import epsilon_of, least_mu
 from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.questions import (
+    PrivateCounts,
+    PrivateDecisions,
+    PrivateMoments,
+    PrivateSlopes,
+)
 from agnosticfair.protocol.privacy.sensitivity import SHARES, clip_of, deviations, sensitivity
 from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian, share_of
+from agnosticfair.protocol.questions import Task
 from agnosticfair.server import plan as server
 
 ROWS = small_table(400, 3)
@@ -34,9 +42,17 @@ def task_of(rows=ROWS) -> Task:
     return server.plan(method("fairfl"), census, ("a",), positive="yes").task
 
 
-def ask(step: str, task: Task, **settings) -> Broadcast:
-    w = np.array([1.5, -0.5, 3.0, -2.0, 0.7, 0.2])
-    return Broadcast(1, task, {"temperature": 0.3, **settings}, {"w": w})
+W = np.array([1.5, -0.5, 3.0, -2.0, 0.7, 0.2])
+QUESTION = {
+    "private_counts": PrivateCounts,
+    "private_moments": PrivateMoments,
+    "private_slopes": partial(PrivateSlopes, temperature=0.3, w=W),
+    "private_decisions": partial(PrivateDecisions, w=W),
+}
+
+
+def ask(step: str, task: Task, z: float = 1.0, sites: int = 1) -> Broadcast:
+    return Broadcast(1, task, QUESTION[step](z=z, sites=sites))
 
 
 @pytest.mark.parametrize("step", sorted(SHARES))
@@ -123,7 +139,7 @@ def test_the_same_question_gets_the_same_noise_and_costs_once():
 
 def test_a_private_site_gives_no_sum_without_noise():
     with pytest.raises(FederationError, match="answers private steps only"):
-        site()("sums", ask("sums", task_of()))
+        site()("sums", ask("private_counts", task_of()))
     for z in (0.0, -1.0):
         with pytest.raises(FederationError, match="it gives none"):
             site()("private_slopes", ask("private_slopes", task_of(), z=z, sites=2))

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import sqrt
 
-from agnosticfair.protocol.messages import Task
+from agnosticfair.protocol.questions import Task
 
 NUMERIC = 0.2
 """What a scaled number adds to the squared norm that rows are clipped to; each category adds one."""
@@ -42,8 +42,8 @@ SHARES: Mapping[str, Mapping[str, float]] = {
 def clip_of(task: Task) -> float:
     """C, the norm that rows are clipped to, from the agreed encoding alone: an intercept, one for each
     category, and a little for each number."""
-    encoding = task.settings["encoding"]
-    return sqrt(1 + len(encoding["categorical"]) + NUMERIC * len(encoding["numeric"]))
+    encoding = task.encoding
+    return sqrt(1 + len(encoding.categorical) + NUMERIC * len(encoding.numeric))
 
 
 def sensitivity(field: str, clip: float) -> float:

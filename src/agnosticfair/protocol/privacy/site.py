@@ -65,12 +65,12 @@ class PrivateSite:
             )
         question = question_digest(step, broadcast, b"")
         if question not in self.given:
-            z, sites = float(broadcast.settings["z"]), int(broadcast.settings["sites"])
+            z, sites = broadcast.asked.z, broadcast.asked.sites
             self.ledger.spend(z, f"site {self.name!r}")
             self.given[question] = self._noisy(step, broadcast, z, sites)
         return self.given[question]
 
-    def _noisy(self, step: str, broadcast: Broadcast, z: float, sites: int) -> Reply:
+    def _noisy(self, step: str, broadcast: Broadcast[Any], z: float, sites: int) -> Reply:
         reply = self.answer(step, broadcast)
         if reply.sums.keys() != SHARES[step].keys():
             raise FederationError(
