@@ -16,7 +16,11 @@ from agnosticfair.experiments.kept import source_of
 from agnosticfair.report.bench import aggregate, document, readme
 
 ROOT = Path(__file__).resolve().parents[1]
-SUMMARY, REPORT, README = ROOT / "docs/benchmark.json", ROOT / "docs/benchmark.md", ROOT / "README.md"
+SUMMARY, REPORT, README = (
+    ROOT / "docs/benchmark.json",
+    ROOT / "docs/benchmark.md",
+    ROOT / "README.md",
+)
 BEGIN, END = "<!-- begin: benchmark table -->\n", "<!-- end: benchmark table -->\n"
 
 
