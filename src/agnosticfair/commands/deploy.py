@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Argument, Option
@@ -57,9 +58,11 @@ def init(
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
     least_rows: Annotated[int, Option(help="Rows per group, or a site does not answer.")] = 10,
     host: Annotated[str, Option(help="The SuperLink's address.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="Its port; the SuperNodes take the next ones.")] = 8000,
+    port: Annotated[
+        int, Option(help="Its port for sites; the next is for runs, here only.")
+    ] = 8000,
 ) -> None:
-    """Write a folder with the Flower app, test certificates, a key pair per site and start scripts."""
+    """Write a folder with test certificates, a key pair and a file per site, and start scripts."""
     from agnosticfair.data.files import Roles
     from agnosticfair.flower.folder import Deployment, write_folder
     from agnosticfair.methods import method as recipe
@@ -85,10 +88,15 @@ def init(
     print(f"then train:\n  agnosticfair deploy run {folder}")
 
 
+Folder = Annotated[Path, Argument(help="A folder written by 'deploy init'.")]
+
+
 @deploy.command(epilog="Example: agnosticfair deploy run bank")
 def run(
-    folder: Annotated[Path, Argument(help="A folder written by 'deploy init'.")],
-    timeout: Annotated[float, Option(help="Most seconds to wait for the run.")] = 3600.0,
+    folder: Folder,
+    timeout: Annotated[
+        float, Option(help="Most seconds for the run; then it is stopped.")
+    ] = 3600.0,
     as_json: Json = False,
 ) -> None:
     """Submit a run, follow it to its end, and fetch model, history and certificate.
@@ -96,7 +104,8 @@ def run(
     A run that was interrupted goes on from its last checkpoint.
     """
     from agnosticfair.commands.output import progress
-    from agnosticfair.flower.runner import read_config, run_deployment
+    from agnosticfair.flower.folder import read_config
+    from agnosticfair.flower.runner import Interrupted, Told, run_deployment
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)
@@ -104,14 +113,67 @@ def run(
     most = int(config.get("rounds") or recipe(str(config["method"]), network=network).rounds)
     with progress(most, "rounds") as advance:
 
-        def tell(seen: dict[str, Any]) -> None:
+        def on_round(seen: dict[str, Any]) -> None:
             advance(f"loss {seen['round']['loss']:.4f}")
 
-        done = run_deployment(folder, tell, timeout)
+        try:
+            done = run_deployment(folder, Told(on_round, _trouble), timeout)
+        except Interrupted as interrupted:
+            _interrupted(folder, str(interrupted.args[0]))
     told = {"run": done.run, "folder": str(done.folder), **done.history}
     if as_json:
         return print(json.dumps(told, indent=1))
     return _show(told)
+
+
+def _trouble(sentence: str) -> None:
+    print("Note:", sentence, file=sys.stderr, flush=True)
+
+
+def _interrupted(folder: Path, run: str) -> NoReturn:
+    """Ask whether the run goes on without us; without a terminal it is stopped."""
+    from agnosticfair.flower import control
+    from agnosticfair.flower.folder import read_settings
+
+    if sys.stdin.isatty() and not typer.confirm(f"Stop run {run}?", default=True):
+        print(f"Run {run} goes on: 'agnosticfair deploy status {folder}' shows it.")
+    else:
+        control.stop(read_settings(folder), run)
+        print(f"Run {run} is stopped; the next one goes on from its checkpoint.")
+    raise typer.Exit(130)
+
+
+@deploy.command(epilog="Example: agnosticfair deploy superlink bank")
+def superlink(folder: Folder) -> None:
+    """Run the coordinator's SuperLink: one port for the sites, one on this machine for runs."""
+    from agnosticfair.flower.superlink import serve
+
+    serve(folder)
+
+
+@deploy.command(epilog="Example: agnosticfair deploy site north.toml")
+def site(
+    file: Annotated[Path, Argument(help="The site's file, as 'deploy init' wrote it.")],
+) -> None:
+    """Run a site: it answers the questions of the registered app, and opens no port."""
+    from agnosticfair.flower.node import serve_site
+
+    serve_site(file)
+
+
+@deploy.command(epilog="Example: agnosticfair deploy stop bank")
+def stop(folder: Folder) -> None:
+    """Stop the run that goes on; the next one goes on from its checkpoint."""
+    from agnosticfair.flower import control
+    from agnosticfair.flower.folder import read_settings
+
+    settings = read_settings(folder)
+    runs = control.active_runs(settings)
+    for number in runs:
+        control.stop(settings, number)
+        print(f"Run {number} is stopped.")
+    if not runs:
+        print("There is no run to stop.")
 
 
 def _show(told: dict[str, Any]) -> None:
