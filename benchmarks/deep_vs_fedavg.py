@@ -92,8 +92,10 @@ def main() -> None:
     network = Network("mlp", hidden, asked.steps, asked.batch)
     for name in ("fl", "agnosticfair"):
         engine = Recorder(federation.in_process(tables))
-        made = method(name, network=network, rounds=4)
-        federation.fit(engine, made, attribute=source.sensitive, positive=source.positive)
+        made = method(name, network=network, max_rounds=4)
+        federation.fit(
+            engine, made, sensitive_features=source.sensitive_features, positive=source.positive
+        )
         last = engine.asked["train"]
         pairs = [turns(Client(k, t), last, network) for k, t in tables.items()]
         what = f"{asked.dataset}, MLP {asked.hidden}, {network.steps} steps of {network.batch}"

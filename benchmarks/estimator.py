@@ -34,13 +34,13 @@ def rows(tables: list[Table], encoding) -> tuple[np.ndarray, ...]:
 
 
 def overhead(split) -> None:
-    bare = fit(split.train, "agnosticfair", attribute="sex")
+    bare = fit(split.train, "agnosticfair", sensitive_features="sex")
     X, y, s = rows([*split.train.values()], bare.model.encoding)
     owners = np.repeat([*split.train], [len(t) for t in split.train.values()])
     times = {"bare": [], "estimator": []}
     for _ in range(3):
         begin = perf_counter()
-        fit(split.train, "agnosticfair", attribute="sex")
+        fit(split.train, "agnosticfair", sensitive_features="sex")
         times["bare"].append(perf_counter() - begin)
         begin = perf_counter()
         AgnosticFairClassifier().fit(X, y, sensitive_features=s, clients=owners)
@@ -55,14 +55,14 @@ def notions(taus=(0.03, 0.05, 0.08, 0.12), seeds=range(5)) -> None:
     for seed in seeds:
         split = shift(load_dataset("adult"), dataset("adult"), seed=seed)
         y, s = split.test.labels(">50K"), split.test.column("sex").codes
-        free = fit(split.train, "fl", attribute="sex").model
+        free = fit(split.train, "fl", sensitive_features="sex").model
         unseen = deployments(split.test, free.encoding, seed, "sex")
         for notion in ("equal_opportunity", "equalized_odds"):
             row = found.setdefault((notion, "unconstrained"), [])
             row.append(measured(free.predict(split.test), notion, y, s, unseen))
             for tau in taus:
                 recipe = method("agnosticfair", notion=notion, tau=tau, nominal=0.01)
-                made = fit(split.train, recipe, attribute="sex", seed=seed)
+                made = fit(split.train, recipe, sensitive_features="sex", seed=seed)
                 row = found.setdefault((notion, f"tau {tau}"), [])
                 row.append(measured(made.model.predict(split.test), notion, y, s, unseen))
                 print(seed, notion, tau, made.outcome, made.rounds, row[-1], flush=True)
@@ -152,10 +152,12 @@ def beyond_noise(p, notion, y, s, weights) -> float:
 def race(table) -> None:
     """Race (five groups) and sex at once, trained and audited."""
     census = replace(
-        table, sensitive={"sex": table.column("sex"), "race": table.column("race")}, other={}
+        table,
+        sensitive_features={"sex": table.column("sex"), "race": table.column("race")},
+        other={},
     )
-    X = encode(fit({"a": census}, "fl", attribute="sex").model.encoding, census)
-    groups = {k: c.values() for k, c in census.sensitive.items()}
+    X = encode(fit({"a": census}, "fl", sensitive_features="sex").model.encoding, census)
+    groups = {k: c.values() for k, c in census.sensitive_features.items()}
     for together, floor in ((False, 0.05), (False, 0.01), (True, 0.05)):
         begin = perf_counter()
         fair = AgnosticFairClassifier(intersections=together, tau=0.1, floor=floor)
@@ -183,7 +185,7 @@ def target(seeds=range(3)) -> None:
     }
     for seed in seeds:
         split = shift(load_dataset("adult"), dataset("adult"), seed=seed)
-        encoding = fit(split.train, "fl", attribute="sex").model.encoding
+        encoding = fit(split.train, "fl", sensitive_features="sex").model.encoding
         X, y, s = rows([*split.train.values()], encoding)
         X_test, y_test, s_test = rows([split.test], encoding)
         codes = (s_test == "Male").astype(int)
@@ -215,7 +217,7 @@ def target(seeds=range(3)) -> None:
 
 def bases(split) -> None:
     """Bases by what they do on deployments that no method saw: compare at equal accuracy."""
-    encoding = fit(split.train, "fl", attribute="sex").model.encoding
+    encoding = fit(split.train, "fl", sensitive_features="sex").model.encoding
     y, s = split.test.labels(">50K"), split.test.column("sex").codes
     found = deployments(split.test, encoding, 0, "sex")
     hot = len(encoding.numeric)
@@ -233,13 +235,15 @@ def bases(split) -> None:
         ("gaussian, ranges", split.train, {"centres": "ranges", "sigma": "median"}, (0.125,)),
         ("gaussian, kmeans", split.train, {"centres": "kmeans"}, (0.06, 0.125, 0.18, 0.22)),
         ("gaussian, kmeans", split.train, {"centres": "kmeans", "sigma": "median"}, (0.125,)),
-        ("category indicators", own, {"reweigh": Basis("given", M)}, (0.06, 0.125, 0.18, 0.22)),
-        ("clients", split.train, {"reweigh": by_client(), "bound": 100.0}, (0.125,)),
+        ("category indicators", own, {"basis": Basis("given", M)}, (0.06, 0.125, 0.18, 0.22)),
+        ("clients", split.train, {"basis": by_client(), "bound": 100.0}, (0.125,)),
     ):
         for tau in taus:
             begin = perf_counter()
             try:
-                made = fit(tables, method("agnosticfair", tau=tau, **changes), attribute="sex")
+                made = fit(
+                    tables, method("agnosticfair", tau=tau, **changes), sensitive_features="sex"
+                )
             except AgnosticFairError as error:
                 print(f"  {name}, tau {tau}: {error}")
                 continue
@@ -255,7 +259,7 @@ def bases(split) -> None:
 
 def path(split) -> None:
     """What ten points of the frontier cost, in single fits (processor time)."""
-    taus = {"attribute": "sex"}
+    taus = {"sensitive_features": "sex"}
     times = []
     for tau in TAUS[::4]:
         begin = process_time()

@@ -35,12 +35,14 @@ def main() -> None:
     encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
     X = np.concatenate([encode(encoding, t) for t in train.values()])
     y = np.concatenate([t.labels(source.positive) for t in train.values()])
-    s = np.concatenate([t.column(source.sensitive).codes for t in train.values()])
+    s = np.concatenate([t.column(source.sensitive_features).codes for t in train.values()])
     robust = method("agnosticfair", tau=source.tau)
     rounds = []
 
     def ours() -> None:  # with the census, the encoding and the kernels
-        fitted = fit(train, robust, attribute=source.sensitive, positive=source.positive)
+        fitted = fit(
+            train, robust, sensitive_features=source.sensitive_features, positive=source.positive
+        )
         rounds.append((fitted.rounds, fitted.outcome))
 
     def theirs() -> None:  # encoded beforehand

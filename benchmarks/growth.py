@@ -21,14 +21,14 @@ from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import Method, method
 
 SOURCE = dataset("adult")
-ROBUST = method("agnosticfair", tau=SOURCE.tau, rounds=3)
+ROBUST = method("agnosticfair", tau=SOURCE.tau, max_rounds=3)
 
 
 def fit_time(train: Mapping[str, Table], chosen: Method, repeats: int) -> float:
     """Shortest time of a fit."""
 
     def work() -> None:
-        fit(train, chosen, attribute=SOURCE.sensitive, positive=SOURCE.positive)
+        fit(train, chosen, sensitive_features=SOURCE.sensitive_features, positive=SOURCE.positive)
 
     with threadpool_limits(1):
         work()

@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()
     source = dataset(asked.dataset)
-    how = {"attribute": source.sensitive, "positive": source.positive}
+    how = {"sensitive_features": source.sensitive_features, "positive": source.positive}
     for seed in range(asked.seeds):
         tables = shift(load_dataset(asked.dataset, asked.data_folder), source, 2, seed).train
         recipe = method("agnosticfair", tau=source.tau, ridge=1e-7)

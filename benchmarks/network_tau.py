@@ -42,7 +42,10 @@ def cross_fitted(task: Task) -> dict:
         dataset(task.dataset),
         split_of(task.dataset, "shift", 2, task.seed, task.folder).train,
     )
-    attribute, made = source.sensitive, method("agnosticfair", network="mlp", tau=task.tau)
+    sensitive_feature, made = (
+        source.sensitive_features,
+        method("agnosticfair", network="mlp", tau=task.tau),
+    )
     fold = {
         key: np.random.default_rng([1000 + task.seed, k]).permutation(len(table)) % FOLDS
         for k, (key, table) in enumerate(train.items())
@@ -50,15 +53,21 @@ def cross_fitted(task: Task) -> dict:
     p = {key: np.zeros(len(table)) for key, table in train.items()}
     for k in range(FOLDS):
         seen = {key: table.take(fold[key] != k) for key, table in train.items()}
-        model = fit(seen, made, attribute=attribute, positive=source.positive, seed=task.seed).model
+        model = fit(
+            seen,
+            made,
+            sensitive_features=sensitive_feature,
+            positive=source.positive,
+            seed=task.seed,
+        ).model
         for key, table in train.items():
             p[key][fold[key] == k] = model.decision(table.take(fold[key] == k)) > 0
     rows, decided = concatenate([*train.values()]), np.concatenate([*p.values()])
     client = np.repeat(np.arange(len(train)), [len(table) for table in train.values()])
-    y, s = rows.labels(source.positive), rows.column(attribute).codes
+    y, s = rows.labels(source.positive), rows.column(sensitive_feature).codes
     encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
     deployments.LEAST_ROWS = LEAST_ROWS
-    places = deployments.deployments(rows, encoding, task.seed, attribute)
+    places = deployments.deployments(rows, encoding, task.seed, sensitive_feature)
     share = np.bincount(client) / len(client)
     found = {"seed": task.seed, "tau": task.tau}
     for mix, wanted in zip(MIXES, (share, np.full(len(share), 1 / len(share)), share[::-1])):

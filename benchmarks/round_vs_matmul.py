@@ -66,8 +66,10 @@ def main() -> None:
         load_dataset(asked.dataset, asked.data_folder), source, 1, 0
     ).train.items()
     engine = Recorder(federation.in_process({key: table}))
-    chosen = method(asked.method, rounds=4)
-    federation.fit(engine, chosen, attribute=source.sensitive, positive=source.positive)
+    chosen = method(asked.method, max_rounds=4)
+    federation.fit(
+        engine, chosen, sensitive_features=source.sensitive_features, positive=source.positive
+    )
     client, broadcast = Client(key, table), engine.asked["sums"]
     bare, (n, width, loss, fair) = products(client, broadcast)
     what = f"{asked.dataset}, {n} rows of {width}, {loss} and {fair} kernels: round / bare products"

@@ -1,4 +1,4 @@
-"""Your own file: clients in a column, two sensitive attributes, string labels."""
+"""Your own file: clients in a column, two sensitive features, string labels."""
 
 import tempfile
 from pathlib import Path
@@ -28,5 +28,5 @@ model.fit(
     clients=rows["branch"],
 )
 print(model.classes_, "converged:", model.converged_, "under the floor:", model.under_floor_)
-for attribute, certificate in model.certificate_.items():
-    print(attribute, "-", certificate)
+for sensitive_feature, certificate in model.certificate_.items():
+    print(sensitive_feature, "-", certificate)

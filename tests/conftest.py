@@ -10,8 +10,8 @@ from helpers import client_rows, write
 from hypothesis import settings
 
 from agnosticfair.cli import main
-from agnosticfair.data.adult import load_adult
-from agnosticfair.data.dutch import VARIABLE, cache_folder, find_dutch, load_dutch
+from agnosticfair.data.datasets import dataset, load_dataset
+from agnosticfair.data.sources import VARIABLE, cache_folder, find
 from agnosticfair.data.table import Table
 
 os.environ.setdefault(
@@ -34,23 +34,34 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def adult() -> Table:
     """UCI Adult, as shipped."""
-    return load_adult()
+    return load_dataset("adult")
+
+
+def folder_of(name: str) -> Path:
+    """A folder that holds a data set that is not shipped."""
+    named, source = os.environ.get(VARIABLE), dataset(name).source
+    for folder in ([Path(named)] if named else []) + [cache_folder(), SHARED]:
+        if source is None or find(source, folder):
+            return folder
+    pytest.skip(f"{name} is neither in ${VARIABLE}, nor the cache, nor {SHARED}")
 
 
 @pytest.fixture(scope="session")
 def dutch_folder() -> Path:
     """A folder that holds the Dutch census."""
-    named = os.environ.get(VARIABLE)
-    for folder in ([Path(named)] if named else []) + [cache_folder(), SHARED]:
-        if find_dutch(folder):
-            return folder
-    pytest.skip(f"the Dutch census is neither in ${VARIABLE}, nor the cache, nor {SHARED}")
+    return folder_of("dutch")
 
 
 @pytest.fixture(scope="session")
 def dutch(dutch_folder: Path) -> Table:
     """The Dutch census of 2001."""
-    return load_dutch(dutch_folder)
+    return load_dataset("dutch", dutch_folder)
+
+
+@pytest.fixture(scope="session")
+def load():
+    """From a data set's name to its rows; skips where they are absent."""
+    return lambda name: load_dataset(name, folder_of(name))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -34,7 +34,9 @@ def small_table(n: int = 300, seed: int = 0, groups: int = 2) -> Table:
         numeric={"age": age, "hours": hours},
         categorical={"job": Column(job.astype(np.int32), ("a", "b", "c"))},
         target=Column(y.astype(np.int32), ("no", "yes")),
-        sensitive={"sex": Column(s.astype(np.int32), tuple(f"g{j}" for j in range(groups)))},
+        sensitive_features={
+            "sex": Column(s.astype(np.int32), tuple(f"g{j}" for j in range(groups)))
+        },
     )
 
 
@@ -66,7 +68,7 @@ def write(path, rows, **changes):
     return path
 
 
-ROLES = ("--target", "income", "--sensitive", "sex")
+ROLES = ("--target", "income", "--sensitive-features", "sex")
 
 
 ROWS = small_table(300, 3)

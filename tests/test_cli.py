@@ -69,7 +69,7 @@ def test_methods_lists_every_one(call):
 
 def test_data_says_what_is_here(call, tmp_path, monkeypatch):
     monkeypatch.setenv("AGNOSTICFAIR_DATA", str(tmp_path))
-    adult, dutch = json.loads(call("data", "--json")[1])
+    adult, dutch, *_ = json.loads(call("data", "--json")[1])
     assert (adult["rows"], adult["features"], adult["here"]) == (45222, 40, True)
     assert adult["groups"] == {"Female": 14695, "Male": 30527}
     assert not dutch["here"]
@@ -154,15 +154,17 @@ def test_columns_can_be_told_apart(call, files):
 
 def test_every_sensitive_column_is_protected_and_shown(call, files):
     asked = ("--method", "fairfl", "--notion", "equal_opportunity", "--tau", "0.02")
-    code, out, _ = call("fit", *files, *ROLES, "--sensitive", "job", *asked)
+    code, out, _ = call("fit", *files, *ROLES, "--sensitive-features", "job", *asked)
     assert code == 0
     assert "Training rows, by sex" in out
     assert "Training rows, by job" in out
     told = json.loads(call("evaluate", MODEL, *files, "--target", "income", "--json")[1])
-    assert [e["attribute"] for e in told] == ["sex"] * 3 + ["job"] * 3
-    asked = ("--sensitive", "job", "--json")
+    assert [e["sensitive_feature"] for e in told] == ["sex"] * 3 + ["job"] * 3
+    asked = ("--sensitive-features", "job", "--json")
     told = json.loads(call("evaluate", MODEL, files[0], "--target", "income", *asked)[1])
-    assert [(e["attribute"], {*e["positive_rates"]}) for e in told] == [("job", {"a", "b", "c"})]
+    assert [(e["sensitive_feature"], {*e["positive_rates"]}) for e in told] == [
+        ("job", {"a", "b", "c"})
+    ]
     header = load_model(MODEL).method
     assert header["fairness"]["notion"] == "equal_opportunity"
 
@@ -176,7 +178,7 @@ BAD_FILES = {
     "one group": ({"sex": "F"}, "'sex'"),
     "NaN": ({"age": lambda i, r: "nan" if i == 4 else r["age"]}, "'age'"),
     "infinite": ({"age": lambda i, r: "inf" if i == 4 else r["age"]}, "'age'"),
-    "gap": ({"job": lambda i, r: "" if i == 4 else r["job"]}, "'job'"),
+    "gap": ({"sex": lambda i, r: "" if i == 4 else r["sex"]}, "'sex'"),
 }
 
 
@@ -189,11 +191,13 @@ def test_bad_rows_are_refused(call, files, case):
 
 def test_files_and_columns_that_are_not_there_are_refused(call, files, model):
     assert "'west.csv'" in refused(call, "fit", "west.csv", *ROLES)
-    assert "'incom'" in refused(call, "fit", *files, "--target", "incom", "--sensitive", "sex")
+    assert "'incom'" in refused(
+        call, "fit", *files, "--target", "incom", "--sensitive-features", "sex"
+    )
     assert "'site'" in refused(call, "fit", files[0], *ROLES, "--client-column", "site")
     assert "'west.csv'" in refused(call, "predict", model, "west.csv")
     assert "'incom'" in refused(call, "evaluate", model, files[0], "--target", "incom")
-    asked = ("--target", "income", "--sensitive", "race")
+    asked = ("--target", "income", "--sensitive-features", "race")
     assert "'race'" in refused(call, "evaluate", model, files[0], *asked)
 
 
@@ -228,7 +232,7 @@ def test_models_that_are_not_ours_are_refused(call, files, model):
     [
         (("fit", "north.csv", *ROLES, "--method", "fll"), "'fll'"),
         (("fit", "north.csv", *ROLES, "--method", "fairfl", "--tau", "-1"), "-1"),
-        (("fit", "north.csv", *ROLES, "--method", "fl", "--rounds", "0"), "0"),
+        (("fit", "north.csv", *ROLES, "--method", "fl", "--max-rounds", "0"), "0"),
         (("fit", "north.csv", *ROLES, "--positive", "maybe"), "'maybe'"),
         (("fit", "north.csv", *ROLES, "--drop", "income"), "'income'"),
         (("fit", "north.csv", *ROLES, "--out", "no/folder/m.safetensors"), "no/folder"),
@@ -250,7 +254,7 @@ def test_settings_that_make_no_sense_are_refused(call, files, asked, named):
 
 
 def test_a_fit_that_does_not_converge_is_an_error_where_that_is_asked_for(call, files):
-    asked = ("fit", *files, *ROLES, "--method", "fairfl", "--rounds", 2)
+    asked = ("fit", *files, *ROLES, "--method", "fairfl", "--max-rounds", 2)
     assert "did not converge in 2 rounds" in refused(call, *asked, "--strict")
     code, out, _ = call(*asked)
     assert code == 0
@@ -302,7 +306,16 @@ def folder(tmp_path, monkeypatch):
     return Path("north")
 
 
-FIT = ("--target", "income", "--sensitive", "sex", "--method", "fairfl", "--rounds", "5")
+FIT = (
+    "--target",
+    "income",
+    "--sensitive-features",
+    "sex",
+    "--method",
+    "fairfl",
+    "--max-rounds",
+    "5",
+)
 
 
 def test_fit_on_a_folder_of_parquet(call, folder):

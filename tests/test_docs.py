@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agnosticfair.data.adult import load_adult
+from agnosticfair.data.datasets import load_dataset
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -33,9 +33,9 @@ def blocks(page):
 @pytest.fixture(scope="module")
 def rows():
     """Some rows of Adult as the lines of a CSV file."""
-    table = load_adult()
+    table = load_dataset("adult")
     columns = {**table.numeric, **{k: c.values() for k, c in table.categorical.items()}}
-    columns |= {"sex": table.sensitive["sex"].values(), "income": table.target.values()}
+    columns |= {"sex": table.sensitive_features["sex"].values(), "income": table.target.values()}
     lines = zip(*(values[:1500] for values in columns.values()), strict=True)
     return [",".join(columns), *(",".join(map(str, line)) for line in lines)]
 

@@ -83,7 +83,7 @@ def test_rounds_are_reported_as_they_happen():
 
 
 def test_strict_makes_a_fit_that_did_not_converge_an_error():
-    short = method("fairfl", rounds=1)
+    short = method("fairfl", max_rounds=1)
     assert fit(dealt(ROWS, 2), short, positive="yes").outcome == "rounds"
     with pytest.raises(SolverError, match="fairfl did not converge in 1 rounds"):
         fit(dealt(ROWS, 2), short, positive="yes", strict=True)
@@ -106,8 +106,8 @@ def test_one_label_only_is_refused():
 
 
 def test_one_group_only_is_refused():
-    s = ROWS.sensitive["sex"].codes
-    with pytest.raises(DataError, match="attribute 'sex' has one group"):
+    s = ROWS.sensitive_features["sex"].codes
+    with pytest.raises(DataError, match="sensitive feature 'sex' has one group"):
         fit({"a": ROWS.take(s == 0)}, "fl", positive="yes")
 
 
@@ -115,7 +115,7 @@ def test_an_infeasible_lp_is_counted_and_the_last_weights_are_kept():
     """tau so small that no reweighing in A looks fair: Algorithm 2's LP has no solution."""
     result = fit(
         dealt(ROWS, 2),
-        method("agnosticfair-printed", tau=1e-9, rounds=4, bound=0.02),
+        method("agnosticfair-printed", tau=1e-9, max_rounds=4, bound=0.02),
         positive="yes",
     )
     assert result.outcomes == {"lp infeasible": 4}

@@ -34,13 +34,14 @@ ALLOWED = {
     "tuning": ASSEMBLED,
     "estimator": ASSEMBLED | {"tuning"},
     "runs": ASSEMBLED,
+    "monitoring": ASSEMBLED,
     "flower": ASSEMBLED | {"runs"},
     "experiments": ASSEMBLED | {"runs"},
-    "report": ASSEMBLED | {"runs", "tuning", "experiments"},
-    "commands": ASSEMBLED | {"runs", "tuning", "experiments", "report", "flower"},
+    "report": ASSEMBLED | {"runs", "tuning", "experiments", "monitoring"},
+    "commands": ASSEMBLED | {"runs", "tuning", "experiments", "report", "flower", "monitoring"},
     "cli": {"commands", "errors", "runs"},
     "__main__": {"cli"},
-    "__init__": ASSEMBLED | {"estimator"},
+    "__init__": ASSEMBLED | {"estimator", "monitoring"},
 }
 KNOW_FLOWER = {"protocol/engines/flower.py"}
 KNOW_FLOWER |= {f"flower/{n}.py" for n in ("apps", "bundle", "control", "fleet", "superlink")}

@@ -76,12 +76,12 @@ def test_the_result_certifies_its_own_decisions_over_its_own_set(notion, tau):
         notion=notion,
     )
     assert result.worst_surrogate <= tau + 1e-5
-    assert abs(result.worst_risk_difference - certificate.worst_risk_difference) < 2e-4
+    assert abs(result.worst_difference - certificate.worst_difference) < 2e-4
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_client_with_one_group_is_legal_except_where_groups_are_compared_at_clients(name):
-    s = ROWS.sensitive["sex"].codes
+    s = ROWS.sensitive_features["sex"].codes
     tables = {"a": ROWS, "b": ROWS.take(s == 0)}
     if name == "localfair":
         with pytest.raises(DataError, match="client 'b' lacks one of the sensitive groups"):
@@ -94,7 +94,7 @@ def test_a_client_with_one_group_is_legal_except_where_groups_are_compared_at_cl
     ("changes", "said"),
     [
         ({"bound": 3.0}, "no adversary, so bound has no meaning"),
-        ({"rounds": 0}, "rounds is 0"),
+        ({"max_rounds": 0}, "max_rounds is 0"),
         ({"ridge": -1.0}, "ridge is -1.0"),
         ({"tau": 0.1}, "no fairness constraint"),
         ({"colour": 1}, "colour"),

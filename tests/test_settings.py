@@ -39,11 +39,11 @@ BOTH = [
     ("changes", "said"),
     [
         *BOTH,
-        ({"rounds": 2.5}, f"rounds is 2.5; {COUNT}"),
+        ({"max_rounds": 2.5}, f"max_rounds is 2.5; {COUNT}"),
         ({"q": None}, "q is None; it must be a number, 0 or more"),
         ({"split": 1}, "split is 1; it must be a bool"),
         ({"centres": np.eye(2)}, "unknown centres array([[1., 0"),
-        ({"reweigh": "gaussian"}, "reweigh is 'gaussian'; it must be a Basis"),
+        ({"basis": "gaussian"}, "basis is 'gaussian'; it must be a Basis"),
         ({"surrogate": "sigmoid"}, "surrogate is 'sigmoid'; it must be a Surrogate"),
         ({"network": 5}, "network is 5; it must be a Network"),
         ({"local": {"steps": 3}}, "local is {'steps': 3}; it must be a Local"),
@@ -60,7 +60,7 @@ def test_a_recipe_refuses_what_a_setting_cannot_be(changes, said):
     ("settings", "said"),
     [
         *BOTH,
-        ({"max_rounds": 2.5}, f"rounds is 2.5; {COUNT}"),
+        ({"max_rounds": 2.5}, f"max_rounds is 2.5; {COUNT}"),
         ({"method": ["fl"]}, "unknown method ['fl']; there are: fl"),
         ({"basis": ["gaussian"]}, "unknown basis ['gaussian']; take constant"),
         ({"centres": 5}, "centres have shape () where X has 2 columns"),

@@ -22,7 +22,7 @@ TAUS = (0.03, 0.06, 0.1)
 
 def shifted(n=500):
     table = small_table(n, 1)
-    table.numeric["age"][:] += 0.8 * table.sensitive["sex"].codes
+    table.numeric["age"][:] += 0.8 * table.sensitive_features["sex"].codes
     return table
 
 
@@ -30,7 +30,7 @@ def shifted(n=500):
 def rows():
     table = shifted()
     X = np.column_stack([*table.numeric.values()])
-    return X, table.target.values(), table.sensitive["sex"].values()
+    return X, table.target.values(), table.sensitive_features["sex"].values()
 
 
 def test_a_warm_start_ends_where_a_cold_one_does():
@@ -113,15 +113,17 @@ def test_the_knee_is_the_bend():
 )
 def test_a_path_that_makes_no_sense_is_refused(changed, said):
     with pytest.raises(SettingsError, match=said):
-        trace({"a": shifted()}, method("agnosticfair"), attribute="sex", **changed)
+        trace({"a": shifted()}, method("agnosticfair"), sensitive_features="sex", **changed)
     with pytest.raises(SettingsError, match="'fl' has no tau to choose"):
-        trace({"a": shifted()}, method("fl"), attribute="sex")
+        trace({"a": shifted()}, method("fl"), sensitive_features="sex")
 
 
 def test_a_client_of_one_row_takes_part():
     table = shifted()
     clients = {"a": table.take([0]), "b": table.take(range(1, len(table)))}
-    made = trace(clients, method("agnosticfair"), attribute="sex", taus=(0.05, 0.2), folds=2)
+    made = trace(
+        clients, method("agnosticfair"), sensitive_features="sex", taus=(0.05, 0.2), folds=2
+    )
     assert [point.tau for point in made.points] == [0.05, 0.2]
 
 
@@ -129,12 +131,12 @@ def test_the_command_writes_the_frontier_and_the_model(tmp_path, capsys):
     table, lines = shifted(300), ["age,hours,job,sex,label"]
     columns = [
         *table.numeric.values(),
-        *(c.values() for c in (table.categorical["job"], table.sensitive["sex"])),
+        *(c.values() for c in (table.categorical["job"], table.sensitive_features["sex"])),
     ]
     lines += [",".join(map(str, row)) for row in zip(*columns, table.target.values(), strict=True)]
     file = tmp_path / "rows.csv"
     file.write_text("\n".join(lines) + "\n")
-    ask = {"target": "label", "sensitive": ["sex"], "folds": 2, "out": tmp_path / "out"}
+    ask = {"target": "label", "sensitive_features": ["sex"], "folds": 2, "out": tmp_path / "out"}
     command.tune([file], **ask, taus="0.05,0.2", tau=0.2, bound=20.0)
     assert "The model is that of tau 0.2" in capsys.readouterr().out
     told = json.loads((tmp_path / "out" / "frontier.json").read_text())

@@ -73,7 +73,7 @@ def over_the_set() -> Figure:
         made = audit_clients(model, SPLIT.train, basis=gaussian(200, 1.0), bootstrap=0)
         X = np.vstack([encode(model.encoding, table) for table in SPLIT.train.values()])
         y_hat = np.concatenate([model.predict(table) for table in SPLIT.train.values()])
-        s = np.concatenate([t.sensitive["sex"].codes for t in SPLIT.train.values()])
+        s = np.concatenate([t.sensitive_features["sex"].codes for t in SPLIT.train.values()])
         K = gaussian_kernel(X, made.centres, 1.0)
         A = Ambiguity(K.sum(axis=0), len(X), made.bound)
         corners = [
@@ -84,8 +84,8 @@ def over_the_set() -> Figure:
         drawn.plot(
             found, place + rng.uniform(-0.2, 0.2, len(found)), ".", color=BLUE, ms=4, alpha=0.5
         )
-        drawn.plot(made.risk_difference, place, "|", color="black", ms=26, mew=2.5)
-        drawn.plot(made.worst_risk_difference, place, "D", color=RED, ms=8)
+        drawn.plot(made.difference, place, "|", color="black", ms=26, mew=2.5)
+        drawn.plot(made.worst_difference, place, "D", color=RED, ms=8)
         drawn.text(-0.01, place, f"{name}\n{about}", ha="right", va="center")
     handles = [
         drawn.plot([], [], mark, color=colour, ms=size)[0]

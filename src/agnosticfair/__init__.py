@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     )
     from agnosticfair.methods import METHODS, Method, Network, method
     from agnosticfair.model import Model, load_model
+    from agnosticfair.monitoring.baseline import Baseline, baseline_of
+    from agnosticfair.monitoring.monitor import Monitor
     from agnosticfair.target import target_weights
 
 __version__ = "0.1.0"
@@ -44,6 +46,8 @@ _HOMES = {
     ),
     "methods": ("METHODS", "Method", "Network", "method"),
     "model": ("Model", "load_model"),
+    "monitoring.baseline": ("Baseline", "baseline_of"),
+    "monitoring.monitor": ("Monitor",),
     "target": ("target_weights",),
 }
 _ROOMS = {name: room for room, names in _HOMES.items() for name in names}

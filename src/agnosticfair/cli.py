@@ -17,6 +17,7 @@ from agnosticfair.commands import (
     fit,
     lists,
     messages,
+    monitor,
     predict,
     report,
     reproduce,
@@ -45,6 +46,7 @@ app.command("shifts", epilog=shifts.EPILOG)(shifts.shifts)
 app.command("export", epilog=export.EPILOG)(export.export)
 app.command("report", epilog=report.EPILOG)(report.report)
 app.command("watch", epilog=report.WATCH_EPILOG)(report.watch)
+app.command("monitor", epilog=monitor.EPILOG)(monitor.monitor)
 app.command("tune", epilog=tune.EPILOG)(tune.tune)
 app.add_typer(deploy.deploy, name="deploy")
 

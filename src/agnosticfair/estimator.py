@@ -58,13 +58,14 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     ``None`` leaves a value as the method has it (``agnosticfair methods`` lists them).
 
-    method: a name of ``METHODS``, or a ``Method``.  model: 'linear'; 'mlp', a ``Network``, or a function
-    from d to a ``torch.nn.Module`` with one logit (extra 'torch', docs/deep.md).  notion: 'demographic_parity',
-    'equal_opportunity', 'equalized_odds' or 'bounded_group_loss'.  tau: the largest difference of two
-    groups over A (of a group's mean log loss, for the last notion), in the surrogate; nominal: the
+    method: a name of ``METHODS``, or a ``Method``.  network: None, for the linear model; 'mlp', a
+    ``Network``, or a function from d to a ``torch.nn.Module`` with one logit (extra 'torch',
+    docs/deep.md).  notion: 'demographic_parity', 'equal_opportunity', 'equalized_odds' or
+    'bounded_group_loss'.  tau: the largest difference of two groups over A (of a group's mean log
+    loss, for the last notion), in the surrogate; nominal: the
     same under uniform weights.  bound: no kernel weighs more, so the larger, the larger A.  floor:
-    the share of the mass that groups keep in a reweighing.  intersections: with several attributes,
-    compare their intersections instead of each attribute's groups.  trust: how far A is drawn towards
+    the share of the mass that groups keep in a reweighing.  intersections: with several sensitive features,
+    compare their intersections instead of each sensitive feature's groups.  trust: how far A is drawn towards
     the weights of the rows themselves (``target_weights``), from 0 to 1, which leaves one point.
     basis: what can be weighed up: 'gaussian' (``kernels`` of width ``sigma``, a number or 'median'),
     'by_client', 'constant', a ``Basis``, or a function from X, as it is given to ``fit``, to K, (n, M),
@@ -97,7 +98,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self,
         method: str | Method = "agnosticfair",
         *,
-        model: Any = "linear",
+        network: Any = None,
         notion: str | None = None,
         tau: float | None = None,
         nominal: float | None = None,
@@ -121,7 +122,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         verbose: int = 0,
     ) -> None:
         self.method = method
-        self.model = model
+        self.network = network
         self.notion = notion
         self.tau = tau
         self.nominal = nominal
@@ -156,7 +157,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         """Train on rows of numbers X, (n, d), with two labels y, (n,).
 
         sensitive_features: (n,) the group of every row; or a frame, a dict or (n, a) of several
-        attributes.  Never a feature.  A method without fairness needs none.
+        features.  Never a feature.  A method without fairness needs none.
         clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
         """
         tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
@@ -176,7 +177,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if weights is not None and recipe.local is not None:
             raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
         self.classes_, codes_y = self._labels(y, weights)
-        sensitive = attributes(sensitive_features, len(X))
+        sensitive = feature_columns(sensitive_features, len(X))
         if needs_groups(recipe) and not sensitive:
             raise DataError(
                 f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
@@ -198,7 +199,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         centres = None if named else checked_centres(self.centres, len(low))
         return {
             "centres": None if centres is None else (centres - low) / span,
-            "attribute": tuple(sensitive) or None,
+            "sensitive_features": tuple(sensitive) or None,
             "positive": "1",
             "seed": seed_of(self.random_state),
             "strict": self.strict,
@@ -208,7 +209,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _take(self, fitted: Fit, low: np.ndarray, span: np.ndarray) -> None:
         """Keep what a fit found, its weights in the units of X."""
-        self.fit_, self._units, self._made_by = fitted, (low, span), self.model
+        self.fit_, self._units, self._made_by = fitted, (low, span), self.network
         if fitted.model.network is None:
             coef = fitted.model.w[:-1] / span
             self.coef_, self.intercept_ = coef[None], np.array([fitted.model.w[-1] - coef @ low])
@@ -227,7 +228,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
         # a process to which this estimator was sent knows the function by a name of its own
         own = _network(self._made_by) if callable(self._made_by) else None
-        network = model.network if own is None else {**model.network, "name": own.name}
+        network = {**model.network, "name": own.name} if isinstance(own, Network) else model.network
         low, span = self._units
         return decide(network, model.w, (X - low) / span)
 
@@ -250,7 +251,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         sample_weight: Any = None,
         **options: Any,
     ) -> Certificate | dict[str, Certificate]:
-        """A certificate on these rows over the set of the fit; one per attribute where there are several.
+        """A certificate on these rows over the set of the fit; one per sensitive feature where there are several.
         Who holds a row is not known here, so for basis 'by_client' it is over the default set of
         ``agnosticfair.audit``; ``about`` names the set.
 
@@ -260,7 +261,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         rows = self._numbers(X)
-        given = attributes(sensitive_features, len(rows))
+        given = feature_columns(sensitive_features, len(rows))
         fairness = self.fit_.method.fairness
         if fairness is not None and fairness.basis.kind != "by_client":
             own = {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
@@ -360,9 +361,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def _recipe(self, K: np.ndarray | None = None) -> Method:
         """The method with this estimator's values; K where a function made the kernels."""
         recipe = method(self.method)
-        names = {"max_rounds": "rounds"}
         changes = {
-            names.get(k, k): getattr(self, k)
+            k: getattr(self, k)
             for k in (
                 *("tau", "nominal", "bound", "floor", "notion", "trust", "kernels", "sigma"),
                 *("share", "ridge", "max_rounds", "tolerance"),
@@ -371,9 +371,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         }
         if self.intersections:
             changes["intersections"] = self.intersections
-        changes["network"] = _network(self.model)
+        changes["network"] = _network(self.network)
         if self.basis is not None:
-            changes["reweigh"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
+            changes["basis"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
         if self.centres is not None:
             changes["centres"] = self.centres if isinstance(self.centres, str) else "given"
             if changes["centres"] == "given":
@@ -414,11 +414,11 @@ def frontier(
         one._training = (X, y, sensitive_features, sample_weight)
         return one
 
-    names = how.pop("attribute") or ()
+    names = how.pop("sensitive_features") or ()
     return trace(
         tables,
         recipe,
-        attribute=names,
+        sensitive_features=names,
         taus=taus,
         folds=folds,
         on_progress=on_progress,
@@ -427,10 +427,10 @@ def frontier(
     )
 
 
-def attributes(values: Any, n: int) -> dict[str, Column]:
+def feature_columns(values: Any, n: int) -> dict[str, Column]:
     """Sensitive features of any form as columns by name; {} for None.
 
-    >>> attributes({"sex": ["F", "M"], "race": ["b", "a"]}, 2)["race"].categories
+    >>> feature_columns({"sex": ["F", "M"], "race": ["b", "a"]}, 2)["race"].categories
     ('a', 'b')
     """
     if values is None:
@@ -443,7 +443,7 @@ def attributes(values: Any, n: int) -> dict[str, Column]:
         array = np.asarray(values)
         several = array.ndim == 2 and array.shape[1] > 1
         columns = (
-            {f"attribute {j}": array[:, j] for j in range(array.shape[1])}
+            {f"sensitive feature {j}": array[:, j] for j in range(array.shape[1])}
             if several
             else {str(getattr(values, "name", None) or "sensitive_features"): array}
         )
@@ -479,7 +479,7 @@ def _are_few(weights: np.ndarray) -> bool:
 def _table(
     X: np.ndarray,
     y: Column,
-    sensitive: Mapping[str, Column],
+    sensitive_features: Mapping[str, Column],
     weights: np.ndarray | None,
     K: np.ndarray | None,
 ) -> Table:
@@ -491,7 +491,7 @@ def _table(
     if weights is not None and not _are_few(weights):
         # only their ratios count; around one they suit the grid that sums are made on
         weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
-    return Table(numeric, {}, y, sensitive, weights=weights, kernels=K)
+    return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K)
 
 
 def _dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:
@@ -511,15 +511,13 @@ def is_function(basis: Any) -> bool:
     return callable(basis) and not isinstance(basis, Basis)
 
 
-def _network(model: Any) -> Network | None:
-    """The network that ``model`` means; a user's own is made known in this process."""
-    if isinstance(model, Network) or model == "linear":
-        return None if model == "linear" else model
-    if not callable(model):
-        return Network(str(model))
+def _network(network: Any) -> Network | str | None:
+    """The network that is meant; a user's own is made known in this process."""
+    if not callable(network):
+        return network
     from agnosticfair.networks import known_as
 
-    return Network(known_as(model))
+    return Network(known_as(network))
 
 
 def _basis(basis: Any) -> Basis:

@@ -19,7 +19,13 @@ from numpy.typing import ArrayLike
 
 from agnosticfair import __version__
 from agnosticfair.client.answers import Client, answer
-from agnosticfair.data.census import Census, check_labels_known, merge
+from agnosticfair.data.census import (
+    Census,
+    check_labels_known,
+    counted,
+    counts_shapes,
+    merge,
+)
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -31,7 +37,9 @@ from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Asker, Missing, Policy, check_enough, policy
-from agnosticfair.protocol.messages import add_up, check_candidates, check_reply
+from agnosticfair.protocol.messages import Broadcast, Task, check_candidates
+from agnosticfair.protocol.secure.keys import Roster
+from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import checkpoints, exact
 from agnosticfair.server import plan as server
 from agnosticfair.server.exact import Start
@@ -42,7 +50,7 @@ from agnosticfair.threads import cpus, one_thread
 class Fit:
     """A fitted model and how it came about.
 
-    outcomes counts every round's numerical outcome.  worst_surrogate, worst_risk_difference: the
+    outcomes counts every round's numerical outcome.  worst_surrogate, worst_difference: the
     largest difference over the training rows and the adversary's set, of the surrogate and of the
     true decisions (nan for methods of local steps).  events: the answers that did not come, and what
     was done about them.  under_floor: groups that have the share ``floor`` of the mass under no
@@ -58,7 +66,7 @@ class Fit:
     outcomes: Mapping[str, int]
     alpha: np.ndarray
     worst_surrogate: float
-    worst_risk_difference: float
+    worst_difference: float
     seconds: float
     bytes_per_round: int
     events: tuple[dict, ...] = ()
@@ -89,7 +97,7 @@ def fit(
     clients: Mapping[str, Table | Stream] | Engine,
     method: str | Method = "fl",
     *,
-    attribute: str | Sequence[str] | None = None,
+    sensitive_features: str | Sequence[str] | None = None,
     positive: str | None = None,
     seed: int = 0,
     scale: bool = True,
@@ -100,26 +108,29 @@ def fit(
     deadline: float | None = None,
     on_failure: str | Policy = "stop",
     checkpoint: str | Path | None = None,
+    secure: bool | Roster = False,
 ) -> Fit:
     """Train one classifier over clients whose rows stay with them.
 
     clients: a table or a stream per client, or an engine.  method: a name from ``METHODS`` or a recipe.
-    attribute: the sensitive attribute, or some of them, where the data has several.  seed: draws the kernel centres.
+    sensitive_features: the name of one, or of some, where the data has several.  seed: draws the kernel centres.
     scale: columns of numbers are scaled to [0, 1] by their range.  centres: (M, d) of the kernels,
     encoded, instead of those that the method would find.  start: another fit's, to begin there.
     strict: a fit that does not converge is an error.  on_round: called with each round's record.
     deadline: seconds a client has for an answer.  on_failure: what is done about an answer that does
     not come: 'stop', 'retry', 'wait', 'drop' or a ``Policy``.  checkpoint: a folder; a fit that was
-    interrupted goes on from what is there.
+    interrupted goes on from what is there.  secure: every client's sums masked, so that only totals can be
+    read; the model is the same to the last bit.  True rehearses it among clients of this process; over
+    an engine, the sites' long-term public keys.
     """
     begin = perf_counter()
     method = recipe(method) if isinstance(method, str) else method
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    asker = Asker(engine, engine.clients(), policy(on_failure), deadline)
+    asker = asking(engine, policy(on_failure), deadline, secure, server.centres_kind(method))
     check_enough(asker.keys, asker.policy)
     given = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
-    run = Run(method, attribute, positive, seed, scale, given, start, folder)
+    run = Run(method, sensitive_features, positive, seed, scale, given, start, folder)
     with one_thread():
         state = _until_answered(asker, run, on_round)
     if strict:
@@ -143,12 +154,28 @@ def fit(
     )
 
 
+def asking(
+    engine: Engine,
+    policy: Policy,
+    deadline: float | None,
+    secure: bool | Roster,
+    centres: str | None,
+) -> Asker:
+    """Who asks the clients: for their sums, or where it is to be secure for totals only.  centres: rows that
+    become kernel centres are shown to all, masked sums or not, and only where they were asked for."""
+    roster = None if isinstance(secure, bool) else secure
+    if secure is True:
+        shown = ("centres",) if centres == "rows" else ()
+        engine, roster = rehearsed(engine, policy.then == "drop", shown)
+    return Asker(engine, engine.clients(), policy, deadline, secure=roster)
+
+
 @dataclass(frozen=True)
 class Run:
     """What was asked for: with it, and the same rows, a fit is the same."""
 
     method: Method
-    attribute: str | Sequence[str] | None
+    sensitive_features: str | Sequence[str] | None
     positive: str | None
     seed: int
     scale: bool
@@ -163,7 +190,11 @@ class Run:
         """What must be the same for a checkpoint to be gone on with."""
         warm = () if self.start is None else tuple(vars(self.start).values())
         own = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
-        asked = {"attribute": self.attribute, "positive": self.positive, "scale": self.scale}
+        asked = {
+            "sensitive_features": self.sensitive_features,
+            "positive": self.positive,
+            "scale": self.scale,
+        }
         asked |= {"centres": _digest(self.centres), "start": _digest(*warm)}
         return json.loads(
             json.dumps({**own, **asked, "clients": keys, "the clients' rows": census.to_json()})
@@ -189,9 +220,9 @@ def _until_answered(
 
 def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> server.State:
     """From the census to the last state, for the clients that the asker has."""
-    censuses = asker.ask("census", None, _check_census)
-    check_labels_known(censuses, run.positive)
-    census = merge(censuses)
+    of_each = summaries(asker)
+    check_labels_known(of_each, run.positive)
+    census = census_of_all(asker, of_each)
     identity = run.identity(census, asker.keys)
     restated = any(event["event"] == "restated" for event in asker.events)
     kept = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
@@ -202,13 +233,26 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
         asker.note("resumed", round=state.inner.round)
     while not state.done:
         step, broadcast = server.question(state)
-        check = partial(check_reply, round=broadcast.round, shapes=server.shapes(state))
-        state = server.step(state, add_up(asker.ask(step, broadcast, check).values()))
+        state = server.step(state, asker.total(step, broadcast, server.shapes(state)))
         if run.folder is not None:
             checkpoints.save(run.folder, identity, state, asker.events)
         if on_round is not None:
             on_round(state.inner.history[-1])
     return state
+
+
+def summaries(asker: Asker) -> dict[str, Census]:
+    """What each client says of its rows; with secure sums without a count of anything."""
+    return asker.ask("census" if asker.secure is None else "outline", None, _check_census)
+
+
+def census_of_all(asker: Asker, of_each: Mapping[str, Census]) -> Census:
+    """What the clients' summaries add up to; with secure sums their counts are asked for as a total."""
+    agreed = merge(of_each)
+    if asker.secure is None:
+        return agreed
+    question = Broadcast(0, Task.of({"outline": agreed.to_json()}, {}))
+    return counted(agreed, asker.total("counts", question, counts_shapes(agreed)).sums)
 
 
 def _begun(asker: Asker, run: Run, plan: server.Plan) -> server.State:
@@ -223,8 +267,7 @@ def _begun(asker: Asker, run: Run, plan: server.Plan) -> server.State:
     w, pulled = initial(network.name, network.hidden, server.features(plan), run.seed)
     plan = server.with_network(plan)
     question, wanted = server.moments_question(plan)
-    check = partial(check_reply, round=0, shapes=wanted)
-    moments = add_up(asker.ask("moments", question, check).values())
+    moments = asker.total("moments", question, wanted)
     return server.init_network(plan, moments, server.Drawn(w, pulled, run.seed))
 
 
@@ -234,7 +277,7 @@ def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
         run.method,
         census,
         asker.keys,
-        attribute=run.attribute,
+        sensitive_features=run.sensitive_features,
         positive=run.positive,
         scale=run.scale,
     )
@@ -259,9 +302,7 @@ def agree_on_centres(
     b = server.ranges_draw(plan, seed)
     shapes: dict[str, tuple[int, ...]] = {"count": (len(b),), "total": b.shape}
     for k in range(1, 1 + (server.KMEANS_ROUNDS if kind == "kmeans" else 0)):
-        check = partial(check_reply, round=k, shapes=shapes)
-        answers = asker.ask("clusters", server.clusters_question(plan, b, k), check)
-        b = server.moved(b, add_up(answers.values()))
+        b = server.moved(b, asker.total("clusters", server.clusters_question(plan, b, k), shapes))
     return server.centred(plan, b)
 
 
@@ -306,12 +347,6 @@ def _check_converged(state: server.State) -> None:
         )
 
 
-def gather(engine: Engine, step: str, payload: Any, deadline: float | None) -> dict[str, Any]:
-    """Every client's answer, in the order of the keys. A missing one would silently change the problem,
-    so it is an error."""
-    return Asker(engine, engine.clients(), deadline=deadline).ask(step, payload)
-
-
 def outcome_of(entry: Mapping[str, Any]) -> str:
     """The numerical outcome of one round, as a word."""
     if "lp" in entry:
@@ -329,7 +364,7 @@ def model_of(state: server.State, seed: int) -> Model:
         encoding=Encoding.from_json(settings["encoding"]),
         positive=settings["positive"],
         negative=settings["negative"],
-        attributes=tuple(name for name, _ in settings["attributes"]),
+        sensitive_features=tuple(name for name, _ in settings["sensitive_features"]),
         groups=tuple(settings["groups"]),
         method=asdict(state.plan.method),
         seed=seed,

@@ -38,7 +38,7 @@ class Fairness:
     basis, bound: the fairness adversary's set A.  each: one constraint per kernel instead of every
     mixture of kernels.  floor: the least share of mass every group keeps in a reweighing.
     notion: a key of NOTIONS; for 'bounded_group_loss' tau and nominal bound every group's mean loss.
-    intersections: compare the intersections of several attributes, not each attribute's own groups.
+    intersections: compare the intersections of several sensitive features, not each one's own groups.
     trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
     """
 
@@ -143,7 +143,7 @@ class Method:
     fairness: Fairness | None = None
     local: Local | None = None
     ridge: float = 1e-5
-    rounds: int = 40
+    max_rounds: int = 40
     tolerance: float = 1e-5
     polish: bool = True
     network: Network | None = None
@@ -156,7 +156,7 @@ class Method:
         require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
         require(NOT_NEGATIVE, q=self.q, ridge=self.ridge)
         require(SHARE, share=self.share)
-        require(COUNT, rounds=self.rounds)
+        require(COUNT, max_rounds=self.max_rounds)
         require(bool, polish=self.polish)
 
 
@@ -169,7 +169,7 @@ _RECIPES = (
         "fedavg",
         "Algorithm 1: local gradient steps, plain average",
         local=Local(steps=10),
-        rounds=60,
+        max_rounds=60,
     ),
     Method(
         "fairfl",
@@ -193,7 +193,7 @@ _RECIPES = (
         basis=_PRINTED,
         bound=5.0,
         local=Local(steps=None, penalty=2.0, tau=0.05),
-        rounds=15,
+        max_rounds=15,
     ),
     Method("agnosticfair-a", "loss robust over A, no fairness", basis=_PRINTED, bound=5.0),
     Method(
@@ -222,12 +222,12 @@ METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 DEEP: dict[str, dict[str, Any]] = {
     "agnosticfair": {"kernels": 300, "sigma": 1.0, "split": True, "bound": 30.0, "nominal": 0.01},
 }
-"""What a recipe changes for a network, which needs a richer set (docs/deep.md); ``ridge``, ``rounds`` and
+"""What a recipe changes for a network, which needs a richer set (docs/deep.md); ``ridge``, ``max_rounds`` and
 ``tolerance`` change for all of them."""
 
 _INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections", "trust")
-_SETS = ("bound", "kernels", "sigma", "centres", "split", "reweigh")
-_CHANGES = (*_INNER, *_SETS, *(f.name for f in fields(Method) if f.name not in ("name", "bound")))
+_SETS = ("bound", "kernels", "sigma", "centres", "split", "basis")
+_CHANGES = (*_INNER, *_SETS, *(f.name for f in fields(Method) if f.name not in ("name", *_SETS)))
 
 
 def method(name: str | Method, **changes: Any) -> Method:
@@ -235,7 +235,7 @@ def method(name: str | Method, **changes: Any) -> Method:
 
     ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion``, ``intersections`` and ``trust`` reach into
     its fairness; ``bound``, ``kernels``, ``sigma``, ``centres`` and ``split`` are set wherever an adversary
-    has kernels, and ``reweigh``, a basis, takes the place of these kernels.  ``network``, a ``Network`` or its name, is
+    has kernels, and ``basis`` takes the place of these kernels.  ``network``, a ``Network`` or its name, is
     trained instead of the linear model, with the values that suit it (``DEEP``) wherever neither the
     changes nor a recipe that is given have values of their own.
 
@@ -271,12 +271,12 @@ def _deep(recipe: Method, changes: dict[str, Any]) -> dict[str, Any]:
     """What suits a network, without what the changes make meaningless (another basis' kernels, a
     difference's bound) and what the recipe has otherwise than the one of its name."""
     usual = METHODS.get(recipe.name, recipe)
-    own = {} if recipe.local is not None else {"ridge": 2e-3, "rounds": 240, "tolerance": 1e-3}
+    own = {} if recipe.local is not None else {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
     own = {k: v for k, v in own.items() if getattr(recipe, k) == getattr(usual, k)}
     if _sets(recipe) != _sets(usual):
         return own
     off = {"nominal"} if changes.get("notion") == "bounded_group_loss" else set()
-    if changes.get("reweigh") is not None:  # it comes with its own
+    if changes.get("basis") is not None:  # it comes with its own
         off |= {"kernels", "sigma", "split"}
     return own | {k: v for k, v in DEEP.get(recipe.name, {}).items() if k not in off}
 
@@ -317,8 +317,8 @@ def _with_sets(recipe: Method, sets: dict[str, Any]) -> Method:
 
 
 def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
-    basis = sets.get("reweigh", basis)
-    require(Basis, reweigh=basis)
+    basis = sets.get("basis", basis)
+    require(Basis, basis=basis)
     own = {k: sets[k] for k in ("kernels", "sigma", "centres", "split") if k in sets}
     if own and basis.kind != "gaussian":
         raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(own)}: take 'gaussian'")

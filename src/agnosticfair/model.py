@@ -22,21 +22,21 @@ from agnosticfair.data.wire import texts
 from agnosticfair.errors import ModelError
 from agnosticfair.mathematics.linear import sigmoid
 
-FORMAT = "agnosticfair-model-2"
+FORMAT = "agnosticfair-model-3"
 _TEXTS = ("positive", "negative", "outcome", "version")
 
 
 @dataclass(frozen=True)
 class Model:
     """w: (d + 1,), the intercept last; of a network (its name and widths) all weights in one vector, the
-    inputs' centre and scale first.  positive, negative: the labels.  attributes, groups: what the
+    inputs' centre and scale first.  positive, negative: the labels.  sensitive_features, groups: what the
     fit protected.  method: the recipe's values.  rows, clients, seed, outcome: the fit's."""
 
     w: np.ndarray
     encoding: Encoding
     positive: str
     negative: str
-    attributes: tuple[str, ...]
+    sensitive_features: tuple[str, ...]
     groups: tuple[str, ...]
     method: Mapping[str, Any]
     seed: int = 0
@@ -47,9 +47,9 @@ class Model:
     version: str = field(default=agnosticfair.__version__)
 
     @property
-    def attribute(self) -> str:
-        """The attributes in one name."""
-        return " & ".join(self.attributes)
+    def sensitive_feature(self) -> str:
+        """The sensitive features in one name."""
+        return " & ".join(self.sensitive_features)
 
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
         """Signed distances d_w(x), (n,): positive where the model says ``positive``."""
@@ -139,7 +139,7 @@ def _parse(header: Any, w: np.ndarray) -> Model:
         w=w,
         encoding=encoding,
         method=header["method"],
-        attributes=texts(header["attributes"], "attributes"),
+        sensitive_features=texts(header["sensitive_features"], "sensitive_features"),
         groups=texts(header["groups"], "groups"),
         seed=int(header["seed"]),
         rows=int(header["rows"]),

@@ -86,7 +86,7 @@ def trace(
     clients: Mapping[str, Table],
     recipe: Method,
     *,
-    attribute: str | Sequence[str],
+    sensitive_features: str | Sequence[str],
     taus: Sequence[float] = TAUS,
     folds: int = 3,
     seed: int = 0,
@@ -102,8 +102,10 @@ def trace(
     """
     check(recipe, taus, folds)
     check_seed(seed)
-    names = (attribute,) if isinstance(attribute, str) else tuple(attribute)
-    how = {"attribute": attribute, "seed": seed, **how}
+    names = (
+        (sensitive_features,) if isinstance(sensitive_features, str) else tuple(sensitive_features)
+    )
+    how = {"sensitive_features": sensitive_features, "seed": seed, **how}
     total, done, found = (folds + 1) * len(taus), 0, np.zeros((folds, len(taus), 3))
 
     def tell() -> None:
@@ -153,7 +155,7 @@ def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
 
 
 def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[float, float, float]:
-    """Accuracy, certified worst difference and measured difference on these rows, of the worst attribute."""
+    """Accuracy, certified worst difference and measured difference on these rows, of the worst sensitive feature."""
     fairness = made.method.fairness
     assert fairness is not None
     # who held a row is not known here: kernels are not split, and for by_client it is the audit's own set
@@ -190,8 +192,8 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
     y, y_hat = table.labels(made.model.positive), made.model.predict(table)
     return (
         accuracy(y, y_hat, table.weights),
-        max(one.worst_risk_difference for one in certificates),
-        max(one.risk_difference for one in certificates),
+        max(one.worst_difference for one in certificates),
+        max(one.difference for one in certificates),
     )
 
 

@@ -141,7 +141,7 @@ def test_priorities_look_uniform_and_ignore_the_sign_of_zero():
 
 def test_a_client_without_rows_of_one_group_still_answers():
     table = small_table(200)
-    s = table.sensitive["sex"].codes
+    s = table.sensitive_features["sex"].codes
     clients, plan = planned({"a": table.take(s == 0), "b": table})
     reply = answer(clients["a"], "sums", asked(plan, np.zeros(6)))
     assert reply.sums["psi_theta"][1].sum() == 0

@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 
-from agnosticfair.data.adult import CATEGORICAL, NUMERIC, load_adult
 from agnosticfair.data.census import encoding_of, take_census
+from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.encoding import encode
 
 COLUMNS = (
@@ -29,7 +29,7 @@ def test_shape_of_the_paper(adult):
     assert census.labels == {"<=50K": 34_014, ">50K": 11_208}
     assert census.groups == {"sex": {"Female": 14_695, "Male": 30_527}}
     assert adult.target.categories == ("<=50K", ">50K")
-    assert adult.sensitive["sex"].categories == ("Female", "Male")
+    assert adult.sensitive_features["sex"].categories == ("Female", "Male")
     encoding = encoding_of(census)
     X = encode(encoding, adult)
     assert X.shape == (45_222, 40)
@@ -41,17 +41,17 @@ def test_shape_of_the_paper(adult):
 def test_every_value_is_that_of_the_original_files(adult, shared):
     rows = originals(shared / "adult")
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
-    for name in NUMERIC:
+    for name in dataset("adult").numeric:
         np.testing.assert_array_equal(adult.numeric[name], [float(v) for v in columns[name]])
-    for name in (*CATEGORICAL, "education", "race", "native-country", "sex"):
+    for name in (*dataset("adult").categorical, "education", "race", "native-country", "sex"):
         assert adult.column(name).values().tolist() == list(columns[name])
     assert adult.target.values().tolist() == list(columns["income"])
-    used = {*adult.numeric, *adult.categorical, *adult.sensitive, *adult.other, "income"}
+    used = {*adult.numeric, *adult.categorical, *adult.sensitive_features, *adult.other, "income"}
     assert used == set(COLUMNS)
 
 
 def test_loaded_once_and_protected(adult):
-    assert load_adult() is adult
+    assert load_dataset("adult") is adult
     with pytest.raises(ValueError, match="read-only"):
         adult.numeric["age"][0] = 0
     with pytest.raises(ValueError, match="read-only"):

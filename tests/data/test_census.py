@@ -79,7 +79,10 @@ Y = Column.of(["no", "yes"])
         (Table({"x": np.zeros(2)}, {}, None, {}), "client 'north' has no label"),
         (Table({"x": np.array([0, np.nan])}, {}, Y, {}), "column 'x' .* in 1 row, .* row 2"),
         (Table({}, {}, Column(np.array([0, -1]), ("a",)), {}), "the label of .* missing in 1 row"),
-        (Table({}, {}, Y, {"s": Column(np.array([0, 5]), ("a",))}), "attribute 's' of .* missing"),
+        (
+            Table({}, {}, Y, {"s": Column(np.array([0, 5]), ("a",))}),
+            "sensitive feature 's' of .* missing",
+        ),
         (Table({}, {"c": Column(np.array([0, -1]), ("a",))}, Y, {}), "column 'c' of .* missing"),
     ],
 )
@@ -183,7 +186,9 @@ def test_merged_census_must_be_learnable():
         check_census(labelled("no"))
     with pytest.raises(DataError, match="the label is 'no' in every row"):
         check_census(Census(3, {"no": 3, "yes": 0}, {}, {}, {}))
-    with pytest.raises(DataError, match=r"attribute 'sex' has one group \('F'\) over all clients"):
+    with pytest.raises(
+        DataError, match=r"sensitive feature 'sex' has one group \('F'\) over all clients"
+    ):
         check_census(labelled("no", "yes", sex={"F": 2, "M": 0}))
     with pytest.raises(DataError, match="no feature columns"):
         check_census(Census(2, {"no": 1, "yes": 1}, {}, {}, {}))
@@ -203,6 +208,14 @@ def test_merged_census_must_be_learnable():
         ((">50K", "low"), ">50K"),
         (("good", "bad"), "good"),
         (("5_4_9", "2_1"), "5_4_9"),
+        (("approved", "denied"), "approved"),
+        (("granted", "on hold"), "granted"),
+        (("recidivates", "not recidivates"), "recidivates"),
+        (("default", "no default"), "default"),
+        (("zebra", "fail"), "zebra"),
+        (("10", "9"), "10"),
+        (("1", "2"), "2"),
+        (("b", "a"), "b"),
     ],
 )
 def test_positive_label_of_two(labels, positive):
@@ -217,6 +230,22 @@ def test_positive_label_must_be_named_and_exist():
     with pytest.raises(DataError, match="no row has the label 'z'; name one of 'a', 'b'"):
         positive_label(labelled("a", "b"), "z")
     assert positive_label(Census(2, {"a": 1, "b": 1, "c": 0}, {}, {}, {})) == "b"
+
+
+def test_a_quantity_is_no_label():
+    with pytest.raises(
+        DataError, match="21 different numbers, which is a quantity and not a label"
+    ):
+        positive_label(labelled(*(f"{i}.5" for i in range(21))))
+
+
+def test_more_groups_and_features_than_can_be_solved_for():
+    groups = {f"g{i:03}": 1 for i in range(101)}
+    with pytest.raises(DataError, match=r"sensitive feature 'zip' has 101 groups; .* join them"):
+        check_census(Census(101, {"a": 50, "b": 51}, {"zip": groups}, {"x": (0.0, 1.0)}, {}))
+    wide = {f"x{i}": (0.0, 1.0) for i in range(10_001)}
+    with pytest.raises(DataError, match="make 10001 features; 10000 are the most"):
+        check_census(Census(2, {"a": 1, "b": 1}, {}, wide, {}))
 
 
 def test_weights_add_up_and_travel_only_where_there_are_any():

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agnosticfair.data.census import encoding_of, merge, take_census
+from agnosticfair.data.columns import Roles, described
 from agnosticfair.data.encoding import Encoding, encode
-from agnosticfair.data.files import Roles, read_clients, read_rows, read_table
+from agnosticfair.data.files import read_clients, read_rows, read_table
+from agnosticfair.data.reading import Dialect
 from agnosticfair.errors import DataError, SettingsError
 
 ROLES = Roles("income", ("sex",))
@@ -38,7 +40,7 @@ def test_kinds_are_told_apart(write):
         "zip": [1234, 10115, 1234],
     }
     assert table.categorical["job"].values().tolist() == ["clerk", "cook", "clerk"]
-    assert table.sensitive["sex"].categories == ("F", "M")
+    assert table.sensitive_features["sex"].categories == ("F", "M")
     assert table.target.values().tolist() == ["no", "yes", "no"]
     assert table.other["site"].categories == ("north", "south")
 
@@ -73,7 +75,7 @@ def test_parquet_kinds(write):
     assert set(table.categorical) == {"s", "l", "b", "c"}
     assert table.categorical["b"].values().tolist() == ["True", "False"]
     assert table.target.categories == ("0", "1")
-    assert table.sensitive["sex"].categories == ("0", "1")
+    assert table.sensitive_features["sex"].categories == ("0", "1")
 
 
 def test_booleans_stay_as_written(write):
@@ -140,8 +142,9 @@ def test_clients_that_differ_are_named(write, second, message):
 def test_clients_need_distinct_names_and_a_clear_layout(write, tmp_path):
     (tmp_path / "deep").mkdir()
     paths = [write(CSV), write(CSV, "deep/a.csv")]
-    with pytest.raises(DataError, match="2 files would be client 'a'"):
-        read_clients(paths, ROLES)
+    assert [name.partition("-")[2] for name in read_clients(paths, ROLES)] == ["a", "a"]
+    with pytest.raises(DataError, match=r"2 files would be client '.*a'"):
+        read_clients([paths[1], paths[1]], ROLES)
     with pytest.raises(SettingsError, match="2 files and a client column 'site'"):
         read_clients(paths, Roles("income", ("sex",), "site"))
     with pytest.raises(SettingsError, match="no files"):
@@ -163,16 +166,26 @@ def test_a_column_has_one_role():
         (",age,sex,income\n0,1,F,no\n", "file 'a.csv' has a column without a name"),
         ("age,sx,income\n1,F,no\n", "no column 'sex': did you mean 'sx' of 'age', 'sx', 'income'"),
         ("age,gender,income\n1,F,no\n", "no column 'sex': name one of 'age', 'gender', 'income'"),
-        ("age,sex,income\n1,F,no\n,F,no\nNA,M,no\n", "column 'age' .* is missing in 2 rows: fill"),
-        ("age,sex,income\n1,F,\n", "column 'income' of file 'a.csv' is missing in 1 row: fill"),
+        (
+            "age,sex,income\n1,F,no\n,F,no\nNA,M,no\n",
+            "column 'age' .* is missing in 2 rows .*: fill",
+        ),
+        ("age,sex,income\n1,F,\n", "column 'income' of file 'a.csv' is missing in 1 row .*: fill"),
         ("age,sex,income\n1,,no\n", "column 'sex' of file 'a.csv' is missing in 1 row"),
         ("age,sex,income\n,F,no\n", "column 'age' of file 'a.csv' is missing in 1 row"),
-        ("d,sex,income\n2020-01-01,F,no\n", "column 'd' .* is neither numbers nor text .*drop it"),
-        (b"job,sex,income\nSECR\xc9T,F,no\n", r"column 'job' .* nor text \(binary\)"),
-        (b"age,sex,income\n1,SECR\xc9T,no\n", "cannot be read .*not UTF-8"),
-        (b"\xc9ge,sex,income\n1,F,no\n", "cannot be read .*not UTF-8"),
+        ("d,sex,income\n10:11:12,F,no\n", "column 'd' .* is neither numbers nor text .*drop it"),
+        ("d,sex,income\n31/12/2020,F,no\n", "column 'd' .* has dates .* write 2026-12-31"),
+        ("age,sex,income\n1,?,no\n", "column 'sex' .* is missing in 1 row .*NA, '\\?' and"),
+        ("age,sex,income\n1,F,no\n ? ,F,no\n", "column 'age' .* is missing in 1 row"),
+        ("job,sex,income\nNA,F,no\n,M,yes\n", "column 'job' .* is missing in 2 rows"),
+        ("age,sex,income\n1,F,no\n2,F,no\nSECRET,M,yes\n", "1 text among 2 numbers.* in row 3"),
+        (b"age,sex,income\n1,F\x00,no\n", "cannot be read .*no text"),
         (b"PAR1\x00\x01\x02\xff" * 9, "cannot be read|has no column"),
-        ("id,sex,income\n" + "\n".join(f"n{i},F,no" for i in range(1001)), "1001 different texts"),
+        (
+            "name,sex,income\n" + "\n".join(f"n{i % 1001},F,no" for i in range(2002)),
+            "1001 different texts",
+        ),
+        (",".join(f"c{i}" for i in range(10_001)) + "\n", "has 10001 columns: keep at most 10000"),
     ],
 )
 def test_bad_csv_ends_in_one_sentence(write, content, message):
@@ -249,14 +262,16 @@ def test_rows_to_predict_on(write):
         encode(ENCODING, rows), [[0.55, 1, 0], [1.125, 0, 1], [0.15, 1, 0]], atol=2**-21
     )
     assert rows.target is None
-    assert not rows.sensitive
+    assert not rows.sensitive_features
 
 
 def test_rows_to_predict_on_may_have_labels_and_groups(write):
     path = write(CSV)
-    rows = read_rows(path, ENCODING, target="income", sensitive=["sex", "race"], client="site")
+    rows = read_rows(
+        path, ENCODING, target="income", sensitive_features=["sex", "race"], client="site"
+    )
     assert rows.target.values().tolist() == ["no", "yes", "no"]
-    assert set(rows.sensitive) == {"sex"}
+    assert set(rows.sensitive_features) == {"sex"}
     assert set(rows.other) == {"site"}
     assert read_rows(path, ENCODING, target="label").target is None
 
@@ -270,3 +285,104 @@ def test_rows_to_predict_on_must_fit(write):
         read_rows(write("age,zip\n1,01234\nx,01234\n", "b.csv"), ENCODING)
     with pytest.raises(DataError, match=r"'zip' of file 'c.csv' is missing in 1 row"):
         read_rows(write("age,zip\n1,\n", "c.csv"), ENCODING)
+    rows = read_rows(write("age,zip\n1,\n2,01234\n", "d.csv"), ENCODING)
+    with pytest.raises(DataError, match=r"'zip' .* has the value '\?', unseen in training"):
+        encode(ENCODING, rows)
+
+
+PEOPLE = "age;job;sex;income\n31;Köchin;F;no\n42,5;clerk;M;yes\n28;cook;F;no\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-16-le"])
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_separator_and_encoding_are_found(write, encoding, separator):
+    path = write(PEOPLE.replace(";", separator).replace("42,5", "42").encode(encoding))
+    table = read_table(path, ROLES)
+    assert table.numeric["age"].tolist() == [31, 42, 28]
+    assert table.categorical["job"].values().tolist() == ["Köchin", "clerk", "cook"]
+    told = read_table(path, ROLES, dialect=Dialect(separator, encoding))
+    assert told.categorical["job"].values().tolist() == ["Köchin", "clerk", "cook"]
+
+
+def test_semicolons_go_with_decimal_commas(write):
+    path = write(PEOPLE)
+    assert read_table(path, ROLES).numeric["age"].tolist() == [31, 42.5, 28]
+    rows = read_rows(path, Encoding((("age", 20.0, 40.0),), ()))
+    assert rows.numeric["age"].tolist() == [31, 42.5, 28]
+
+
+def test_a_dialect_that_does_not_fit(write):
+    with pytest.raises(DataError, match="cannot be read as utf-8: name its encoding"):
+        read_table(write(PEOPLE.encode("latin-1")), ROLES, dialect=Dialect(encoding="utf-8"))
+    with pytest.raises(DataError, match="no column 'income'"):
+        read_table(write(PEOPLE.replace(",", ".")), ROLES, dialect=Dialect(","))
+    with pytest.raises(SettingsError, match="encoding 'utf-99' is unknown"):
+        Dialect(encoding="utf-99")
+    with pytest.raises(SettingsError, match="separator ', ' is not one character"):
+        Dialect(", ")
+
+
+def test_texts_that_are_numbers_and_dates(write):
+    path = write(
+        'price,share,day, job ,sex,income\n"1,045",45%,1970-01-02, ? ,F,no\n'
+        '12,5.5 %,1970-01-11,clerk , M,yes\n"1,000,000",-1%,1969-12-31,cook,F,no\n'
+    )
+    table = read_table(path, ROLES)
+    assert table.numeric["price"].tolist() == [1045, 12, 1_000_000]
+    assert table.numeric["share"].tolist() == [45, 5.5, -1]
+    assert table.numeric["day"].tolist() == [1, 10, -1]
+    assert table.categorical["job"].values().tolist() == ["?", "clerk", "cook"]
+    assert table.sensitive_features["sex"].categories == ("F", "M")
+    told = described(table)
+    assert told["day"] == "numeric, a date, as days since 1970-01-01"
+    assert told["share"] == "numeric, numbers written with '%' or ','"
+    assert told["job"] == "categorical, 3 values, '?' (missing) in 1 row"
+    new = read_rows(path, Encoding((("price", 0.0, 1.0), ("day", 0.0, 1.0)), ()))
+    assert new.numeric["price"].tolist() == [1045, 12, 1_000_000]
+    assert new.numeric["day"].tolist() == [1, 10, -1]
+
+
+def people(rows, **columns):
+    named = {
+        **columns,
+        "x": lambda i: i % 7,
+        "sex": lambda i: "FM"[i % 2],
+        "income": lambda i: i % 3,
+    }
+    lines = [",".join(str(of(i)) for of in named.values()) for i in range(rows)]
+    return ",".join(named) + "\n" + "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [
+        ("code", lambda i: f"n{i:03}"),
+        ("row", lambda i: i + 1),
+        ("customer_id", lambda i: 7 * i % 1009),
+        ("userID", lambda i: 7 * i % 1009),
+    ],
+)
+def test_identifiers_are_left_out(write, name, of):
+    table = read_table(write(people(60, **{name: of})), ROLES)
+    assert set(table.kinds) == {"x"}
+    assert table.how[name].startswith("dropped, an identifier")
+    kept = read_table(
+        write(people(60, **{name: of})), Roles("income", ("sex",), categorical=(name,))
+    )
+    assert name in kept.categorical
+    assert name in read_table(write(people(30, **{name: of})), ROLES).kinds
+
+
+def test_numbers_that_differ_are_no_identifiers(write):
+    table = read_table(write(people(60, balance=lambda i: 7 * i % 1009)), ROLES)
+    assert "balance" in table.numeric
+
+
+def test_an_identifier_at_one_client_is_left_out_at_all(write):
+    paths = [
+        write(people(60, code=lambda i: f"n{i:03}"), "big.csv"),
+        write(people(9, code=lambda i: f"n{i:03}"), "small.csv"),
+    ]
+    clients = read_clients(paths, ROLES)
+    assert [set(table.kinds) for table in clients.values()] == [{"x"}, {"x"}]
+    assert "at another client" in clients["small"].how["code"]

@@ -67,7 +67,7 @@ def test_adult_shift_is_that_of_the_paper(adult):
     assert "Private" not in split.train["client-2"].column("workclass").values()
     private = split.test.column("workclass").values() == "Private"
     np.testing.assert_array_equal(split.test_part == 0, private)
-    y, s = split.test.labels(">50K"), split.test.sensitive["sex"].codes
+    y, s = split.test.labels(">50K"), split.test.sensitive_features["sex"].codes
     assert 1 - y.mean() == pytest.approx(0.7187, abs=0.004)
     assert y[s == 1].mean() - y[s == 0].mean() == pytest.approx(0.210, abs=0.012)
 
@@ -77,6 +77,31 @@ def test_dutch_shift_is_that_of_the_paper(dutch):
     assert split.parts == ("1122", "not 1122")
     assert [len(rows) for rows in split.train.values()] == [20_980, 13_678]
     assert len(split.test) == 60_420 - 20_980 - 13_678
+
+
+@pytest.mark.parametrize("name", ["oulad", "bank", "law", "compas"])
+def test_what_is_held_back_trains_nobody(name, load):
+    known, rows = DATASETS[name], load(name)
+    column = known.shift.column
+    for clients in (None, 1, 3):
+        split = shift(rows, known, clients, seed=1)
+        trained = {v for t in split.train.values() for v in t.column(column).values()}
+        held_back = split.test.take(split.test_part == 1).column(column).values()
+        assert trained
+        assert not trained & {*held_back}
+        assert len(split.test) + sum(map(len, split.train.values())) == len(rows)
+        seen = split.test_part == 0
+        assert seen.sum() == pytest.approx(0.25 * sum(map(len, split.train.values())), abs=1)
+    assert trained == {*known.shift.values} or len({*held_back}) == known.shift.drawn
+
+
+def test_regions_are_sites_and_the_seed_holds_some_back(load):
+    rows = load("oulad")
+    one, same, other = (shift(rows, DATASETS["oulad"], None, seed) for seed in (1, 1, 2))
+    assert set(one.train) == set(same.train) != set(other.train)
+    assert len(one.train) == 13 - 4
+    for name, those in one.train.items():
+        assert set(those.column("region").values()) == {name}
 
 
 @pytest.mark.parametrize(("p", "first"), [(2, 1), (3, 2), (5, 3), (50, 25)])
@@ -113,14 +138,14 @@ def test_dirichlet_gives_train_and_test_the_same_proportions(adult):
         local = split.test.take(split.test_part == part)
         assert len(rows) >= 10
         assert len(local) / len(rows) == pytest.approx(2 / 3, rel=0.1)
-        male = [t.sensitive["sex"].codes.mean() for t in (rows, local)]
+        male = [t.sensitive_features["sex"].codes.mean() for t in (rows, local)]
         assert male[0] == pytest.approx(male[1], abs=0.02)
 
 
 def test_small_concentration_makes_clients_differ(adult):
     def spread(concentration):
         train = dirichlet(adult, 5, concentration, seed=0).train.values()
-        return np.std([rows.sensitive["sex"].codes.mean() for rows in train])
+        return np.std([rows.sensitive_features["sex"].codes.mean() for rows in train])
 
     assert spread(0.5) > 5 * spread(1000.0)
 

@@ -5,85 +5,116 @@ import pytest
 from helpers import small_table
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.datasets import dataset
-from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.encoding import encode
 from agnosticfair.data.splits import shift
 from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError
 from agnosticfair.experiments.deployments import (
     KINDS,
     LEAST_ROWS,
     LEAST_SHARE,
-    TILTS,
+    MOST,
+    Suite,
+    beyond,
     deployments,
+    entries,
     measure,
+    measure_all,
+    named_suite,
+    natural_parts,
     summarise,
 )
 from agnosticfair.mathematics import metrics
 
 
 @pytest.fixture(scope="module")
-def test_rows(adult):
-    return shift(adult, dataset("adult"), 2, 0).test
+def split(adult):
+    return shift(adult, dataset("adult"), 2, 0)
 
 
 @pytest.fixture(scope="module")
-def found(test_rows):
-    return deployments(test_rows, encoding_of(take_census(test_rows, who="test")), 0, "sex")
+def test_rows(split):
+    return split.test
 
 
-def test_adult_has_about_sixty_of_all_kinds(found):
-    assert 60 <= len(found) <= 66
-    assert {d.kind for d in found} == {*KINDS}
-    assert found[0].name == "test set"
-    assert (found[0].weights == 1).all()
-    assert sum(d.kind == "kernel tilt" for d in found) == TILTS
-    assert len({d.name for d in found}) == len(found)
-    assert "education = Prof-school" in {d.name for d in found}  # a column that is no feature
+def suite_of(rows, seed=0, natural=None):
+    return deployments(rows, encoding_of(take_census(rows, who="test")), seed, "sex", natural)
 
 
-def test_sub_populations_are_large_enough_and_have_both_groups(found, test_rows):
-    s = test_rows.column("sex").codes
-    for place in found:
-        if place.kind in KINDS[1:3]:
-            rows = place.weights > 0
-            assert {*np.unique(place.weights)} <= {0.0, 1.0}
-            assert rows.sum() >= LEAST_ROWS
-            assert LEAST_SHARE <= s[rows].mean() <= 1 - LEAST_SHARE
+@pytest.fixture(scope="module")
+def found(split):
+    return suite_of(split.test, 0, natural_parts(split, dataset("adult").shift))
 
 
-def test_a_sub_population_is_the_rows_of_its_value(found, test_rows):
-    place = next(d for d in found if d.name == "occupation = Sales")
-    assert (place.weights == (test_rows.column("occupation").values() == "Sales")).all()
+def weights_of(found, name):
+    return found.weights[[found.names.index(name)]].toarray()[0]
 
 
-def test_age_quartiles_part_the_test_set(found):
-    quartiles = [d.weights for d in found if d.kind == "age quartile"]
-    assert len(quartiles) == 4
-    assert (sum(quartiles) == 1).all()
+def of_kind(found, kind):
+    return [name for name, its in zip(found.names, found.kinds, strict=True) if its == kind]
 
 
-def test_a_tilt_weighs_its_own_row_most(found):
-    for place in found[-TILTS:]:
-        row = int(place.name.removeprefix("tilt to row "))
-        assert place.weights[row] == pytest.approx(1.0)
-        assert place.weights.max() <= 1.0
-        assert place.weights.min() >= 0.0
+def test_adult_has_all_kinds(found):
+    assert {*found.kinds} == {*KINDS}
+    assert list(found.kinds) == sorted(found.kinds, key=KINDS.index)
+    assert found.names[0] == "test set"
+    assert (weights_of(found, "test set") == 1).all()
+    for kind, most in MOST.items():
+        assert len(of_kind(found, kind)) == most
+    assert len({*found.names}) == len(found)
+    assert "education = Prof-school" in found.names  # a column that is no feature
+    assert "sex = Male" not in found.names
+    assert any(name.startswith("age = ") for name in of_kind(found, "single value"))
+
+
+def test_natural_ones_are_what_the_split_holds_back(found, test_rows):
+    assert {"Private", "not Private", "workclass = Local-gov"} <= {*of_kind(found, "natural")}
+    private = test_rows.column("workclass").values() == "Private"
+    assert (weights_of(found, "not Private") == ~private).all()
+
+
+def test_every_deployment_is_large_enough_and_has_both_groups(found, test_rows):
+    s, W = test_rows.column("sex").codes, found.weights.toarray()
+    assert (W.sum(axis=1) ** 2 / (W**2).sum(axis=1) >= LEAST_ROWS - 1e-6).all()
+    male = W @ s / W.sum(axis=1)
+    assert male.min() >= LEAST_SHARE
+    assert male.max() <= 1 - LEAST_SHARE
+    for kind in ("single value", "pair", "triple"):
+        rows = W[[k for k, its in enumerate(found.kinds) if its == kind]]
+        assert {*np.unique(rows)} == {0.0, 1.0}
+
+
+def test_a_part_is_the_rows_of_its_values(found, test_rows):
+    assert (
+        weights_of(found, "occupation = Sales")
+        == (test_rows.column("occupation").values() == "Sales")
+    ).all()
+    name = next(n for n in of_kind(found, "triple") if "age" not in n and " = " in n)
+    inside = np.ones(len(test_rows), bool)
+    for column, value in (term.split(" = ") for term in name.split(" and ")):
+        if column not in test_rows.numeric:
+            inside &= test_rows.column(column).values() == value
+    assert (inside | (weights_of(found, name) == 0)).all()
 
 
 def test_a_tilt_is_a_gaussian_in_the_encoded_space(found, test_rows):
     X = encode(encoding_of(take_census(test_rows, who="test")), test_rows)
-    row = int(found[-1].name.removeprefix("tilt to row "))
+    name = of_kind(found, "kernel tilt")[-1]
+    row = int(name.removeprefix("tilt to row "))
     expected = np.exp(-((X - X[row]) ** 2).sum(axis=1) / 2)
-    np.testing.assert_allclose(found[-1].weights, expected, atol=1e-10)
+    np.testing.assert_allclose(weights_of(found, name), expected, atol=1e-10)
 
 
-def test_the_seed_draws_the_tilts_and_nothing_else(found, test_rows):
-    other = deployments(test_rows, encoding_of(take_census(test_rows, who="test")), 1, "sex")
-    names = [[d.name for d in those] for those in (found, other)]
-    assert names[0][:-TILTS] == names[1][:-TILTS]
-    assert names[0][-TILTS:] != names[1][-TILTS:]
+def test_the_seed_draws_tilts_mixtures_and_which_of_many(found, test_rows):
+    same, other = suite_of(test_rows, 0), suite_of(test_rows, 1)
+    assert of_kind(same, "single value") == of_kind(other, "single value")
+    for kind in MOST:
+        assert of_kind(found, kind) != of_kind(other, kind) or kind == "mixture"
+    assert (weights_of(same, "mixture 1") != weights_of(other, "mixture 1")).any()
 
 
 def one_sided(n=2000):
@@ -92,35 +123,58 @@ def one_sided(n=2000):
     s = np.arange(n) % 2
     s[:900] = np.arange(900) < 40  # under 5%
     return Table(
-        {"x": np.linspace(0, 1, n)},
+        {"x": np.zeros(n)},
         {"job": Column(job, ("a", "b", "c"))},
         Column(np.arange(n) % 2, ("no", "yes")),
         {"sex": Column(s, ("F", "M"))},
     )
 
 
-def test_what_is_small_or_of_one_group_is_left_out_and_age_is_not_needed():
-    table = one_sided()
-    places = deployments(table, encoding_of(take_census(table, who="test")), 0, "sex", tilts=3)
-    assert [d.name for d in places[:-3]] == ["test set", "job = b"]
+def test_what_is_small_or_of_one_group_is_left_out():
+    names = [n for n in suite_of(one_sided()).names if not n.startswith("tilt")]
+    assert names == ["test set", "job = b"]
+    assert named_suite(one_sided(), "sex").names == ("all rows", "job = b")
 
 
-def test_few_rows_leave_the_test_set_and_a_tilt_for_each():
-    table = small_table(12)
-    places = deployments(table, encoding_of(take_census(table, who="test")), 0, "sex")
-    assert [d.kind for d in places] == ["test set"] + ["kernel tilt"] * 12
+def test_few_rows_leave_nothing():
+    with pytest.raises(DataError, match="fewer than 400"):
+        suite_of(small_table(12))
 
 
-def test_a_tilt_that_loses_a_group_is_noticed():
-    table = Table(
-        {"x": np.array([0.0, 1000.0])},
-        {},
-        Column(np.array([0, 1]), ("no", "yes")),
-        {"sex": Column(np.array([0, 1]), ("F", "M"))},
-    )
-    far = Encoding((("x", 0.0, 1.0),), (), scale=False)
-    with pytest.raises(AssertionError, match="lost a group"):
-        deployments(table, far, 0, "sex")
+def test_errors_are_those_of_resampled_rows(adult):
+    """The standard error of every measure, against the spread over samples of the population."""
+    rng, n = np.random.default_rng(0), 2000
+    y_all, s_all = adult.labels(">50K"), adult.column("sex").codes
+    p_all = rng.uniform(size=len(adult)) * (0.3 + 0.4 * s_all)
+    draws = []
+    for _ in range(300):
+        rows = rng.choice(len(adult), n)
+        whole = Suite(("all",), ("test set",), csr_array(np.ones((1, n))))
+        draws.append(measure_all(whole, y_all[rows], p_all[rows], s_all[rows]))
+    for name in ("risk_difference", "accuracy", "balanced_accuracy", "positive_rate"):
+        spread = np.std([draw[name][0] for draw in draws])
+        told = np.mean([draw[f"{name}_error"][0] for draw in draws])
+        assert told == pytest.approx(spread, rel=0.15)
+
+
+def test_all_at_once_is_each_by_itself(found, test_rows):
+    y, s = test_rows.labels(">50K"), test_rows.column("sex").codes
+    p = np.random.default_rng(0).uniform(size=len(y))
+    everywhere = measure_all(found, y, p, s)
+    for k in (0, 5, 100, -1):
+        one = measure(y, p, s, found.weights[[k]].toarray()[0])
+        assert {name: everywhere[name][k] for name in one} == pytest.approx(one)
+    first = entries(found, everywhere)[0]
+    assert (first["name"], first["kind"]) == ("test set", "test set")
+    assert first["risk_difference"] == pytest.approx(everywhere["risk_difference"][0], abs=1e-6)
+
+
+def test_beyond_error_is_more_than_two_of_them():
+    found = {
+        "risk_difference": np.array([0.1, 0.1]),
+        "risk_difference_error": np.array([0.01, 0.04]),
+    }
+    assert beyond(found, 0.05).tolist() == [True, False]
 
 
 rows = st.integers(10, 60).flatmap(

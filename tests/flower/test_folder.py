@@ -1,4 +1,4 @@
-"""The deployment's folder, a site's settings, and what is told about messages before they travel."""
+"""The folder of a federation of sites, a site's settings, and what is told about messages before they travel."""
 
 import json
 import subprocess
@@ -20,16 +20,16 @@ from agnosticfair.methods import METHODS, method
 from agnosticfair.protocol.messages import Reply, pack
 from agnosticfair.server.reveals import REVEALS, explain, explain_audit
 
-SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive": "sex"}
+SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive-features": "sex"}
 
 
 @pytest.fixture
 def folder(tmp_path):
     pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
-    from agnosticfair.flower.folder import Deployment, write_folder
+    from agnosticfair.flower.folder import Federation, write_folder
 
     sites = {"north": Path("north.csv"), "south": Path("so uth's.csv")}
-    plan = Deployment(sites, Roles("y", ("sex",), drop=("id",)), {"method": "fl"}, port=9400)
+    plan = Federation(sites, Roles("y", ("sex",), drop=("id",)), {"method": "fl"}, port=9400)
     write_folder(tmp_path / "bank", plan)
     return tmp_path / "bank"
 
@@ -40,7 +40,7 @@ def test_scripts_are_shell_and_safe_by_default(folder):
         text = script.read_text()
         assert "FLWR_TELEMETRY_ENABLED=0" in text
         assert "FLWR_DISABLE_UPDATE_CHECK=1" in text
-    told = tomllib.loads((folder / "deployment.toml").read_text())
+    told = tomllib.loads((folder / "federation.toml").read_text())
     assert told["run"]["sites"] == "north,south"
     assert told["coordinator"]["listen"] == "127.0.0.1"
 
@@ -48,7 +48,7 @@ def test_scripts_are_shell_and_safe_by_default(folder):
 def test_certificates_hold_together(folder):
     from cryptography import x509
 
-    at = folder / "certificates"
+    at = folder / "tls"
     ca, server = (
         x509.load_pem_x509_certificate((at / f"{name}.crt").read_bytes())
         for name in ("ca", "server")
@@ -59,30 +59,30 @@ def test_certificates_hold_together(folder):
 
 
 def test_a_folder_is_not_overwritten(folder):
-    from agnosticfair.flower.folder import Deployment, write_folder
+    from agnosticfair.flower.folder import Federation, write_folder
 
     with pytest.raises(SettingsError, match="is not empty"):
-        write_folder(folder, Deployment({"a": Path("a.csv")}, Roles("y", ("sex",))))
+        write_folder(folder, Federation({"a": Path("a.csv")}, Roles("y", ("sex",))))
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "../x", "ä", "a;b", '"'])
 def test_a_site_has_a_plain_name(name):
-    from agnosticfair.flower.folder import Deployment
+    from agnosticfair.flower.folder import Federation
 
     with pytest.raises(SettingsError, match="use letters"):
-        Deployment({name: Path("a.csv")}, Roles("y", ("sex",)))
+        Federation({name: Path("a.csv")}, Roles("y", ("sex",)))
 
 
-def test_a_folder_that_is_no_deployment_is_told(tmp_path, capsys):
+def test_a_folder_that_is_no_federation_is_told(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["deploy", "run", str(tmp_path)])
     assert ended.value.code == 2
-    assert "is no deployment" in capsys.readouterr().err
-    (tmp_path / "deployment.toml").write_text('[run]\nmethod = "fl"\n')
+    assert "is no folder of 'deploy init'" in capsys.readouterr().err
+    (tmp_path / "federation.toml").write_text('[run]\nmethod = "fl"\n')
     with pytest.raises(SystemExit) as ended:
         main(["deploy", "run", str(tmp_path)])
     assert ended.value.code == 2
-    assert "is no deployment (KeyError" in capsys.readouterr().err
+    assert "is no folder of 'deploy init' (KeyError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_what_is_explained_is_what_is_sent(recipe):
             sizes[step] = (asked, {len(pack(reply)) for reply in answers.values()})
             return answers
 
-    fit(Weighing(), method(recipe, rounds=2), positive="yes")
+    fit(Weighing(), method(recipe, max_rounds=2), positive="yes")
     from agnosticfair.data.census import take_census
 
     told = explain(recipe, take_census(rows, "all"), engine.clients(), 1 / 3)
@@ -173,7 +173,7 @@ def test_a_gradient_over_one_row_is_that_row_and_its_label():
             asked.append((step, payload))
             return engine.exchange(step, payload)
 
-    fit(Listening(), method("fl", network="mlp", rounds=1), positive="yes")
+    fit(Listening(), method("fl", network="mlp", max_rounds=1), positive="yes")
     step, question = asked[-1]
     site = Client("b", one)
     x, w = site.prepare(question.task).X[0, :-1], question.arrays["w"]
@@ -201,12 +201,12 @@ def test_explain_messages_on_the_command_line(capsys):
 def test_the_messages_of_a_network_are_explained_on_the_command_line(capsys):
     pytest.importorskip("torch")
     with pytest.raises(SystemExit):
-        main(["explain-messages", "--features", "34", "--model", "mlp"])
+        main(["explain-messages", "--features", "34", "--network", "mlp"])
     told = " ".join(capsys.readouterr().out.split())
     assert "train, site to server, round 1 to 240" in told
     assert "of one row, THAT ROW" in told
     with pytest.raises(SystemExit) as ended:
-        main(["explain-messages", "--model", "resnet"])
+        main(["explain-messages", "--network", "resnet"])
     assert ended.value.code == 2
     assert "no network 'resnet' here" in capsys.readouterr().err
 
@@ -217,7 +217,17 @@ def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys
     file.write_text("\n".join(["age,zip,sex,race,y", *rows]))
     asked = ["explain-messages", str(file), "--target", "y", "--categorical", "zip", "--json"]
     with pytest.raises(SystemExit) as ended:
-        main([*asked, "--sensitive", "sex", "--sensitive", "race", "--bootstrap", "0"])
+        main(
+            [
+                *asked,
+                "--sensitive-features",
+                "sex",
+                "--sensitive-features",
+                "race",
+                "--bootstrap",
+                "0",
+            ]
+        )
     messages = json.loads(capsys.readouterr().out)
     assert ended.value.code == 0
     certificates = [m for m in messages if m["step"] == "decisions"]
@@ -247,7 +257,7 @@ def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys)
         (("--host", "a b"), "host 'a b'"),
         (("--seed", "-1"), "seed is -1"),
         (("--notion", "luck"), "unknown notion 'luck'"),
-        (("--model", "resnet"), "no network 'resnet' here"),
+        (("--network", "resnet"), "no network 'resnet' here"),
         (("--deadline", "-1"), "deadline is -1.0"),
         (("--least-rows", "0"), "least-rows is 0"),
         (("--drop", "a,b"), "column 'a,b'"),
@@ -255,12 +265,12 @@ def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys)
         ((), "is not empty"),
     ],
 )
-def test_a_deployment_that_cannot_work_is_refused_at_once(tmp_path, capsys, asked, said):
+def test_a_federation_that_cannot_work_is_refused_at_once(tmp_path, capsys, asked, said):
     pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
     there = tmp_path / ("bank" if asked else "a file")
     if not asked:
         there.write_text("")
-    columns = ("--target", "y", "--sensitive", "sex")
+    columns = ("--target", "y", "--sensitive-features", "sex")
     with pytest.raises(SystemExit) as ended:
         main(["deploy", "init", str(there), "--sites", "a=a.csv", *columns, *asked])
     assert ended.value.code == 2
@@ -269,21 +279,21 @@ def test_a_deployment_that_cannot_work_is_refused_at_once(tmp_path, capsys, aske
 
 
 def test_without_the_packages_a_sentence_says_what_to_install(tmp_path, monkeypatch):
-    from agnosticfair.flower.folder import Deployment, write_folder
+    from agnosticfair.flower.folder import Federation, write_folder
 
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(SettingsError, match=r"install 'agnosticfair\[flower\]'"):
-        write_folder(tmp_path / "bank", Deployment({"a": Path("a")}, Roles("y", ("sex",))))
+        write_folder(tmp_path / "bank", Federation({"a": Path("a")}, Roles("y", ("sex",))))
 
 
 def test_every_sensitive_column_is_protected(tmp_path):
     pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
-    from agnosticfair.flower.apps import attributes_of
-    from agnosticfair.flower.folder import Deployment, read_config, write_folder
+    from agnosticfair.flower.apps import sensitive_features_of
+    from agnosticfair.flower.folder import Federation, read_config, write_folder
 
-    write_folder(tmp_path / "bank", Deployment({"a": Path("a")}, Roles("y", ("sex", "race"))))
-    assert attributes_of(read_config(tmp_path / "bank")) == ("sex", "race")
-    assert attributes_of({"attribute": ""}) is None
+    write_folder(tmp_path / "bank", Federation({"a": Path("a")}, Roles("y", ("sex", "race"))))
+    assert sensitive_features_of(read_config(tmp_path / "bank")) == ("sex", "race")
+    assert sensitive_features_of({"sensitive-features": ""}) is None
 
 
 def test_a_notion_can_be_deployed(tmp_path):
@@ -291,7 +301,7 @@ def test_a_notion_can_be_deployed(tmp_path):
     from agnosticfair.flower.apps import method_of
     from agnosticfair.flower.folder import read_config
 
-    columns = ("--target", "y", "--sensitive", "sex", "--sensitive", "race")
+    columns = ("--target", "y", "--sensitive-features", "sex", "--sensitive-features", "race")
     asked = ("--notion", "equalized_odds", "--intersections", "--tau", "0.07")
     with pytest.raises(SystemExit) as ended:
         main(["deploy", "init", str(tmp_path / "bank"), "--sites", "a=a.csv", *columns, *asked])
@@ -308,13 +318,13 @@ def test_a_network_can_be_deployed(tmp_path):
     from agnosticfair.flower.folder import read_config
 
     made = {}
-    for model in ("linear", "mlp"):
-        folder = tmp_path / model
-        columns = ("--target", "y", "--sensitive", "sex", "--model", model)
+    for name, asked in (("linear", ()), ("mlp", ("--network", "mlp"))):
+        folder = tmp_path / name
+        columns = ("--target", "y", "--sensitive-features", "sex", *asked)
         with pytest.raises(SystemExit) as ended:
             main(["deploy", "init", str(folder), "--sites", "a=a.csv", *columns])
         assert ended.value.code == 0
-        made[model] = method_of(read_config(folder))
+        made[name] = method_of(read_config(folder))
     assert made == {
         "linear": method("agnosticfair"),
         "mlp": method("agnosticfair", network="mlp"),

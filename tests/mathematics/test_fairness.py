@@ -1,4 +1,4 @@
-"""Fairness notions in training: cells, parts and cuts; any number of groups and attributes."""
+"""Fairness notions in training: cells, parts and cuts; any number of groups and sensitive features."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -34,10 +34,10 @@ def two_attributes(n: int = 500, rare: int = 0) -> Table:
     table = small_table(n, 3)
     race = np.random.default_rng(1).integers(0, 2 if rare else 3, n)
     race[:rare] = 2
-    age = table.numeric["age"] + 0.8 * table.sensitive["sex"].codes
+    age = table.numeric["age"] + 0.8 * table.sensitive_features["sex"].codes
     table = replace(table, numeric={**table.numeric, "age": age})
-    sensitive = {**table.sensitive, "race": Column(race.astype(np.int32), ("a", "b", "c"))}
-    return replace(table, sensitive=sensitive)
+    sensitive = {**table.sensitive_features, "race": Column(race.astype(np.int32), ("a", "b", "c"))}
+    return replace(table, sensitive_features=sensitive)
 
 
 @pytest.mark.parametrize("notion", sorted(NOTIONS))
@@ -55,7 +55,7 @@ def test_under_uniform_weights_the_surrogates_rates_of_each_label_agree(notion):
     """With a constant basis the constraint is on plain means, which anybody can compute."""
     recipe = method("fairfl", notion=notion, tau=0.01)
     made, free = fit({"a": ROWS}, recipe, positive="yes"), fit({"a": ROWS}, "fl", positive="yes")
-    y, s = ROWS.labels("yes"), ROWS.sensitive["sex"].codes
+    y, s = ROWS.labels("yes"), ROWS.sensitive_features["sex"].codes
     labels = [label for chosen in NOTIONS[notion] for label in chosen]
 
     def spread(model):
@@ -70,7 +70,7 @@ def test_under_uniform_weights_the_surrogates_rates_of_each_label_agree(notion):
 
 
 def test_bounded_group_loss_bounds_the_loss_of_every_group():
-    y, s = ROWS.labels("yes"), ROWS.sensitive["sex"].codes
+    y, s = ROWS.labels("yes"), ROWS.sensitive_features["sex"].codes
 
     def losses(model):
         return metrics.positive_rates(log_loss(model.decision(ROWS), y), s)
@@ -83,39 +83,39 @@ def test_bounded_group_loss_bounds_the_loss_of_every_group():
 
 def test_attributes_are_protected_each_by_itself_or_in_their_intersections():
     table = two_attributes()
-    names, s = ("race", "sex"), table.sensitive["sex"].codes
-    race = table.sensitive["race"].codes
+    names, s = ("race", "sex"), table.sensitive_features["sex"].codes
+    race = table.sensitive_features["race"].codes
 
     def spread(model, codes):
         rates = metrics.positive_rates(sigmoid(model.decision(table) / 0.5), codes)
         return rates.max() - rates.min()
 
-    each = fit({"a": table}, method("fairfl", tau=0.01), attribute=names, positive="yes")
+    each = fit({"a": table}, method("fairfl", tau=0.01), sensitive_features=names, positive="yes")
     cross = fit(
         {"a": table},
         method("fairfl", tau=0.01, intersections=True),
-        attribute=names,
+        sensitive_features=names,
         positive="yes",
     )
-    only = fit({"a": table}, method("fairfl", tau=0.01), attribute="race", positive="yes")
+    only = fit({"a": table}, method("fairfl", tau=0.01), sensitive_features="race", positive="yes")
     for made in (each, cross):
         assert made.converged
         assert spread(made.model, s) <= 0.01 + 1e-5
         assert spread(made.model, race) <= 0.01 + 1e-5
     assert spread(cross.model, race * 2 + s) <= 0.01 + 1e-5 < spread(each.model, race * 2 + s)
     assert spread(only.model, s) > 0.01 + 1e-4
-    assert each.model.attribute == "race & sex"
+    assert each.model.sensitive_feature == "race & sex"
 
 
 def test_a_group_under_the_floor_is_named_and_not_compared():
     table = two_attributes(rare=4)
     recipe = method("agnosticfair", tau=0.05, floor=0.1, **SMALL)
-    made = fit({"a": table}, recipe, attribute=("race", "sex"), positive="yes")
+    made = fit({"a": table}, recipe, sensitive_features=("race", "sex"), positive="yes")
     assert made.under_floor == ("race c",)
     with pytest.raises(SettingsError, match=r"floor 0\.9 is too high for group 'g"):
-        fit({"a": table}, replace_floor(recipe, 0.9), attribute="sex", positive="yes")
+        fit({"a": table}, replace_floor(recipe, 0.9), sensitive_features="sex", positive="yes")
     X = np.column_stack([*table.numeric.values()])
-    groups = {k: c.values() for k, c in table.sensitive.items()}
+    groups = {k: c.values() for k, c in table.sensitive_features.items()}
     fair = AgnosticFairClassifier(tau=0.05, floor=0.1, **SMALL)
     fair.fit(X, table.target.values(), sensitive_features=groups)
     assert fair.under_floor_ == ("race c",)
@@ -166,10 +166,10 @@ def test_a_rate_by_itself_is_a_cut():
 def test_what_cannot_be_asked_is_refused():
     with pytest.raises(SettingsError, match=r"covariance.* demographic parity only"):
         method("fairfl", notion="equalized_odds", surrogate=Surrogate("covariance"))
-    with pytest.raises(SettingsError, match="protects one attribute, not 2"):
-        fit({"a": two_attributes()}, "agnosticfair-printed", attribute=("race", "sex"))
-    with pytest.raises(SettingsError, match="no sensitive attribute 'age'"):
-        fit({"a": two_attributes()}, "fairfl", attribute=("race", "age"))
+    with pytest.raises(SettingsError, match="protects one sensitive feature, not 2"):
+        fit({"a": two_attributes()}, "agnosticfair-printed", sensitive_features=("race", "sex"))
+    with pytest.raises(SettingsError, match="no sensitive feature 'age'"):
+        fit({"a": two_attributes()}, "fairfl", sensitive_features=("race", "age"))
 
 
 @pytest.mark.parametrize("notion", sorted(NOTIONS))

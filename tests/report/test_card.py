@@ -64,7 +64,7 @@ def test_it_says_what_training_was_about():
 def test_its_numbers_are_the_measured_ones():
     y = np.concatenate([t.labels("yes") for t in CLIENTS.values()])
     y_hat = np.concatenate([FITTED.model.predict(t) for t in CLIENTS.values()])
-    s = np.concatenate([t.sensitive["sex"].codes for t in CLIENTS.values()])
+    s = np.concatenate([t.sensitive_features["sex"].codes for t in CLIENTS.values()])
     told = section("Measured, by sex")
     assert f"is {metrics.risk_difference(y_hat, s):.4f}" in told.says[0]
     lines = {line[0]: line[1:] for line in told.lines[1:]}
@@ -77,7 +77,7 @@ def test_its_numbers_are_the_measured_ones():
         assert right == f"{(y == y_hat)[s == j].mean():.1%}"
         assert false == f"{metrics.false_positive_rates(y, y_hat, s)[j]:.1%}"
     made, told = CERTIFIED["sex"], section("Certificate, by sex").says
-    assert f"at most {upper(made.worst_risk_difference)}" in told[0]
+    assert f"at most {upper(made.worst_difference)}" in told[0]
     assert any(made.about in text for text in told)
     assert ("fairness.tau", "0.05") in section("How it was made").lines
 
@@ -90,8 +90,8 @@ def test_both_forms_say_the_same():
 
 def test_names_are_shown_as_text_and_never_run():
     evil = "<script>alert(1)</script>|[x](y)_*\n#"
-    groups = Column(small_table(400, 2).sensitive["sex"].codes, (evil, "b"))
-    table = replace(small_table(400, 2), sensitive={evil: groups})
+    groups = Column(small_table(400, 2).sensitive_features["sex"].codes, (evil, "b"))
+    table = replace(small_table(400, 2), sensitive_features={evil: groups})
     table = replace(table, numeric={evil: table.numeric["age"]})
     fitted = fit(dealt(table, 2), "fairfl", positive="yes")
     sections = card(fitted, dealt(table, 2), {evil: "no certificate"}, evil)
@@ -137,10 +137,10 @@ def test_rows_that_were_shown_and_small_groups_are_named():
 def test_several_attributes_have_a_section_each_or_one_of_their_intersections(intersections):
     table = small_table(600, 2)
     old = Column.of(np.where(table.numeric["age"] > 0, "old", "young"))
-    table = replace(table, sensitive={**table.sensitive, "band": old})
+    table = replace(table, sensitive_features={**table.sensitive_features, "band": old})
     clients = dealt(table, 2)
     recipe = method("fairfl", intersections=intersections, notion="equal_opportunity")
-    fitted = fit(clients, recipe, positive="yes", attribute=("sex", "band"))
+    fitted = fit(clients, recipe, positive="yes", sensitive_features=("sex", "band"))
     made, reasons = certificates(fitted, clients, bootstrap=0)
     names = ["sex & band"] if intersections else ["sex", "band"]
     assert (list(made), reasons) == (names, {})
@@ -153,7 +153,10 @@ def test_several_attributes_have_a_section_each_or_one_of_their_intersections(in
 
 
 def test_a_certificate_that_cannot_be_had_is_a_sentence():
-    alone = {key: table.take(table.sensitive["sex"].codes == 0) for key, table in CLIENTS.items()}
+    alone = {
+        key: table.take(table.sensitive_features["sex"].codes == 0)
+        for key, table in CLIENTS.items()
+    }
     made, reasons = certificates(FITTED, alone)
     assert made == {}
     assert "one group" in reasons["sex"]

@@ -204,11 +204,11 @@ def page_of(rows, notion, name):
     """A page of two studies, with ``name`` wherever a name can stand."""
     spread = {"mean": 0.5, "deviation": 0.0, "count": 1}
     profile = [{"feature": f"{name}=1", "mean": 0.1, "worst_mean": 0.2, "shift": 1.0}]
-    entry = {"name": name, "seeds": 1, "accuracy": spread, "risk_difference": spread}
+    entry = {"name": name, "seeds": 1, "accuracy": spread, "difference": spread}
     entry |= {"outcome": name, "note": name, "worst_profile": profile, "worst_groups": {}}
     study = {"title": name, "kind": "audit", "notion": notion, "headline": name, "rows": 3}
     study |= {"methods": [entry, entry | {"name": "b"}], "sentences": [name], "warnings": [name]}
-    study |= {"difference": name, "rows_are": name, "set": name, "clients": []}
+    study |= {"quantity": name, "rows_are": name, "set": name, "clients": []}
     study |= {"explorer": counts(rows, notion=notion), "configuration": {name: name}}
     study |= {"provenance": {"command": name, "data": {name: {"rows": 1, "sha256": name}}}}
     study["deployments"] = [{"name": name, "kind": "test set", "values": {name: 0.1}}]
@@ -218,7 +218,7 @@ def page_of(rows, notion, name):
 def test_markup_in_data_is_shown_as_text(look, tmp_path):
     table = small_table()
     job = Column(table.categorical["job"].codes, (EVIL, "b", "{{DATA}}"))
-    sex = Column(table.sensitive["sex"].codes, (EVIL, "g1"))
+    sex = Column(table.sensitive_features["sex"].codes, (EVIL, "g1"))
     rows = Decided({EVIL: job}, table.labels("yes"), sex, EVIL, EVIL, {EVIL: table.labels("yes")})
     (tmp_path / "evil.html").write_text(page_of(rows, "demographic_parity", EVIL))
     page = look(url(tmp_path / "evil.html"))

@@ -187,7 +187,7 @@ def test_a_fit_keeps_its_run_and_is_reported_on_test_rows(call, run):
         assert told["accuracy"] == pytest.approx(shown["accuracy"], abs=1e-12)
         assert told["risk_difference"] == pytest.approx(shown["risk_difference"], abs=1e-12)
     certificate = json.loads((run / "certificate.json").read_text())
-    assert study["methods"][0]["certified"]["mean"] == certificate["worst_risk_difference"]
+    assert study["methods"][0]["certified"]["mean"] == certificate["worst_difference"]
     assert [c["name"] for c in study["explorer"]["columns"]] == ["age", "site", "job"]
     assert "every reweighing of the training rows" in study["set"]
     code, _, _ = call("report", run, "--test", "east.csv", "--mix", "job")
@@ -227,7 +227,7 @@ def test_weak_claims_are_warned_of(run):
 
 def test_two_fits_stand_side_by_side(call, run, files):
     call("fit", *files, *ROLES, "--method", "fairfl", "--tau", "0.3", "--run", "lax")
-    call("fit", *files, *ROLES, "--method", "fairfl", "--rounds", "2", "--run", "short")
+    call("fit", *files, *ROLES, "--method", "fairfl", "--max-rounds", "2", "--run", "short")
     assert call("report", "run", "lax", "short", "--test", files[0])[0] == 0
     (study,) = page_data("report.html")["studies"]
     names = [m["name"] for m in study["methods"]]
@@ -238,12 +238,12 @@ def test_two_fits_stand_side_by_side(call, run, files):
 
 def test_an_audit_is_reported(call, run, files):
     model = run / "model.safetensors"
-    asked = ("--target", "income", "--sensitive", "sex", "--bootstrap", 0)
+    asked = ("--target", "income", "--sensitive-features", "sex", "--bootstrap", 0)
     assert call("audit", files[0], *asked, "--model", model)[0] == 0
     assert call("report", "audit", run)[0] == 0
     study, other = page_data("report.html")["studies"]
     certificate = json.loads(Path("audit/certificate.json").read_text())
-    assert study["methods"][0]["certified"]["mean"] == certificate["worst_risk_difference"]
+    assert study["methods"][0]["certified"]["mean"] == certificate["worst_difference"]
     assert study["rows"] == 150
     right = next(c for c in study["clients"] if c["client"] == "all rows")["accuracy"]
     assert right == pytest.approx(certificate["accuracy"])
@@ -269,27 +269,36 @@ def test_reproduce_is_reported(call, tmp_path):
 def test_any_notion_and_several_attributes_are_reported(call, files):
     for k, path in enumerate(files):
         write(path, client_rows(k), town=lambda i, r: "xyz"[i % 3])
-    asked = ("--target", "income", "--sensitive", "sex", "--sensitive", "town", "--tau", "0.3")
+    asked = (
+        "--target",
+        "income",
+        "--sensitive-features",
+        "sex",
+        "--sensitive-features",
+        "town",
+        "--tau",
+        "0.3",
+    )
     asked += ("--notion", "equalized_odds", "--run", "run")
     assert call("fit", *files, *asked)[0] == 0
     certificate = json.loads(Path("run/certificate.json").read_text())
-    shown = certificate["attribute"]
+    shown = certificate["sensitive_feature"]
     assert {shown, *certificate["others"]} == {"sex", "town"}
     assert call("report", "run", "--test", files[0])[0] == 0
     (study,) = page_data("report.html")["studies"]
-    assert study["difference"] == "difference of true or false positive rates"
-    assert study["explorer"]["attribute"] == shown
+    assert study["quantity"] == "difference of true or false positive rates"
+    assert study["explorer"]["sensitive_feature"] == shown
     assert any("By '" in text for text in study["warnings"])
     model, table = read_run(Path("run")).model, study["explorer"]
     rows = labelled(model, files[:1], "income", (shown,), None)["north"]
     y, p, s = rows.labels("yes"), model.predict(rows), rows.column(shown).codes
-    assert study["methods"][0]["risk_difference"]["mean"] == pytest.approx(
+    assert study["methods"][0]["difference"]["mean"] == pytest.approx(
         metrics.gap("equalized_odds", y, p, s)
     )
     assert table["notion"] == "equalized_odds"
     assert call("report", "run")[0] == 0
     (alone,) = page_data("report.html")["studies"]
-    assert alone["methods"][0]["risk_difference"]["mean"] == certificate["risk_difference"]
+    assert alone["methods"][0]["difference"]["mean"] == certificate["difference"]
 
 
 # --- what is refused ---
@@ -369,13 +378,22 @@ def test_a_page_forbids_every_request(call, run):
 def test_intersections_are_reported(call, files):
     for k, path in enumerate(files):
         write(path, client_rows(k), town=lambda i, r: "xy"[i // 2 % 2])
-    asked = ("--target", "income", "--sensitive", "sex", "--sensitive", "town", "--tau", "0.3")
+    asked = (
+        "--target",
+        "income",
+        "--sensitive-features",
+        "sex",
+        "--sensitive-features",
+        "town",
+        "--tau",
+        "0.3",
+    )
     assert (
         call("fit", *files, *asked, "--method", "fairfl", "--intersections", "--run", "run")[0] == 0
     )
     assert call("report", "run", "--test", files[1])[0] == 0
     (study,) = page_data("report.html")["studies"]
-    assert study["explorer"]["attribute"] == "sex & town"
+    assert study["explorer"]["sensitive_feature"] == "sex & town"
     assert study["explorer"]["groups"] == ["F & x", "F & y", "M & x", "M & y"]
 
 

@@ -51,7 +51,7 @@ def test_a_network_decides_as_it_does_here(name):
     """In float32 here and in float64 there: distances agree to 1e-5, and decisions away from zero."""
     pytest.importorskip("torch", reason="the extra 'torch' is not installed")
     net = Network(name, (6, 4), steps=5)
-    model = fit(dealt(ROWS, 2), method("fl", network=net, rounds=3), positive="yes").model
+    model = fit(dealt(ROWS, 2), method("fl", network=net, max_rounds=3), positive="yes").model
     prediction, _, decision = session(to_onnx(model)).run(None, columns(ROWS))
     d = model.decision(ROWS)
     np.testing.assert_allclose(decision, d, rtol=0, atol=1e-5 * np.abs(d).max())
@@ -140,7 +140,11 @@ def test_the_command_writes_a_file_that_says_what_it_is(tmp_path, capsys):
     content = (tmp_path / "m.onnx").read_bytes()
     check_agreement(MODEL, ROWS, content)
     about = session(content).get_modelmeta().custom_metadata_map
-    assert (about["positive"], about["attribute"], about["method"]) == ("yes", "sex", "fairfl")
+    assert (about["positive"], about["sensitive_feature"], about["method"]) == (
+        "yes",
+        "sex",
+        "fairfl",
+    )
 
 
 def test_without_the_package_a_sentence_says_what_to_install(monkeypatch, tmp_path, capsys):

@@ -38,7 +38,7 @@ def test_results_are_finite_numbers():
     told = results(fitted, {"sex": audit_clients(fitted.model, CLIENTS, bootstrap=0)})
     assert "worst_surrogate" not in told  # which this method has none of
     assert told["converged"] == 0.0
-    assert 0.0 <= told["certificate.sex.worst_risk_difference"] <= 1.0
+    assert 0.0 <= told["certificate.sex.worst_difference"] <= 1.0
 
 
 @pytest.mark.parametrize("where", ["mlflow", "mlflow:", "tensorboard:runs", ""])
@@ -65,14 +65,14 @@ def test_the_command_fills_a_store_on_disk(call, files):
     asked = (*ROLES, "--method", "fairfl", "--track", f"mlflow:{store}", "--run", "run")
     code, _, err = call("fit", *files, *asked)
     assert code == 0, err
-    assert call("fit", *files, *asked, "--rounds", 1, "--strict")[0] == 2
+    assert call("fit", *files, *asked, "--max-rounds", 1, "--strict")[0] == 2
     client = MlflowClient(tracking_uri=store)
     place = client.get_experiment_by_name("agnosticfair").experiment_id
     failed, run = client.search_runs([place], order_by=["attributes.start_time DESC"])
     assert (run.info.status, failed.info.status) == ("FINISHED", "FAILED")
     assert (run.data.params["name"], run.data.params["rows.north"]) == ("fairfl", "150")
     assert run.data.metrics["converged"] == 1.0
-    assert "certificate.sex.worst_risk_difference" in run.data.metrics
+    assert "certificate.sex.worst_difference" in run.data.metrics
     losses = client.get_metric_history(run.info.run_id, "loss")
     assert [m.step for m in losses] == [*range(1, int(run.data.metrics["rounds"]) + 1)]
     kept = {file.path for file in client.list_artifacts(run.info.run_id)}

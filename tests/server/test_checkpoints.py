@@ -144,12 +144,21 @@ def test_the_command_line_goes_on_from_a_checkpoint(tmp_path, capsys):
             *ROWS.numeric.values(),
             ROWS.categorical["job"].values(),
             ROWS.target.values(),
-            ROWS.sensitive["sex"].values(),
+            ROWS.sensitive_features["sex"].values(),
             strict=True,
         )
     ]
     path.write_text("age,hours,job,y,sex\n" + "\n".join(lines) + "\n")
-    command = ["fit", str(path), "--target", "y", "--sensitive", "sex", "--method", "fairfl"]
+    command = [
+        "fit",
+        str(path),
+        "--target",
+        "y",
+        "--sensitive-features",
+        "sex",
+        "--method",
+        "fairfl",
+    ]
     command += ["--checkpoint", str(tmp_path / "state"), "--out", str(tmp_path / "model")]
     for said in ("Written", "event resumed, round"):
         with pytest.raises(SystemExit) as ended:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import count, permutations
 from math import inf, isfinite, nan
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -28,12 +26,18 @@ from agnosticfair.auditing.inputs import (
     labels_and_decisions,
 )
 from agnosticfair.client.answers import CHUNK, tally
-from agnosticfair.data.census import merge
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.federation import agree_on_centres, checked_centres, gather, in_process
+from agnosticfair.federation import (
+    agree_on_centres,
+    asking,
+    census_of_all,
+    checked_centres,
+    in_process,
+    summaries,
+)
 from agnosticfair.mathematics.ambiguity import (
     Ambiguity,
     Outcome,
@@ -58,8 +62,9 @@ from agnosticfair.mathematics.fairness import NOTIONS
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Asker
-from agnosticfair.protocol.messages import Broadcast, Reply, Task, check_reply
+from agnosticfair.protocol.faults import Policy
+from agnosticfair.protocol.messages import Broadcast, Task
+from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
 from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require, require_name
 
@@ -73,7 +78,7 @@ COARSE = 1e-3
 MOST_ROWS = 100
 """Rows of the worst deployment that a certificate names."""
 
-MEASURES = ("worst_risk_difference", "risk_difference", "worst_accuracy", "accuracy")
+MEASURES = ("worst_difference", "difference", "worst_accuracy", "accuracy")
 Progress = Callable[[int, int], None]
 _DEFAULT = gaussian(200, 1.0)
 
@@ -195,7 +200,7 @@ def audit(
     sums = tally(rows, kernels, cells, 4 * len(groups), bootstrap, np.random.default_rng(seed))
     sums |= {"psi_x": sums["psi_x"][:, :d], "x_squares": sums["x_squares"][:d]}
     made = _certificate(asked, sums, groups, given, label is not None, tell)
-    alpha = made.alpha_risk_difference
+    alpha = made.alpha_difference
     theta = np.concatenate([kernels(at(part)) @ alpha for part in _parts(given.n)])
     most = np.argsort(-theta, kind="stable")[:MOST_ROWS]
     shown_centres = None if b is None else units[0] + units[1] * b
@@ -206,7 +211,7 @@ def audit_clients(
     model: Model,
     clients: Mapping[str, Table | Stream] | Engine,
     *,
-    attribute: str | None = None,
+    sensitive_features: str | None = None,
     basis: Basis | None = None,
     bound: float | None = 5.0,
     floor: float = 0.05,
@@ -218,31 +223,37 @@ def audit_clients(
     notion: str = "demographic_parity",
     on_progress: Progress | None = None,
     deadline: float | None = None,
+    secure: bool | Roster = False,
 ) -> Certificate:
     """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
 
-    clients: a table or a stream each, or an engine.  attribute: the sensitive one, by default the model's.
+    clients: a table or a stream each, or an engine.  sensitive_features: the name of one, by default the model's.
     centres: (M, d), in the encoding; by default drawn from the clients' rows, which shows these to
-    all.  Besides, a client sends one message of sums, with resamples that it draws by itself.
+    all.  Besides, a client sends one message of sums, with resamples that it draws by itself.  secure: as
+    in ``fit``.
     """
     check_seed(seed)
     asked = _asked(basis, bound, floor, tolerance, bootstrap, confidence, notion)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    census = merge(gather(engine, "census", None, deadline))
+    kind = asked.basis.centres if asked.basis.kind == "gaussian" and centres is None else None
+    asker = asking(engine, Policy(), deadline, secure, kind)
+    census = census_of_all(asker, summaries(asker))
     check_labels(model, census.labels)
-    if attribute is None and len(model.attributes) != 1:
-        raise SettingsError(f"the model protects {model.attribute or 'nobody'}: name one attribute")
-    attribute = attribute or model.attribute
+    if sensitive_features is None and len(model.sensitive_features) != 1:
+        raise SettingsError(
+            f"the model protects {model.sensitive_feature or 'nobody'}: name one by sensitive_features"
+        )
+    name = sensitive_features or model.sensitive_feature
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
     method = Method("audit", basis=chosen)
     plan = server.plan(
-        method, census, engine.clients(), attribute=attribute, positive=model.positive
+        method, census, engine.clients(), sensitive_features=name, positive=model.positive
     )
     settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
     settings |= {} if model.network is None else {"network": dict(model.network)}
     plan = replace(plan, task=Task.of(settings, {}))
-    plan = agree_on_centres(plan, Asker(engine, engine.clients(), deadline=deadline), seed, b)
+    plan = agree_on_centres(plan, asker, seed, b)
     asked = replace(asked, basis=plan.method.basis)
     task, groups = plan.task, tuple(plan.task.settings["groups"])
     M, d = width(asked.basis, plan.clients), model.encoding.width
@@ -252,8 +263,7 @@ def audit_clients(
         "x_squares": (d,),
     }
     question = Broadcast(1, task, {"seed": seed, "replicates": bootstrap}, {"w": model.w})
-    replies = gather(engine, "decisions", question, deadline)
-    total: Reply = reduce(add, (check_reply(r, key, 1, shapes) for key, r in replies.items()))
+    total = asker.total("decisions", question, shapes)
     encoded, tell = features_of(model.encoding), _counter(on_progress, bootstrap)
     made = _certificate(asked, total.sums, groups, encoded, True, tell)
     return replace(made, centres=task.arrays.get("centres"))
@@ -307,9 +317,9 @@ def _certificate(
         tell()
     names = MEASURES if labelled else MEASURES[:2]
     return Certificate(
-        worst_risk_difference=gap.worst.value,
+        worst_difference=gap.worst.value,
         worst_accuracy=1 - errors.value / A.n if labelled else nan,
-        risk_difference=_measured(psi, asked.notion),
+        difference=_measured(psi, asked.notion),
         accuracy=1 - float(_errors(psi)[-1]) / A.n if labelled else nan,
         pair=(groups[gap.pair[0]], groups[gap.pair[1]]),
         intervals=_intervals(found, names, asked.confidence),
@@ -327,7 +337,7 @@ def _certificate(
             for g, name in enumerate(groups)
         },
         under_floor=tuple(name for g, name in enumerate(groups) if g not in gap.reachable),
-        alpha_risk_difference=alpha,
+        alpha_difference=alpha,
         alpha_accuracy=errors.alpha if labelled else np.full_like(alpha, nan),
         profile=profile(sums, alpha, A.n, given),
     )

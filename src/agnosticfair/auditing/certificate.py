@@ -48,22 +48,22 @@ class Tilt:
 class Certificate:
     """What holds for every reweighing alpha of the rows in A = {0 <= alpha <= bound, mean weight 1}.
 
-    worst_risk_difference: no alpha shows more between two groups that each keep the share ``floor`` of
-    the mass, and alpha_risk_difference shows at least that less ``tolerance``.  pair: these two
+    worst_difference: no alpha shows more between two groups that each keep the share ``floor`` of
+    the mass, and alpha_difference shows at least that less ``tolerance``.  pair: these two
     groups, the one of the higher rate first (notion 'bounded_group_loss': twice the group of the highest
     error rate, and that rate instead of a difference).  worst_accuracy: no alpha shows less, and
-    alpha_accuracy shows it.  risk_difference, accuracy: measured on the rows as they are, a
+    alpha_accuracy shows it.  difference, accuracy: measured on the rows as they are, a
     weighting that need not lie in A.  Without labels both accuracies are nan.
     intervals: see ``audit``.  under_floor: groups that have the share ``floor`` under no alpha; they
-    are compared with none.  worst_rows: (k,) the rows weighed most by alpha_risk_difference,
+    are compared with none.  worst_rows: (k,) the rows weighed most by alpha_difference,
     worst_weights: (k,) their weights, mean one over all rows; None where rows stay with clients.
     profile: the features, the most shifted first.  centres: (M, d), to give to another audit.
     outcome FAILED: the tolerance asked for was not reached; the bounds hold all the same.
     """
 
-    worst_risk_difference: float
+    worst_difference: float
     worst_accuracy: float
-    risk_difference: float
+    difference: float
     accuracy: float
     pair: tuple[str, str]
     intervals: Mapping[str, tuple[float, float]]
@@ -78,7 +78,7 @@ class Certificate:
     n: int
     groups: Mapping[str, Group]
     under_floor: tuple[str, ...]
-    alpha_risk_difference: np.ndarray = field(repr=False)
+    alpha_difference: np.ndarray = field(repr=False)
     alpha_accuracy: np.ndarray = field(repr=False)
     profile: tuple[Tilt, ...] = field(repr=False)
     worst_rows: np.ndarray | None = field(default=None, repr=False)
@@ -90,7 +90,7 @@ class Certificate:
         return {"format": FORMAT, **plain(asdict(replace(self, centres=None)))}
 
     @property
-    def difference(self) -> str:
+    def quantity(self) -> str:
         """What is compared between the groups, in words."""
         return DIFFERENCES[self.notion]
 
@@ -105,11 +105,11 @@ class Certificate:
         return warnings({**vars(self), "outcome": str(self.outcome)})
 
     def __str__(self) -> str:
-        worst, (high, low) = upper(self.worst_risk_difference), self.pair
+        worst, (high, low) = upper(self.worst_difference), self.pair
         where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
         text = (
-            f"Certified over A ({self.about}): {self.difference} at most {worst} "
-            f"(measured {self.risk_difference:.4f}), {where} while each keeps "
+            f"Certified over A ({self.about}): {self.quantity} at most {worst} "
+            f"(measured {self.difference:.4f}), {where} while each keeps "
             f"{100 * self.floor:g}% of the mass"
         )
         if isfinite(self.accuracy):

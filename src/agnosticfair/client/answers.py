@@ -18,7 +18,7 @@ import numpy as np
 
 from agnosticfair.client.sums import float32 as accelerated
 from agnosticfair.client.sums.float32 import Rows32, Shelf, encoded32, question
-from agnosticfair.data.census import Census, take_census
+from agnosticfair.data.census import Census, counts_of, take_census
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
 from agnosticfair.data.stream import Stream, summed
 from agnosticfair.data.table import Table
@@ -26,9 +26,11 @@ from agnosticfair.errors import DataError, FederationError, SettingsError
 from agnosticfair.mathematics.basis import Basis, at_client, design, row_priorities, support, width
 from agnosticfair.mathematics.fairness import Surrogate, surrogate_values
 from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives, on_grid, with_intercept
+from agnosticfair.protocol.grid import base_bits, exponents
+from agnosticfair.protocol.grid import on_grid as reply_on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply, Task
 
-KERNEL_BITS, SPARE_BITS = 14, 3
+KERNEL_BITS = 14
 """Features and kernels are multiples of 2^-20 and 2^-14; what they are multiplied with is rounded to the
 bits that then remain of 53 when n rows are added, less some for values above one (``linear.on_grid``)."""
 
@@ -151,7 +153,7 @@ def cells_of(key: str, table: Table, task: Task) -> np.ndarray:
     """The cell of every row, (n,): its groups and, where the task says so, its label."""
     settings = task.settings
     s = np.zeros(len(table), np.int64)
-    for name, groups in settings["attributes"]:
+    for name, groups in settings["sensitive_features"]:
         codes = table.column(name).aligned(tuple(groups))
         if (codes < 0).any():
             raise DataError(f"client {key!r} has groups of {name!r} that were not in its census")
@@ -175,6 +177,17 @@ def census(client: Client, broadcast: None = None) -> Census:
     return take_census(client.rows, who=f"client {client.key!r}")
 
 
+def outline(client: Client, broadcast: None = None) -> Census:
+    """Round zero of secure sums, in the open: groups, ranges and categories, and no count of anything."""
+    return census(client).outline()
+
+
+def counts(client: Client, broadcast: Broadcast) -> Reply:
+    """Round zero of secure sums, masked: how many rows there are of each label and group agreed on."""
+    agreed = Census.from_json(broadcast.task.settings["outline"])
+    return Reply(broadcast.round, counts_of(census(client), agreed, f"client {client.key!r}"))
+
+
 def centres(client: Client, broadcast: Broadcast) -> Candidates:
     """Distinct rows offered as kernel centres: those whose priority is under the share asked for."""
     X = client.prepare(broadcast.task).X[:, :-1]
@@ -193,17 +206,6 @@ def clusters(client: Client, broadcast: Broadcast) -> Reply:
         hot = np.eye(len(b))[nearest]
         count, total = count + hot.sum(axis=0), total + hot.T @ x
     return Reply(broadcast.round, {"count": count, "total": total})
-
-
-def exponents(task: Task) -> np.ndarray:
-    """Powers of two that no feature exceeds, (d + 1,): 0 where the encoding scales to [0, 1]."""
-    encoding = Encoding.from_json(task.settings["encoding"])
-    found = np.zeros(encoding.width + 1, int)
-    if not encoding.scale:
-        for j, (_, low, high) in enumerate(encoding.numeric):
-            most = max(abs(low), abs(high))
-            found[j] = int(np.ceil(np.log2(most))) if most > 0 else 0
-    return found
 
 
 def weighed(v: np.ndarray, bits: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
@@ -243,7 +245,7 @@ def sums(client: Client, broadcast: Broadcast) -> Reply:
     most = min(CHUNK, int(np.diff(rows.starts).max()))
     V_L, V_F = np.empty((most, D + 2)), np.empty((most, D + 3))
     bits = np.concatenate([np.zeros(3, int), -exponents(task)])
-    bits += 53 - KERNEL_BITS - SPARE_BITS - int(task.settings["n"]).bit_length()
+    bits += base_bits(task.settings["n"]) - KERNEL_BITS
     for j, part in rows.chunks():
         X, y, k_L, k_F = rows.X[part], rows.y[part], K_L(part), K_F(part)
         d = np.einsum("ij,j->i", X, w)  # unlike X @ w, the same for a row wherever it stands
@@ -443,6 +445,8 @@ def _of_networks(name: str) -> Callable:
 
 STEPS: dict[str, Callable] = {
     "census": census,
+    "outline": outline,
+    "counts": counts,
     "centres": centres,
     "clusters": clusters,
     "sums": sums,
@@ -453,7 +457,7 @@ STEPS: dict[str, Callable] = {
     "average": _of_networks("average"),
 }
 
-BY_BATCH = {"census", "centres", "clusters", "decisions"}
+BY_BATCH = {"census", "outline", "counts", "centres", "clusters", "decisions"}
 """Steps that a stream answers batch by batch, each as if it were a client: messages add."""
 
 
@@ -464,7 +468,12 @@ def answer(client: Client, step: str, broadcast: Broadcast | None) -> Census | C
             f"client {client.key!r} knows no step {step!r}; it knows {', '.join(STEPS)}"
         )
     if not client.table.streamed or step not in BY_BATCH:
-        return STEPS[step](client, broadcast)
-    return client.table.added_up(
-        lambda table: STEPS[step](Client(client.key, table), broadcast), client.threads
-    )
+        found = STEPS[step](client, broadcast)
+    else:
+        found = client.table.added_up(
+            lambda table: STEPS[step](Client(client.key, table), broadcast), client.threads
+        )
+    # masked or not, sums are integers of one unit: what is exact already keeps its bits
+    if broadcast is None or not isinstance(found, Reply):
+        return found
+    return reply_on_grid(found, broadcast.task)

@@ -22,15 +22,13 @@ from agnosticfair.commands.options import (
 from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import DataError, SettingsError, SolverError
 
-EPILOG = (
-    "Example: agnosticfair audit test.csv --target income --sensitive sex --model model.safetensors"
-)
+EPILOG = "Example: agnosticfair audit test.csv --target income --sensitive-features sex --model model.safetensors"
 
 
 def audit(
     file: Annotated[Path, Argument(help="CSV or Parquet with the rows to audit on.")],
     target: Target,
-    sensitive: Annotated[str, Option(help="Column with the groups.")],
+    sensitive_features: Annotated[str, Option(help="Column with the groups.")],
     model: Annotated[Path | None, Option(help="A model written by 'fit'.")] = None,
     predictions: Annotated[
         str | None, Option(help="Or the column with another model's labels, 0/1 or probabilities.")
@@ -73,9 +71,9 @@ def audit(
     check_folder(out)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     if model is not None:
-        given, table = _of_model(model, file, target, sensitive, kinds, positive)
+        given, table = _of_model(model, file, target, sensitive_features, kinds, positive)
     else:
-        given, table = _of_column(str(predictions), file, target, sensitive, kinds)
+        given, table = _of_column(str(predictions), file, target, sensitive_features, kinds)
     with progress(100, "percent") as advance:
 
         def tell(done: int, total: int) -> None:
@@ -85,7 +83,7 @@ def audit(
         made = certify(
             given,
             table,
-            sensitive_features=sensitive,
+            sensitive_features=sensitive_features,
             basis=gaussian(kernels, sigma),
             bound=bound,
             floor=floor,
@@ -106,13 +104,13 @@ def audit(
         given, table, None, len(table), positive=positive, threshold=threshold
     )
     label = next(iter(table.target.values()[y]), "positive")
-    rows = Decided.of(table, sensitive, label, {name: decided.astype(float)})
+    rows = Decided.of(table, sensitive_features, label, {name: decided.astype(float)})
     files["rows.parquet"] = rows.to_bytes()
     deliver(out, files, report.grids(made), str(made), text if as_json else None)
 
 
 def _of_model(
-    path: Path, file: Path, target: str, sensitive: str, kinds: Any, positive: str | None
+    path: Path, file: Path, target: str, sensitive_features: str, kinds: Any, positive: str | None
 ) -> tuple[Any, Any]:
     """The model, and the rows as it reads them."""
     from agnosticfair.model import load_model
@@ -123,11 +121,11 @@ def _of_model(
             f"the model knows its columns and labels: leave out --{(*named, 'positive')[0]}"
         )
     loaded = load_model(path)
-    return loaded, labelled(loaded, [file], target, (sensitive,), None)[file.stem]
+    return loaded, labelled(loaded, [file], target, (sensitive_features,), None)[file.stem]
 
 
 def _of_column(
-    predictions: str, file: Path, target: str, sensitive: str, kinds: Any
+    predictions: str, file: Path, target: str, sensitive_features: str, kinds: Any
 ) -> tuple[Any, Any]:
     """The predictions in a column, as labels or as numbers; and the rows, without that column."""
     import numpy as np
@@ -137,7 +135,7 @@ def _of_column(
 
     # read as the column of clients, which is no feature either
     columns = {name: tuple(values or ()) for name, values in kinds.items()}
-    table = read_table(file, Roles(target, (sensitive,), client=predictions, **columns))
+    table = read_table(file, Roles(target, (sensitive_features,), client=predictions, **columns))
     column, labels = table.other[predictions], table.target.categories if table.target else ()
     if {*column.categories} <= {*labels}:
         return column.values(), table

@@ -19,7 +19,7 @@ from agnosticfair.commands.options import (
     NetworkName,
     Notion,
     Numeric,
-    Sensitive,
+    SensitiveFeatures,
     Target,
     Tau,
 )
@@ -27,7 +27,7 @@ from agnosticfair.errors import SettingsError
 
 EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
-    "--target income --sensitive sex"
+    "--target income --sensitive-features sex"
 )
 ROUND = ("sums", "local", "train", "average")
 """The steps of which every round has one."""
@@ -43,13 +43,13 @@ def init(
     folder: Annotated[Path, Argument(help="A new folder.")],
     sites: Annotated[str, Option(help="NAME=FILE of each site, with commas between.")],
     target: Target,
-    sensitive: Sensitive,
+    sensitive_features: SensitiveFeatures,
     numeric: Numeric = None,
     categorical: Categorical = None,
     drop: Drop = None,
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
     method: MethodName = "agnosticfair",
-    model: NetworkName = "linear",
+    network: NetworkName = None,
     notion: Notion = None,
     intersections: Intersections = None,
     tau: Tau = None,
@@ -64,24 +64,24 @@ def init(
 ) -> None:
     """Write a folder with test certificates, a key pair and a file per site, and start scripts."""
     from agnosticfair.data.files import Roles
-    from agnosticfair.flower.folder import Deployment, write_folder
+    from agnosticfair.flower.folder import Federation, write_folder
     from agnosticfair.methods import method as recipe
     from agnosticfair.protocol.faults import policy
 
     asked = {"notion": notion, "intersections": intersections, "tau": tau}
-    asked["network"] = None if model == "linear" else model
+    asked["network"] = network
     changes = {k: v for k, v in asked.items() if v is not None}
-    if model != "linear":
+    if network is not None:
         from agnosticfair.networks import factory
 
-        factory(model)  # as are the next ones: refused now rather than at the first run
+        factory(network)  # as are the next ones: refused now rather than at the first run
     recipe(method, **changes), policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
-    roles = Roles(target, tuple(sensitive), **columns)
+    roles = Roles(target, tuple(sensitive_features), **columns)
     run = {"method": method, "seed": seed, "positive": positive, "deadline": deadline}
     run |= {"on-failure": on_failure, **changes}
-    write_folder(folder, Deployment(_sites(sites), roles, run, host, port, least_rows))
+    write_folder(folder, Federation(_sites(sites), roles, run, host, port, least_rows))
     print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
     for name in ("superlink", *sorted(_sites(sites))):
         print(f"  sh {folder}/start-{name}.sh")
@@ -105,19 +105,20 @@ def run(
     """
     from agnosticfair.commands.output import progress
     from agnosticfair.flower.folder import read_config
-    from agnosticfair.flower.runner import Interrupted, Told, run_deployment
+    from agnosticfair.flower.runner import Interrupted, Told, run_federation
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)
     network = config.get("network") or None
-    most = int(config.get("rounds") or recipe(str(config["method"]), network=network).rounds)
+    recipe_of = recipe(str(config["method"]), network=network)
+    most = int(config.get("max-rounds") or recipe_of.max_rounds)
     with progress(most, "rounds") as advance:
 
         def on_round(seen: dict[str, Any]) -> None:
             advance(f"loss {seen['round']['loss']:.4f}")
 
         try:
-            done = run_deployment(folder, Told(on_round, _trouble), timeout)
+            done = run_federation(folder, Told(on_round, _trouble), timeout)
         except Interrupted as interrupted:
             _interrupted(folder, str(interrupted.args[0]))
     told = {"run": done.run, "folder": str(done.folder), **done.history}

@@ -17,7 +17,7 @@ def evaluate(
     model: ModelFile,
     files: Files,
     target: Target,
-    sensitive: Annotated[
+    sensitive_features: Annotated[
         list[str] | None, Option(help="Column with groups; else the model's. May be repeated.")
     ] = None,
     client_column: Client = None,
@@ -27,9 +27,9 @@ def evaluate(
     from agnosticfair.model import load_model
 
     loaded = load_model(model)
-    attributes = tuple(sensitive or loaded.attributes)
-    clients = labelled(loaded, files, target, attributes, client_column)
-    found = scores(loaded, clients, attributes)
+    named = tuple(sensitive_features or loaded.sensitive_features)
+    clients = labelled(loaded, files, target, named, client_column)
+    found = scores(loaded, clients, named)
     if as_json:
         return print(json.dumps(found, indent=1))
     return show_scores(f"{model}, a model by {loaded.method['name']}", found)

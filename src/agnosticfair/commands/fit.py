@@ -22,7 +22,7 @@ from agnosticfair.commands.options import (
     Notion,
     Numeric,
     Positive,
-    Sensitive,
+    SensitiveFeatures,
     Target,
     Tau,
 )
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
 
-EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive sex"
+EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
 
 def fit(
@@ -45,19 +45,19 @@ def fit(
         ),
     ],
     target: Target,
-    sensitive: Sensitive,
+    sensitive_features: SensitiveFeatures,
     client_column: Client = None,
     numeric: Numeric = None,
     categorical: Categorical = None,
     drop: Drop = None,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
-    model: NetworkName = "linear",
+    network: NetworkName = None,
     notion: Notion = None,
     intersections: Intersections = None,
     tau: Tau = None,
     bound: Bound = None,
-    rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
+    max_rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
     seed: Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")] = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
     checkpoint: Annotated[
@@ -74,13 +74,16 @@ def fit(
     run: Annotated[
         Path | None, Option(help="Folder for what 'report' and 'watch' show; adds a certificate.")
     ] = None,
+    secure: Annotated[
+        bool, Option("--secure", help="Mask every client's sums, so that only totals are seen.")
+    ] = False,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
     """Train one model over clients whose rows stay with them: only sums are added up.
 
     Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
-    certified, and its limits. The options numeric, categorical, drop and sensitive may be repeated.
+    certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
     from agnosticfair import federation
     from agnosticfair.data.files import Roles, read_sources
@@ -93,19 +96,24 @@ def fit(
     check_folder(out.parent, needed=True)
     if run is not None:
         check_folder(run)
-    changes: dict[str, Any] = {"tau": tau, "bound": bound, "rounds": rounds, "notion": notion}
+    changes: dict[str, Any] = {
+        "tau": tau,
+        "bound": bound,
+        "max_rounds": max_rounds,
+        "notion": notion,
+    }
     changes["intersections"] = intersections
-    if model != "linear":  # trained on the device, not added up there
-        changes["network"], device = Network(model, device=device or "cpu"), None
+    if network is not None:  # trained on the device, not added up there
+        changes["network"], device = Network(network, device=device or "cpu"), None
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_sources(files, Roles(target, tuple(sensitive), client_column, *kinds))
+    clients = read_sources(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
     resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
         add = None if run is None else record.rounds(run, chosen, len(clients), resume)
-        with progress(chosen.rounds, "rounds") as advance:
+        with progress(chosen.max_rounds, "rounds") as advance:
 
             def on_round(entry: dict) -> None:
                 advance(f"loss {entry['loss']:.4f}")
@@ -116,12 +124,13 @@ def fit(
             fitted = federation.fit(
                 federation.in_process(clients, workers, device),
                 chosen,
-                attribute=tuple(sensitive),
+                sensitive_features=tuple(sensitive_features),
                 positive=positive,
                 seed=seed,
                 strict=strict,
                 checkpoint=checkpoint,
                 on_round=on_round,
+                secure=secure,
             )
         fitted.model.save(out)
         found = scores(fitted.model, clients)

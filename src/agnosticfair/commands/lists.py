@@ -6,15 +6,17 @@ import json
 import os
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agnosticfair.commands.options import DataFolder, Json
 from agnosticfair.commands.output import grid, show
 from agnosticfair.errors import DataError
 
+if TYPE_CHECKING:
+    from agnosticfair.data.datasets import Shift
+
 METHODS_EPILOG = "Example: agnosticfair methods --json"
 DATA_EPILOG = "Example: agnosticfair data --data-folder ~/data"
-LICENCES = {"adult": "CC BY 4.0", "dutch": "not stated by its source, so not shipped"}
 
 
 def list_methods(as_json: Json = False) -> None:
@@ -31,7 +33,7 @@ def list_methods(as_json: Json = False) -> None:
         tau = m.fairness.tau if m.fairness else m.local.tau if m.local and m.local.penalty else ""
         kernels = f" {m.basis.kernels}" if m.basis.kind == "gaussian" else ""
         bound = f"{m.bound:g}" if isfinite(m.bound) else ""
-        values = (f"{m.basis.kind}{kernels}", bound, f"{tau}", f"{m.rounds}")
+        values = (f"{m.basis.kind}{kernels}", bound, f"{tau}", f"{m.max_rounds}")
         lines.append((m.name, m.summary, *values))
     return show(grid("", ("method", "what it does", "basis", "B", "tau", "rounds"), lines))
 
@@ -52,23 +54,33 @@ def list_data(data_folder: DataFolder = None, as_json: Json = False) -> None:
 
 def describe(name: str, folder: Path | None) -> dict[str, Any]:
     """A data set in words and numbers; nothing is downloaded to know them."""
-    from agnosticfair.data import dutch
     from agnosticfair.data.census import encoding_of, take_census
     from agnosticfair.data.datasets import dataset, load_dataset
+    from agnosticfair.data.sources import VARIABLE, cache_folder, find
 
-    source, named = dataset(name), folder or os.environ.get(dutch.VARIABLE)
-    shift = f"{source.shift_column} {source.shift_value}, then all others"
-    entry = {"name": name, "about": source.note, "licence": LICENCES.get(name, ""), "shift": shift}
-    entry["positive"] = source.positive
-    place = named or dutch.cache_folder()
-    path = "in this package" if name == "adult" else dutch.find_dutch(place)
-    if path is None:
-        remedy = "put it there from" if named else "a first use downloads it from"
-        return entry | {"here": False, "where": f"not in {place}: {remedy} {dutch.URL}"}
+    known, path = dataset(name), "in this package"
+    entry = {"name": name, "about": known.note, "licence": known.licence}
+    entry |= {"shift": _shift(known.shift), "positive": known.positive}
+    if known.source is not None:
+        named = folder or os.environ.get(VARIABLE)
+        place = named or cache_folder()
+        found = find(known.source, place)
+        if found is None:
+            remedy = "put it there from" if named else "a first use downloads it from"
+            where = f"not in {place}: {remedy} {known.source.url}"
+            return entry | {"here": False, "where": where}
+        path = str(found)
     try:
         census = take_census(load_dataset(name, folder), who=name)
     except DataError as error:
         return entry | {"here": False, "where": str(error)}
     counts = {"rows": census.n, "features": encoding_of(census).width, "labels": census.labels}
-    groups = census.groups[source.sensitive]
-    return entry | counts | {"groups": groups, "here": True, "where": str(path)}
+    groups = census.groups[known.sensitive_features]
+    return entry | counts | {"groups": groups, "here": True, "where": path}
+
+
+def _shift(shift: Shift) -> str:
+    if shift.drawn:
+        return f"{shift.drawn} values of {shift.column}, drawn by the seed, are held back"
+    rest = "all others" if shift.rates[1] else "all others held back"
+    return f"{shift.column} {', '.join(shift.values)}, then {rest}"

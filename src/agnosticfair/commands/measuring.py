@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def labelled(
-    model: Model, files: Sequence[Path], target: str, attributes: Sequence[str], client: str | None
+    model: Model,
+    files: Sequence[Path],
+    target: str,
+    sensitive_features: Sequence[str],
+    client: str | None,
 ) -> dict[str, Table]:
     """The clients' rows to measure on, all with a group and a label that the model knows."""
     from agnosticfair.data.encoding import shown
@@ -30,10 +34,14 @@ def labelled(
     for file in files:
         who = f"file {file.name!r}"
         table = read_rows(
-            file, model.encoding, target=target, sensitive=tuple(attributes), client=client
+            file,
+            model.encoding,
+            target=target,
+            sensitive_features=tuple(sensitive_features),
+            client=client,
         )
-        there = {target: table.target, **table.sensitive, **table.other}
-        named = [(target, "target"), *((name, "sensitive") for name in attributes)]
+        there = {target: table.target, **table.sensitive_features, **table.other}
+        named = [(target, "target"), *((name, "sensitive-features") for name in sensitive_features)]
         named += [] if client is None else [(client, "client-column")]
         for name, option in named:
             if there.get(name) is None:
@@ -56,19 +64,21 @@ def labelled(
 
 
 def scores(
-    model: Model, clients: Mapping[str, Table | Stream], attributes: Sequence[str] | None = None
+    model: Model,
+    clients: Mapping[str, Table | Stream],
+    sensitive_features: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """What the model does on all rows together, then at every client where there are several; for each
-    attribute, by default the model's.
+    sensitive feature, by default the model's.
 
     A number that a lack of rows leaves without meaning is None.
     """
-    named = model.attributes if attributes is None else attributes
+    named = model.sensitive_features if sensitive_features is None else sensitive_features
     return [entry for name in named for entry in _scores(model, clients, name)]
 
 
 def _scores(
-    model: Model, clients: Mapping[str, Table | Stream], attribute: str
+    model: Model, clients: Mapping[str, Table | Stream], sensitive_feature: str
 ) -> list[dict[str, Any]]:
     import numpy as np
 
@@ -76,7 +86,7 @@ def _scores(
     from agnosticfair.mathematics import metrics
 
     def counts(table: Table) -> Counter[tuple[str, int, int]]:
-        column = table.sensitive[attribute]
+        column = table.sensitive_features[sensitive_feature]
         y, y_hat = table.labels(model.positive).astype(int), model.predict(table)
         cells, rows = np.unique((column.codes * 2 + y) * 2 + y_hat, return_counts=True)
         names = [(column.categories[c // 4], c // 2 % 2, c % 2) for c in cells.tolist()]
@@ -99,19 +109,28 @@ def _scores(
             "label_risk_difference": metrics.risk_difference(y, s, rows),
             "positive_rates": dict(zip(groups, rates.tolist(), strict=True)),
         }
-        found.append({"attribute": attribute, "client": key, "rows": part.total(), **plain(values)})
+        found.append(
+            {
+                "sensitive_feature": sensitive_feature,
+                "client": key,
+                "rows": part.total(),
+                **plain(values),
+            }
+        )
     return found if len(parts) > 1 else found[:1]
 
 
 def show_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:
-    """Print what ``scores`` found, a table per attribute."""
-    names = list(dict.fromkeys(entry["attribute"] for entry in found))
+    """Print what ``scores`` found, a table per sensitive feature."""
+    names = list(dict.fromkeys(entry["sensitive_feature"] for entry in found))
     header = ("client", "rows", "acc.", "maj. rate", "bal. acc.", "RD", "label RD")
     for name in names:
         lines = []
-        for entry in (entry for entry in found if entry["attribute"] == name):
+        for entry in (entry for entry in found if entry["sensitive_feature"] == name):
             rates = entry["positive_rates"]
-            values = [v for k, v in entry.items() if k not in ("attribute", "positive_rates")]
+            values = [
+                v for k, v in entry.items() if k not in ("sensitive_feature", "positive_rates")
+            ]
             lines.append((*values, *rates.values()))
         own = f"{title}, by {name}" if len(names) > 1 else title
         show(grid(own, (*header, *(f"rate {group}" for group in rates)), lines))

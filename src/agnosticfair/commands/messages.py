@@ -26,13 +26,15 @@ from agnosticfair.errors import SettingsError
 if TYPE_CHECKING:
     from agnosticfair.data.census import Census
 
-EPILOG = "Example: agnosticfair explain-messages north.csv --target income --sensitive sex"
+EPILOG = "Example: agnosticfair explain-messages north.csv --target income --sensitive-features sex"
 
 
 def explain_messages(
     file: Annotated[Path | None, Argument(help="The site's file; it is read here only.")] = None,
     target: Annotated[str | None, Option(help="Column with the label.")] = None,
-    sensitive: Annotated[Columns, Option(help="Column with the groups; may be repeated.")] = None,
+    sensitive_features: Annotated[
+        Columns, Option(help="Column with the groups; may be repeated.")
+    ] = None,
     numeric: Numeric = None,
     categorical: Categorical = None,
     drop: Drop = None,
@@ -41,7 +43,7 @@ def explain_messages(
     rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
     method: MethodName = "agnosticfair",
-    model: NetworkName = "linear",
+    network: NetworkName = None,
     notion: Notion = None,
     intersections: Intersections = None,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
@@ -59,13 +61,13 @@ def explain_messages(
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
     changes = {"notion": notion, "intersections": intersections}
-    changes["network"] = None if model == "linear" else model
+    changes["network"] = network
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
     census = (
         _supposed(features, groups, rows)
         if file is None
-        else _own(file, target, tuple(sensitive or ()), kinds)
+        else _own(file, target, tuple(sensitive_features or ()), kinds)
     )
     names = tuple(f"site-{k + 1}" for k in range(sites))
     found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
@@ -85,16 +87,16 @@ def explain_messages(
 def _own(
     file: Path,
     target: str | None,
-    sensitive: tuple[str, ...],
+    sensitive_features: tuple[str, ...],
     kinds: tuple[tuple[str, ...], ...],
 ) -> Census:
     """The census of the site's own rows."""
     from agnosticfair.data.census import take_census
     from agnosticfair.data.files import Roles, read_table
 
-    if target is None or not sensitive:
-        raise SettingsError("with a file, name its columns by --target and --sensitive")
-    roles = Roles(target, sensitive, None, *kinds)
+    if target is None or not sensitive_features:
+        raise SettingsError("with a file, name its columns by --target and --sensitive-features")
+    roles = Roles(target, sensitive_features, None, *kinds)
     return take_census(read_table(file, roles), who=f"file {file.name!r}")
 
 
@@ -106,4 +108,4 @@ def _supposed(features: int, groups: int, rows: int) -> Census:
     first = rows - (groups - 1) * (rows // groups)
     counts = {f"group-{k + 1}": rows // groups if k else first for k in range(groups)}
     labels = {"no": rows - rows // 2, "yes": rows // 2}
-    return Census(rows, labels, {"sensitive": counts}, columns, {})
+    return Census(rows, labels, {"sensitive_features": counts}, columns, {})

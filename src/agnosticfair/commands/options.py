@@ -12,7 +12,7 @@ Columns = list[str] | None
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
 ModelFile = Annotated[Path, Argument(help="A model written by 'fit'.")]
 Target = Annotated[str, Option(help="Column with the label.")]
-Sensitive = Annotated[
+SensitiveFeatures = Annotated[
     list[str], Option(help="Column with the groups; may be repeated, each is protected.")
 ]
 Client = Annotated[str | None, Option(help="Column that names the client, in one file for all.")]
@@ -23,23 +23,25 @@ Positive = Annotated[
     str | None, Option(help="The label that counts as 1; by default the last of two.")
 ]
 MethodName = Annotated[str, Option(help="See 'agnosticfair methods'.")]
-NetworkName = Annotated[str, Option(help="linear, or mlp for a network (extra 'torch').")]
+NetworkName = Annotated[
+    str | None, Option(help="mlp, a network (extra 'torch'); by default the linear model.")
+]
 _NOTION = Option(
     help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."
 )
 Notion = Annotated[str | None, _NOTION]
 NotionName = Annotated[str, _NOTION]
 Intersections = Annotated[
-    bool | None, Option("--intersections", help="Compare the attributes' intersections.")
+    bool | None, Option("--intersections", help="Compare the sensitive features' intersections.")
 ]
 Tau = Annotated[float | None, Option(help="Largest difference between groups.")]
 Bound = Annotated[float | None, Option(help="Bound B on the adversary's alpha.")]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
-Datasets = Annotated[str, Option(help="adult, dutch or all.")]
+Datasets = Annotated[str, Option(help="Names with commas between, or all: see agnosticfair data.")]
 Seeds = Annotated[int, Option(help="Runs of each method, each on a split of its own.")]
 Jobs = Annotated[int | None, Option(help="Processes; by default one per processor.")]
 DataFolder = Annotated[
-    Path | None, Option(help="Where the Dutch census is; else $AGNOSTICFAIR_DATA, else downloaded.")
+    Path | None, Option(help="Where data not shipped is; else $AGNOSTICFAIR_DATA, else downloaded.")
 ]
 OutFolder = Annotated[Path, Option(help="Folder for the results.")]
 

@@ -51,7 +51,7 @@ def report(
 
 
 def watch(
-    run: Annotated[Path, Argument(help="A run folder: of fit --run, or a deployment's.")],
+    run: Annotated[Path, Argument(help="A run folder: of fit --run or deploy run.")],
     host: Annotated[str, Option(help="Address to answer at; others than yours can then read.")] = (
         "127.0.0.1"
     ),
@@ -73,31 +73,36 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
 
     from agnosticfair.data.decided import Decided
     from agnosticfair.data.table import Column, concatenate, intersected
-    from agnosticfair.report.studies import attribute_of, names_of, notion_of
+    from agnosticfair.report.studies import names_of, notion_of, sensitive_feature_of
 
     fits = [run for run in runs if run.kind == "fit"]
     if not fits:
         raise SettingsError("--test is for runs of fit; these runs keep their own test rows")
-    if len({(attribute_of(run), notion_of(run), model_of(run).positive) for run in fits}) > 1:
+    if (
+        len({(sensitive_feature_of(run), notion_of(run), model_of(run).positive) for run in fits})
+        > 1
+    ):
         raise SettingsError(
-            "these fits differ in the attribute, the notion or the positive label: report them apart"
+            "these fits differ in the sensitive feature, the notion or the positive label: report them apart"
         )
-    attribute, decisions = attribute_of(fits[0]), {}
+    sensitive_feature, decisions = sensitive_feature_of(fits[0]), {}
     for run, name in zip(fits, names_of(fits), strict=True):
         model, label = model_of(run), target or run.told.get("target")
         if label is None:
             raise SettingsError("the run does not say which column has the label: give --target")
-        if not attribute:
+        if not sensitive_feature:
             raise SettingsError(f"the fit in {str(run.path)!r} has no groups to compare")
-        parts = labelled(model, files, label, model.attributes, client)
+        parts = labelled(model, files, label, model.sensitive_features, client)
         decisions[name] = np.concatenate([model.predict(t) for t in parts.values()]).astype(float)
         if run is fits[0]:
             rows, sizes = concatenate(list(parts.values())), [len(t) for t in parts.values()]
             site = Column(np.repeat(np.arange(len(parts)), sizes), tuple(parts))
     places = site if len(site.categories) > 1 else None
-    if attribute not in rows.sensitive:
-        rows = replace(rows, sensitive={attribute: intersected(rows.sensitive)})
-    return Decided.of(rows, attribute, model_of(fits[0]).positive, decisions, places)
+    if sensitive_feature not in rows.sensitive_features:
+        rows = replace(
+            rows, sensitive_features={sensitive_feature: intersected(rows.sensitive_features)}
+        )
+    return Decided.of(rows, sensitive_feature, model_of(fits[0]).positive, decisions, places)
 
 
 def model_of(run: Run) -> Model:

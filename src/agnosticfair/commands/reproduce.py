@@ -35,8 +35,9 @@ def reproduce(
     Writes results.json (a row per data set, setting, method and seed), tables.md and PNG figures.
     The numbers do not depend on the number of processes.
     """
-    from agnosticfair.data.datasets import DATASETS, load_dataset
+    from agnosticfair.data.datasets import load_dataset
     from agnosticfair.experiments.detail import decided_files
+    from agnosticfair.experiments.paper import DATASETS
     from agnosticfair.experiments.reproduce import SETTINGS, cells, run
     from agnosticfair.methods import METHODS
     from agnosticfair.runs.provenance import provenance

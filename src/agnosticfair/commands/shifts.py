@@ -36,7 +36,7 @@ def shifts(
     methods: Annotated[
         str | None, Option(help="Names with commas between, or all; by default the main ones.")
     ] = None,
-    model: NetworkName = "linear",
+    network: NetworkName = None,
     seeds: Seeds = 5,
     frontier: Annotated[
         bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")
@@ -50,7 +50,7 @@ def shifts(
     out: OutFolder = Path("shifts"),
     as_json: Json = False,
 ) -> None:
-    """Train methods on one split and test them on about 60 deployments that none of them saw.
+    """Train methods on one split and test them on many deployments that none of them saw.
 
     Writes shifts.json (a row per data set, method and seed, with every deployment's numbers),
     shifts.md and PNG figures. The numbers do not depend on the number of processes; only times do.
@@ -73,7 +73,7 @@ def shifts(
         frontier=frontier,
         strict=strict,
         folder=folder,
-        network=None if model == "linear" else model,
+        network=network,
     )
     begin = perf_counter()
     with progress(len(tasks), "fits") as advance:
@@ -83,7 +83,7 @@ def shifts(
         "setting": setting,
         "methods": methods or ",".join(usual),
         "seeds": seeds,
-        **({} if model == "linear" else {"model": model}),
+        **({} if network is None else {"network": network}),
     }
     kept = decided_files(rows, clients_of(setting), folder)
     about = provenance({name: load_dataset(name, folder) for name in listed(dataset, DATASETS)})

@@ -25,13 +25,15 @@ from agnosticfair.commands.options import (
 from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import SettingsError
 
-EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive sex --out tune"
+EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive-features sex --out tune"
 
 
 def tune(
     files: Files,
     target: Target,
-    sensitive: Annotated[list[str], Option(help="Column with the groups; may be repeated.")],
+    sensitive_features: Annotated[
+        list[str], Option(help="Column with the groups; may be repeated.")
+    ],
     client_column: Client = None,
     numeric: Numeric = None,
     categorical: Categorical = None,
@@ -40,7 +42,7 @@ def tune(
     method: MethodName = "agnosticfair",
     notion: NotionName = "demographic_parity",
     intersections: Annotated[
-        bool, Option("--intersections", help="Compare the attributes' intersections.")
+        bool, Option("--intersections", help="Compare the sensitive features' intersections.")
     ] = False,
     bound: Bound = None,
     taus: Annotated[
@@ -69,12 +71,12 @@ def tune(
     changes = {"notion": notion, "intersections": intersections, "tau": path[0]}
     chosen = recipe(method, **changes, **({} if bound is None else {"bound": bound}))
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_clients(files, Roles(target, tuple(sensitive), client_column, *kinds))
+    clients = read_clients(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
     with progress((folds + 1) * len(path), "fits") as advance:
         found = trace(
             clients,
             chosen,
-            attribute=tuple(sensitive),
+            sensitive_features=tuple(sensitive_features),
             positive=positive,
             taus=path,
             folds=folds,

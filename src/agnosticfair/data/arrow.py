@@ -33,8 +33,14 @@ def readable(who: str) -> Iterator[None]:
 
 
 def to_numbers(values: Any) -> np.ndarray:
-    """A chunked Arrow column without nulls as float64, (n,), read-only."""
+    """A chunked Arrow column without nulls as float64, (n,), read-only; dates as days since 1970."""
     import pyarrow as pa
+
+    if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
+        microseconds = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+        days = np.asarray(microseconds.to_numpy(), dtype=np.float64) / 86_400e6
+        days.flags.writeable = False
+        return days
 
     numbers = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
     numbers.flags.writeable = False

@@ -3,23 +3,54 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.data import wire
-from agnosticfair.data.encoding import Encoding, check_finite, shown
+from agnosticfair.data.encoding import FEATURE_BITS, Encoding, check_finite, shown
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, FederationError
+
+MOST_LABELS = 20
+MOST_GROUPS = 100
+MOST_FEATURES = 10_000
+YES = {
+    "1",
+    "yes",
+    "y",
+    "true",
+    "t",
+    "positive",
+    "approved",
+    "accepted",
+    "granted",
+    "admitted",
+    "hired",
+}
+YES |= {"passed", "pass", "good", "high", "success", "successful", "paid", "won", "favorable", "+"}
+NO = {"0", "-1", "no", "n", "false", "f", "negative", "denied", "declined", "rejected", "refused"}
+NO |= {
+    "failed",
+    "fail",
+    "bad",
+    "low",
+    "failure",
+    "unsuccessful",
+    "lost",
+    "unfavorable",
+    "-",
+    "none",
+}
 
 
 @dataclass(frozen=True)
 class Census:
     """Counts, ranges and vocabularies of a client's rows, or of several clients' together.
 
-    labels: target value -> rows.  groups: sensitive attribute -> group -> rows.  numeric:
+    labels: target value -> rows.  groups: sensitive feature -> group -> rows.  numeric:
     column -> (low, high).  categorical: column -> sorted vocabulary, of which not all need occur.
     weight: of all rows, where they have weights; None for one each.
 
@@ -52,6 +83,12 @@ class Census:
             },
             None if self.weight is other.weight is None else self.mass + other.mass,
         )
+
+    def outline(self) -> Census:
+        """The same without a count: which labels and groups there are, ranges and categories."""
+        none = {name: dict.fromkeys(groups, 0) for name, groups in self.groups.items()}
+        weight = None if self.weight is None else 0.0
+        return replace(self, n=0, labels=dict.fromkeys(self.labels, 0), groups=none, weight=weight)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the wire."""
@@ -95,11 +132,62 @@ def take_census(table: Table, who: str) -> Census:
     return Census(
         len(table),
         _counts(table.target, "the label", who),
-        {k: _counts(table.sensitive[k], f"attribute {k!r}", who) for k in sorted(table.sensitive)},
+        {
+            k: _counts(table.sensitive_features[k], f"sensitive feature {k!r}", who)
+            for k in sorted(table.sensitive_features)
+        },
         {k: (float(v.min()) + 0.0, float(v.max()) + 0.0) for k, v in numeric},  # -0.0 is 0.0
         {k: tuple(sorted(c.categories)) for k, c in sorted(table.categorical.items())},
-        None if table.weights is None else float(table.weights.sum()),
+        None if table.weights is None else _on_grid(float(table.weights.sum())),
     )
+
+
+def counts_of(census: Census, agreed: Census, who: str) -> dict[str, np.ndarray]:
+    """The counts of a census as sums, in the order of the outline that was agreed on.
+
+    >>> one = Census(3, {"no": 2, "yes": 1}, {}, {}, {})
+    >>> counts_of(one, one.outline(), "client 'north'")["labels"]
+    array([2., 1.])
+    """
+    found = {"n": np.array(float(census.n)), "weight": np.array(float(census.mass))}
+    columns = {"labels": (census.labels, agreed.labels)}
+    for name in agreed.groups:
+        columns[f"groups {name}"] = (census.groups.get(name, {}), agreed.groups[name])
+    for field_name, (own, known) in columns.items():
+        if new := sorted({*own} - {*known}):
+            raise DataError(
+                f"{field_name.replace('groups ', 'attribute ')} of {who} has {shown(new)}, which was not "
+                "agreed on: add it to the schema, or correct the rows"
+            )
+        found[field_name] = np.array([float(own.get(value, 0)) for value in sorted(known)])
+    return found
+
+
+def counted(agreed: Census, total: Mapping[str, np.ndarray]) -> Census:
+    """The census of all clients together, from what was agreed on and the total of ``counts_of``.
+
+    >>> one = Census(3, {"no": 2, "yes": 1}, {}, {}, {})
+    >>> counted(one.outline(), counts_of(one, one.outline(), "")) == one
+    True
+    """
+
+    def rows(names: Mapping[str, int], field_name: str) -> dict[str, int]:
+        values = total[field_name].astype(int).tolist()
+        return {k: v for k, v in zip(sorted(names), values, strict=True) if v}
+
+    return replace(
+        agreed,
+        n=int(total["n"]),
+        labels=rows(agreed.labels, "labels"),
+        groups={k: rows(v, f"groups {k}") for k, v in sorted(agreed.groups.items())},
+        weight=None if agreed.weight is None else float(total["weight"]),
+    )
+
+
+def counts_shapes(agreed: Census) -> dict[str, tuple[int, ...]]:
+    """What every client's answer of ``counts_of`` must look like."""
+    groups = {f"groups {name}": (len(values),) for name, values in agreed.groups.items()}
+    return {"n": (), "weight": (), "labels": (len(agreed.labels),), **groups}
 
 
 def merge(censuses: Mapping[str, Census]) -> Census:
@@ -127,13 +215,13 @@ def check_labels_known(censuses: Mapping[str, Census], positive: str | None = No
     >>> a = Census(2, {"no": 1, "yes": 1}, {}, {}, {})
     >>> check_labels_known({"north": a, "south": a})
     """
-    clients = Counter(label for census in censuses.values() for label in _present(census.labels))
+    clients = Counter(label for census in censuses.values() for label in census.labels)
     rows: Counter[str] = sum((Counter(census.labels) for census in censuses.values()), Counter())
     if len(clients) <= 2 or (positive is not None and positive not in clients):
         return
     two = sorted(clients, key=lambda label: (clients[label], rows[label]), reverse=True)[:2]
     for name, census in sorted(censuses.items()):
-        own = [label for label in _present(census.labels) if clients[label] < len(censuses)]
+        own = [label for label in sorted(census.labels) if clients[label] < len(censuses)]
         if positive is None:
             own = [label for label in own if label not in two]
         else:
@@ -169,21 +257,30 @@ def check_census(census: Census) -> None:
             f"the label is {shown(labels) or 'missing'} in every row of every client; "
             "learning needs two labels: check the target column"
         )
-    for attribute, counts in census.groups.items():
+    for sensitive_feature, counts in census.groups.items():
         groups = _present(counts)
         if len(groups) < 2:
             raise DataError(
-                f"attribute {attribute!r} has one group ({shown(groups)}) over all clients; "
+                f"sensitive feature {sensitive_feature!r} has one group ({shown(groups)}) over all clients; "
                 "fairness needs at least two: check the column"
+            )
+        if len(groups) > MOST_GROUPS:
+            raise DataError(
+                f"sensitive feature {sensitive_feature!r} has {len(groups)} groups; fairness between more than "
+                f"{MOST_GROUPS} cannot be measured: join them, or name another column"
             )
     if not census.numeric and not census.categorical:
         raise DataError("there are no feature columns: keep at least one beside label and groups")
+    width = encoding_of(census).width
+    if width > MOST_FEATURES:
+        raise DataError(
+            f"the columns make {width} features; {MOST_FEATURES} are the most that can be solved for: "
+            "drop columns, or those with many categories"
+        )
 
 
 def positive_label(census: Census, positive: str | None = None) -> str:
-    """The label that counts as 1: the one named, else the '>' or the last of two in sorted order.
-
-    So 1 of 0/1, true of false/true, yes of no/yes and >50K of <=50K/>50K.
+    """The label that counts as 1: the one named, else of two the one that ``positive_rule`` finds.
 
     >>> positive_label(Census(2, {"<=50K": 1, ">50K": 1}, {}, {}, {}))
     '>50K'
@@ -193,11 +290,52 @@ def positive_label(census: Census, positive: str | None = None) -> str:
         if positive not in labels:
             raise DataError(f"no row has the label {positive!r}; name one of {shown(labels)}")
         return positive
+    if len(labels) > MOST_LABELS and all(_number(label) is not None for label in labels):
+        raise DataError(
+            f"the target has {len(labels)} different numbers, which is a quantity and not a label: "
+            "make a column that says whether it is above a limit"
+        )
     if len(labels) != 2:
         raise DataError(
             f"the target has {len(labels)} labels ({shown(labels)}): name the positive one"
         )
-    return max(labels, key=lambda label: (label.startswith(">"), label.casefold(), label))
+    return positive_rule(labels)[0]
+
+
+def positive_rule(labels: Sequence[str]) -> tuple[str, str]:
+    """Which of two labels counts as 1, and why: the larger of two numbers, one that begins with '>', a word that
+    says yes, the other of one that says no ('not ...', 'denied', 'bad'); else the last in sorted order.
+
+    >>> positive_rule(["approved", "denied"]), positive_rule(["good", "bad"])[0]
+    (('approved', 'it says yes'), 'good')
+    >>> positive_rule(["A", "B"])
+    ('B', 'the last in sorted order')
+    """
+    one, two = sorted(labels, key=lambda label: (label.casefold(), label))
+    numbers = _number(one), _number(two)
+    if numbers[0] is not None and numbers[1] is not None:
+        return (one if numbers[0] > numbers[1] else two), "the larger number"
+    rules: list[tuple[str, Callable[[str], bool]]] = [
+        ("it begins with '>'", lambda label: label.startswith(">")),
+        ("it says yes", lambda label: label.strip().casefold() in YES),
+        ("the other says no", lambda label: not _says_no(label)),
+    ]
+    for why, holds in rules:
+        if holds(one) != holds(two):
+            return (one if holds(one) else two), why
+    return two, "the last in sorted order"
+
+
+def _says_no(label: str) -> bool:
+    plain = label.strip().casefold()
+    return plain in NO or plain.startswith(("not ", "not_", "non-", "no ", "no_"))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _parse(data: object) -> Census:
@@ -254,6 +392,11 @@ def _counts(column: Column, what: str, who: str) -> dict[str, int]:
         raise DataError(f"{what} of {who} is missing in {missing} rows: fill or drop them")
     counts = np.bincount(column.codes, minlength=len(column.categories)).tolist()
     return {k: n for k, n in sorted(zip(column.categories, counts, strict=True)) if n}
+
+
+def _on_grid(weight: float) -> float:
+    """A total of weights on the grid of features, so that clients' totals add up exactly."""
+    return round(weight * 2**FEATURE_BITS) / 2**FEATURE_BITS
 
 
 def _present(counts: Mapping[str, int]) -> list[str]:

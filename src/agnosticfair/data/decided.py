@@ -29,7 +29,7 @@ class Decided:
     columns: Mapping[str, np.ndarray | Column]
     y: np.ndarray
     s: Column
-    attribute: str
+    sensitive_feature: str
     positive: str
     decisions: Mapping[str, np.ndarray]
 
@@ -37,7 +37,7 @@ class Decided:
     def of(
         cls,
         table: Table,
-        attribute: str,
+        sensitive_feature: str,
         positive: str,
         decisions: Mapping[str, np.ndarray],
         site: Column | None = None,
@@ -45,8 +45,8 @@ class Decided:
         """The rows of a table; ``site`` is where each comes from, if from several places."""
         sites = {} if site is None else {SITE: site}
         columns: dict[str, Any] = {**sites, **table.categorical, **table.other, **table.numeric}
-        s = table.column(attribute)
-        return cls(columns, table.labels(positive), s, attribute, positive, decisions)
+        s = table.column(sensitive_feature)
+        return cls(columns, table.labels(positive), s, sensitive_feature, positive, decisions)
 
     def to_bytes(self) -> bytes:
         """A Parquet file."""
@@ -56,7 +56,11 @@ class Decided:
         arrays: dict[str, Any] = {f"x {name}": _arrow(c) for name, c in self.columns.items()}
         arrays |= {f"d {name}": pa.array(p) for name, p in self.decisions.items()}
         arrays |= {"y": pa.array(self.y), "s": _arrow(self.s)}
-        about = {"format": FORMAT, "attribute": self.attribute, "positive": self.positive}
+        about = {
+            "format": FORMAT,
+            "sensitive_feature": self.sensitive_feature,
+            "positive": self.positive,
+        }
         made = pa.table(arrays).replace_schema_metadata({"agnosticfair": json.dumps(about)})
         out = io.BytesIO()
         pq.write_table(made, out, compression="zstd")
@@ -89,7 +93,9 @@ def read_decided(path: Path) -> Decided:
                 values = to_column(table[name]) if is_text else table[name].to_numpy()
                 columns[kind][rest] = values
         y, s = table["y"].to_numpy(), to_column(table["s"])
-        return Decided(columns["x"], y, s, about["attribute"], about["positive"], columns["d"])
+        return Decided(
+            columns["x"], y, s, about["sensitive_feature"], about["positive"], columns["d"]
+        )
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
         raise ModelError(
             f"{str(path)!r} holds no test rows of this version ({type(error).__name__}): run the "

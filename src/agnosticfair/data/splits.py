@@ -1,4 +1,4 @@
-"""Rows dealt to clients and to a test set: the paper's two splits and the later papers' one."""
+"""Rows dealt to clients and to a test set: a data set's own shift, at random, or by a Dirichlet draw."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agnosticfair.data.datasets import Dataset
+from agnosticfair.data.datasets import Dataset, Shift
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 
@@ -38,39 +38,71 @@ def client_names(clients: int) -> tuple[str, ...]:
     return tuple(f"client-{i:0{width}d}" for i in range(1, clients + 1))
 
 
-def shift(table: Table, dataset: Dataset, clients: int = 2, seed: int = 0) -> Split:
-    """The paper's shift: one share of the first group's rows trains, another of the rest's.
+def shift(table: Table, dataset: Dataset, clients: int | None = 2, seed: int = 0) -> Split:
+    """The data set's shift: one share of the rows of the values it names trains, another of the rest's;
+    everything else is the test set, whose parts these two groups are.
 
-    The first half of the clients (rounded up) shares the first group evenly, the others the rest;
-    the test parts are the two groups.
+    The first half of the clients (rounded up) shares the first group evenly, the others the second; where
+    the second is held back altogether, all share the first.  clients: None for the data set's natural
+    sites, or two where it has none.
     """
-    column = table.column(dataset.shift_column)
-    second = column.aligned((dataset.shift_value,)) != 0
+    named, name = _first_group(table, dataset.shift, seed)
     rng = np.random.default_rng(seed)
     train, test = [], []
-    for group, rate in zip((~second, second), dataset.shift_rates, strict=True):
+    for group, rate in zip((named, ~named), dataset.shift.rates, strict=True):
         rows = rng.permutation(np.flatnonzero(group))
         cut = round(rate * len(rows))
         train.append(rows[:cut])
         test.append(rows[cut:])
-    if clients == 1:
-        deal = [np.concatenate(train)]
-    else:
-        _check_clients(clients, 2 * min(len(rows) for rows in train))
-        first = (clients + 1) // 2
-        deal = np.array_split(train[0], first) + np.array_split(train[1], clients - first)
     held_out = np.sort(np.concatenate(test))
     return Split(
-        _by_client(table, deal),
+        _dealt_to(table, dataset, train, clients),
         table.take(held_out),
-        second[held_out].astype(np.int64),
-        (dataset.shift_value, f"not {dataset.shift_value}"),
+        (~named)[held_out].astype(np.int64),
+        (name, f"not {name}"),
     )
 
 
-def iid(table: Table, clients: int = 2, seed: int = 0) -> Split:
-    """80% of the rows at random train, dealt evenly to the clients, and so are the test rows."""
-    train, test = _shuffled(len(table), 0.8, np.random.default_rng(seed))
+def _first_group(table: Table, shift: Shift, seed: int) -> tuple[np.ndarray, str]:
+    """The rows (n,) of the values named, or of all but those that the seed draws; and a name for them."""
+    column = table.column(shift.column)
+    if not shift.drawn:
+        named = column.aligned(shift.values) >= 0
+        return named, shift.values[0] if len(shift.values) == 1 else f"seen {shift.column}"
+    rng = np.random.default_rng([seed, shift.drawn])  # its own stream
+    held_back = rng.choice(np.unique(column.codes), shift.drawn, replace=False)
+    return ~np.isin(column.codes, held_back), f"seen {shift.column}"
+
+
+def _dealt_to(
+    table: Table, dataset: Dataset, train: Sequence[np.ndarray], clients: int | None
+) -> dict[str, Table]:
+    first, second = train
+    if clients is None and dataset.sites is not None:
+        return _by_site(table, np.concatenate(train), dataset.sites)
+    clients = 2 if clients is None else clients
+    if clients == 1 or not len(second):
+        _check_clients(clients, len(first) + len(second))
+        return _by_client(table, np.array_split(np.concatenate(train), clients))
+    _check_clients(clients, 2 * min(map(len, train)))
+    half = (clients + 1) // 2
+    return _by_client(table, np.array_split(first, half) + np.array_split(second, clients - half))
+
+
+def _by_site(table: Table, rows: np.ndarray, column: str) -> dict[str, Table]:
+    """A client for every value of the column, of its name."""
+    sites = table.column(column)
+    return {
+        name: table.take(np.sort(rows[sites.codes[rows] == k]))
+        for k, name in enumerate(sites.categories)
+        if (sites.codes[rows] == k).any()
+    }
+
+
+def iid(table: Table, clients: int = 2, seed: int = 0, rate: float = 0.8) -> Split:
+    """The share ``rate`` of the rows at random trains, dealt evenly to the clients, and so are the test
+    rows."""
+    train, test = _shuffled(len(table), rate, np.random.default_rng(seed))
     _check_clients(clients, len(train))
     return _dealt(table, np.array_split(train, clients), np.array_split(test, clients))
 
@@ -80,7 +112,7 @@ def dirichlet(
     clients: int = 5,
     concentration: float = 0.5,
     seed: int = 0,
-    attribute: str = "sex",
+    sensitive_feature: str = "sex",
 ) -> Split:
     """60% of the rows train; each sensitive group is dealt to the clients by a Dirichlet draw.
 
@@ -92,7 +124,7 @@ def dirichlet(
     rng = np.random.default_rng(seed)
     train, test = _shuffled(len(table), 0.6, rng)
     _check_clients(clients, len(train) // LEAST_ROWS)
-    codes = table.column(attribute).codes
+    codes = table.column(sensitive_feature).codes
     sets = [[rows[codes[rows] == g] for g in np.unique(codes)] for rows in (train, test)]
     for _ in range(MOST_DRAWS):
         shares = rng.dirichlet(np.full(clients, concentration), size=len(sets[0]))

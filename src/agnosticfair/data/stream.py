@@ -48,6 +48,7 @@ class Stream:
     columns: tuple[str, ...]
     table: Callable[..., Table]
     streamed: ClassVar[bool] = True
+    how: ClassVar[Mapping[str, str]] = {}
 
     def __len__(self) -> int:
         return self.rows

@@ -52,24 +52,26 @@ class Column:
 class Table:
     """Rows of one client, or of a test set.
 
-    numeric and categorical are the features; ``target`` the label; ``sensitive`` the protected
-    attributes, never features; ``other`` columns are only used to split rows or to name
+    numeric and categorical are the features; ``target`` the label; ``sensitive_features`` the protected
+    features, never used to decide; ``other`` columns are only used to split rows or to name
     sub-populations. ``weights``: what each row counts for, None for one each. ``kernels``: K, (n, M),
-    where its holder made it with a function of its own. Every array has one entry per row.
+    where its holder made it with a function of its own. Every array has one entry per row. ``how``:
+    how each column of a file was read, in words.
     """
 
     numeric: Mapping[str, np.ndarray]
     categorical: Mapping[str, Column]
     target: Column | None
-    sensitive: Mapping[str, Column]
+    sensitive_features: Mapping[str, Column]
     other: Mapping[str, Column] = field(default_factory=dict)
     weights: np.ndarray | None = None
     kernels: np.ndarray | None = None
+    how: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     streamed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         sizes = {name: len(values) for name, values in self.numeric.items()}
-        for columns in (self.categorical, self.sensitive, self.other):
+        for columns in (self.categorical, self.sensitive_features, self.other):
             sizes |= {name: len(column.codes) for name, column in columns.items()}
         for name, size in sizes.items():
             if size != len(self):
@@ -81,7 +83,11 @@ class Table:
     def __len__(self) -> int:
         if self.target is not None:
             return len(self.target.codes)
-        for column in (*self.categorical.values(), *self.sensitive.values(), *self.other.values()):
+        for column in (
+            *self.categorical.values(),
+            *self.sensitive_features.values(),
+            *self.other.values(),
+        ):
             return len(column.codes)
         for values in self.numeric.values():
             return len(values)
@@ -108,18 +114,19 @@ class Table:
             {k: v[rows] for k, v in self.numeric.items()},
             pick(self.categorical),
             None if self.target is None else replace(self.target, codes=self.target.codes[rows]),
-            pick(self.sensitive),
+            pick(self.sensitive_features),
             pick(self.other),
             None if self.weights is None else self.weights[rows],
             None if self.kernels is None else self.kernels[rows],
+            self.how,
         )
 
     def column(self, name: str) -> Column:
         """The categorical, sensitive or other column of that name."""
-        for columns in (self.categorical, self.other, self.sensitive):
+        for columns in (self.categorical, self.other, self.sensitive_features):
             if name in columns:
                 return columns[name]
-        known = sorted({*self.categorical, *self.other, *self.sensitive})
+        known = sorted({*self.categorical, *self.other, *self.sensitive_features})
         raise DataError(f"no categorical column {name!r}; there are: {', '.join(known)}")
 
     def labels(self, positive: str) -> np.ndarray:
@@ -152,10 +159,11 @@ def concatenate(tables: Sequence[Table]) -> Table:
         {k: np.concatenate([t.numeric[k] for t in tables]) for k in first.numeric},
         by_name("categorical"),
         None if first.target is None else joined([t.target for t in tables if t.target]),
-        by_name("sensitive"),
+        by_name("sensitive_features"),
         by_name("other"),
         np.concatenate(weights) if any(t.weights is not None for t in tables) else None,
         np.concatenate(kernels) if kernels else None,
+        first.how,
     )
 
 

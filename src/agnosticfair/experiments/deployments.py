@@ -1,37 +1,59 @@
 """Deployments that no method saw, each as weights over the test rows, and what a decision does there.
 
-Some are inside the ambiguity set that a method was trained for, most are not: a sub-population is
-no mixture of kernels.
+One definition for every experiment. Some are inside the set that a method was trained for, most are
+not: a method trained over kernels meets named parts, one trained over pairs meets triples, tilts and
+columns that are no features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from agnosticfair.data.axes import axes_of, codes_of, histogram
+from agnosticfair.data.census import take_census
+from agnosticfair.data.datasets import Shift
 from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import gaussian_kernel
+from agnosticfair.mathematics.parts import (
+    Axis,
+    Part,
+    members,
+    named_parts,
+    part_name,
+    sizes_of,
+    triples,
+)
 
-KINDS = ("test set", "sub-population", "age quartile", "kernel tilt")
-LEAST_ROWS = 400  # of a sub-population
+KINDS = ("test set", "natural", "single value", "pair", "triple", "kernel tilt", "mixture")
+LEAST_ROWS = 400  # of a deployment; of a weighted one, the effective number
 LEAST_SHARE = 0.05  # of every group in it
-TILTS = 20
+MOST = {"pair": 400, "triple": 150, "kernel tilt": 40, "mixture": 40}  # drawn where there are more
+MIXED = 5  # parts in a mixture, at most
 WIDTH = 1.0  # of a tilt's kernel, in the encoded space
+BEYOND = 2.0  # standard errors over a limit that are no accident
 
 
 @dataclass(frozen=True)
-class Deployment:
-    """weights: (n,) over the test rows, non-negative; a sub-population's are 0 and 1."""
+class Suite:
+    """names, kinds: of each of D deployments.  weights: (D, n) over the rows, not negative, sparse; a
+    part's are 0 and 1."""
 
-    name: str
-    kind: str
-    weights: np.ndarray
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    weights: csr_array
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 @dataclass(frozen=True)
@@ -52,50 +74,149 @@ class Decider:
 
 
 def deployments(
-    test: Table, encoding: Encoding, seed: int, attribute: str, tilts: int = TILTS
-) -> list[Deployment]:
-    """The test set itself, the sub-populations that are large enough, and tilts around random rows.
+    test: Table,
+    encoding: Encoding,
+    seed: int,
+    sensitive_feature: str,
+    natural: Mapping[str, np.ndarray] | None = None,
+) -> Suite:
+    """All deployments of a test set that are large enough and hold every group of ``sensitive_feature``.
 
-    A sub-population has one value of a categorical column, or lies between two quartiles of age.
-    Every deployment holds rows of every group of ``attribute`` that the test set has.
+    The test set itself; the ``natural`` ones (see ``natural_parts``); single values, pairs and triples of
+    values of all columns, features or not, numbers in four bands; tilts around random rows; mixtures of
+    single values and pairs. The seed draws the tilts, the mixtures, and which pairs and triples where there
+    are more than MOST.
     """
-    s = test.column(attribute).codes
-    found = [Deployment("test set", KINDS[0], np.ones(len(test)))]
-    found += [
-        Deployment(name, kind, rows.astype(float))
-        for name, kind, rows in _parts(test)
-        if rows.sum() >= LEAST_ROWS and _least_share(s, rows) >= LEAST_SHARE
-    ]
+    rng, s, n = np.random.default_rng(seed), test.column(sensitive_feature).codes, len(test)
+    found = {"test set": Weighed(KINDS[0], np.arange(n))}
+    found |= {k: Weighed(KINDS[1], np.flatnonzero(rows)) for k, rows in (natural or {}).items()}
+    if not found["test set"].large_enough(s):
+        raise DataError(
+            f"the {n} test rows are fewer than {LEAST_ROWS}, or lack a group: no deployment can be measured"
+        )
+    parts = _Parts.of(test, sensitive_feature)
+    mixable = parts.large(parts.shallow)
+    for kind in KINDS[2:4]:
+        own = [name for name, weighed in mixable.items() if weighed.kind == kind]
+        found = {name: mixable[name] for name in _drawn(own, MOST.get(kind), rng)} | found
+    deep = triples([*parts.shallow])
+    order = (deep[k] for k in rng.permutation(len(deep)))
+    found |= parts.large(order, MOST["triple"])
     X = encode(encoding, test)
-    chosen = np.random.default_rng(seed).choice(len(X), min(tilts, len(X)), replace=False)
-    K = gaussian_kernel(X, X[chosen], WIDTH)
-    assert all(_least_share(s, k) > 0 for k in K.T), "a tilt has lost a group"
-    found += [Deployment(f"tilt to row {i}", KINDS[3], k) for i, k in zip(chosen, K.T, strict=True)]
+    centres = rng.choice(n, min(MOST["kernel tilt"], n), replace=False)
+    K = gaussian_kernel(X, X[centres], WIDTH)
+    for i, k in zip(centres, K.T, strict=True):
+        found[f"tilt to row {i}"] = Weighed(KINDS[5], np.arange(n), k)
+    mixed = [weighed.rows for weighed in mixable.values()]
+    for k in range(MOST["mixture"] if len(mixed) > 1 else 0):
+        found[f"mixture {k + 1}"] = _mixture(mixed, n, rng)
+    kept = {name: weighed for name, weighed in found.items() if weighed.large_enough(s)}
+    return _suite({name: kept[name] for name in sorted(kept, key=lambda k: _place(kept[k]))}, n)
+
+
+def named_suite(table: Table, sensitive_feature: str) -> Suite:
+    """All of these rows, and the single values and pairs of values among them that are large enough."""
+    parts = _Parts.of(table, sensitive_feature)
+    everybody = {"all rows": Weighed(KINDS[0], np.arange(len(table)))}
+    return _suite(everybody | parts.large(parts.shallow), len(table))
+
+
+def natural_parts(split: Split, shift: Shift) -> dict[str, np.ndarray]:
+    """The test rows (n,) of the values that the shift trains less on, or holds back; and of all others."""
+    column = split.test.column(shift.column)
+    found = {name: split.test_part == k for k, name in enumerate(split.parts)}
+    for code in np.unique(column.codes[split.test_part == 1]):
+        found[f"{shift.column} = {column.categories[code]}"] = column.codes == code
     return found
 
 
-def _parts(test: Table) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Name, kind and mask of every sub-population, however small."""
-    for name, column in sorted({**test.categorical, **test.other}.items()):
-        for k, value in enumerate(column.categories):
-            yield f"{name} = {value}", KINDS[1], column.codes == k
-    if "age" in test.numeric:
-        age = test.numeric["age"]
-        cuts = np.quantile(age, [0.25, 0.5, 0.75])
-        band = np.searchsorted(cuts, age, side="right")
-        names = (f"age < {cuts[0]:g}", *(f"age {a:g} to < {b:g}" for a, b in _pairs(cuts)))
-        for k, name in enumerate((*names, f"age >= {cuts[2]:g}")):
-            yield name, KINDS[2], band == k
+@dataclass(frozen=True)
+class Weighed:
+    """A deployment: the rows in it, and what they weigh; one each unless said."""
+
+    kind: str
+    rows: np.ndarray
+    weights: np.ndarray | None = None
+
+    def large_enough(self, s: np.ndarray) -> bool:
+        """Whether the rows are worth LEAST_ROWS and every group in s (n,) has LEAST_SHARE of their weight.
+
+        >>> both = Weighed("pair", np.arange(400))
+        >>> both.large_enough(np.array([0, 1] * 200)), both.large_enough(np.array([0] * 399 + [1]))
+        (True, False)
+        """
+        w = np.ones(len(self.rows)) if self.weights is None else self.weights
+        total = w.sum()
+        if total <= 0 or total**2 < LEAST_ROWS * (1 - 1e-9) * (w @ w):
+            return False
+        mass = np.bincount(s[self.rows], w, s.max() + 1)[np.unique(s)]
+        return bool(mass.min() >= LEAST_SHARE * total)
 
 
-def _pairs(cuts: np.ndarray) -> Iterator[tuple[float, float]]:
-    yield from zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
+@dataclass(frozen=True)
+class _Parts:
+    """The conjunctions of values of some rows. shallow: those of one or two values with enough rows."""
+
+    axes: Sequence[Axis]
+    codes: np.ndarray
+    s: np.ndarray
+    shallow: Sequence[Part]
+
+    @classmethod
+    def of(cls, table: Table, sensitive_feature: str) -> _Parts:
+        further = {k: c for k, c in table.sensitive_features.items() if k != sensitive_feature} | {
+            **table.other
+        }
+        census = take_census(table, "the test set")
+        counts = {k: histogram(v, *census.numeric[k]) for k, v in table.numeric.items()}
+        columns = sorted({*table.numeric, *table.categorical, *further})
+        others = {name: column.categories for name, column in further.items()}
+        axes = axes_of(census, counts, columns=columns, others=others)
+        codes = codes_of(table, axes)
+        shallow = named_parts(codes, sizes_of(axes), LEAST_ROWS / len(table))
+        return cls(axes, codes, table.column(sensitive_feature).codes, shallow)
+
+    def large(self, parts: Iterable[Part], most: int | None = None) -> dict[str, Weighed]:
+        """The first ``most`` of the parts that are large enough, by name."""
+        found: dict[str, Weighed] = {}
+        for part in parts:
+            if len(found) == most:
+                break
+            rows = np.flatnonzero(members(self.codes, part))
+            if len(rows) >= LEAST_ROWS:
+                weighed = Weighed(KINDS[1 + len(part)], rows)
+                if weighed.large_enough(self.s):
+                    found[part_name(self.axes, part)] = weighed
+        return found
 
 
-def _least_share(s: np.ndarray, weights: np.ndarray) -> float:
-    """Smallest share of the weight among the groups that occur in s."""
-    mass = np.bincount(s, weights=weights)[np.unique(s)]
-    return float(mass.min() / mass.sum()) if mass.sum() > 0 else 0.0
+def _place(weighed: Weighed) -> int:
+    return KINDS.index(weighed.kind)
+
+
+def _drawn(names: list[str], most: int | None, rng: np.random.Generator) -> list[str]:
+    if most is None or len(names) <= most:
+        return names
+    return [names[k] for k in np.sort(rng.choice(len(names), most, replace=False))]
+
+
+def _mixture(parts: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> Weighed:
+    """Rows of some parts, drawn, each part with a share of its own."""
+    count = int(rng.integers(2, min(MIXED, len(parts)) + 1))
+    mixed = np.zeros(n)
+    chosen = rng.choice(len(parts), count, replace=False)
+    for share, k in zip(rng.dirichlet(np.ones(count)), chosen, strict=True):
+        mixed[parts[k]] += share / len(parts[k])
+    rows = np.flatnonzero(mixed)
+    return Weighed(KINDS[6], rows, mixed[rows] / mixed.max())
+
+
+def _suite(found: Mapping[str, Weighed], n: int) -> Suite:
+    ends = np.cumsum([0, *(len(weighed.rows) for weighed in found.values())])
+    rows = np.concatenate([weighed.rows for weighed in found.values()])
+    weights = [np.ones(len(f.rows)) if f.weights is None else f.weights for f in found.values()]
+    matrix = csr_array((np.concatenate(weights), rows, ends), shape=(len(found), n))
+    return Suite(tuple(found), tuple(weighed.kind for weighed in found.values()), matrix)
 
 
 MEASURES = ("risk_difference", "accuracy", "balanced_accuracy", "positive_rate")
@@ -120,6 +241,59 @@ def measure(
         "balanced_accuracy": float(np.nanmean(by_label)),
         "positive_rate": metrics.positive_rate(p, weights),
     }
+
+
+def measure_all(suite: Suite, y: np.ndarray, p: np.ndarray, s: np.ndarray) -> dict[str, np.ndarray]:
+    """MEASURES on every deployment, (D,) each, and under ``<name>_error`` their standard errors.
+
+    The rows are taken for a sample of what a deployment weighs: the variance of a weighted mean m of
+    v is sum w^2 (v - m)^2 / (sum w)^2.
+    """
+    W, squares = suite.weights, suite.weights.power(2)
+
+    def mean(v: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of v over the rows inside, and its variance; nan where there are none."""
+        mass = W @ inside
+        with np.errstate(divide="ignore", invalid="ignore"):
+            m = (W @ (inside * v)) / mass
+            ends = squares @ (inside * v**2) - 2 * m * (squares @ (inside * v))
+            return m, np.maximum(ends + m**2 * (squares @ inside), 0.0) / mass**2
+
+    right, every = 1.0 - np.abs(y - p), np.ones(len(p))
+    rates, spread = map(
+        np.array, zip(*(mean(p, (s == g) * 1.0) for g in np.unique(s)), strict=True)
+    )
+    high, low, at = rates.argmax(axis=0), rates.argmin(axis=0), np.arange(len(suite))
+    recalls, loose = map(np.array, zip(*(mean(right, (y == k) * 1.0) for k in (0, 1)), strict=True))
+    known = (~np.isnan(recalls)).sum(axis=0)
+    (accuracy, a), (positives, b) = mean(right, every), mean(p, every)
+    found = {
+        "risk_difference": (rates[high, at] - rates[low, at], spread[high, at] + spread[low, at]),
+        "accuracy": (accuracy, a),
+        "balanced_accuracy": (np.nanmean(recalls, axis=0), np.nansum(loose, axis=0) / known**2),
+        "positive_rate": (positives, b),
+    }
+    values = {name: value for name, (value, _) in found.items()}
+    return values | {f"{name}_error": np.sqrt(variance) for name, (_, variance) in found.items()}
+
+
+def beyond(found: Mapping[str, np.ndarray], limit: float) -> np.ndarray:
+    """Where the risk difference exceeds a limit by more than BEYOND of its standard errors, (D,) of bool."""
+    rd, error = found["risk_difference"], found["risk_difference_error"]
+    return np.asarray(rd - BEYOND * error > limit)
+
+
+def entries(suite: Suite, found: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    """A record for each deployment."""
+    heads = zip(suite.names, suite.kinds, strict=True)
+    return [
+        {
+            "name": name,
+            "kind": kind,
+            **{key: round(float(value[k]), 6) for key, value in found.items()},
+        }
+        for k, (name, kind) in enumerate(heads)
+    ]
 
 
 def summarise(found: Sequence[dict[str, Any]]) -> dict[str, Any]:

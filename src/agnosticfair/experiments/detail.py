@@ -22,7 +22,7 @@ def split_of(name: str, setting: str, clients: int, seed: int, folder: str | Non
     """The split that the cells of a setting share."""
     source, table = dataset(name), load_dataset(name, folder)
     if setting == "dirichlet":
-        return dirichlet(table, clients, 0.5, seed, source.sensitive)
+        return dirichlet(table, clients, 0.5, seed, source.sensitive_features)
     if setting == "iid":
         return iid(table, clients, seed)
     return shift(table, source, clients, seed)
@@ -61,4 +61,6 @@ def _rows(
 ) -> bytes:
     split, source = split_of(name, setting, clients, SEED, folder), dataset(name)
     site = Column(split.test_part, split.parts)
-    return Decided.of(split.test, source.sensitive, source.positive, decisions, site).to_bytes()
+    return Decided.of(
+        split.test, source.sensitive_features, source.positive, decisions, site
+    ).to_bytes()

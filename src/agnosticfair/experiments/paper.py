@@ -41,6 +41,9 @@ PAPER: dict[tuple[str, str, str], Reported] = {
     ("dutch", "iid", "afl"): Reported(0.7925, 0.7892, 0.1547),
 }
 
+DATASETS = tuple(dict.fromkeys(name for name, _, _ in PAPER))
+"""The data sets it measures on."""
+
 SAME = {"agnosticfair-printed": "agnosticfair", "fedavg": "fl"}
 """Our methods that are another reading of one in the paper: Algorithm 2, and Algorithm 1 as FL."""
 

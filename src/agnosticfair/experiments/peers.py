@@ -53,7 +53,7 @@ class Peer:
     fit: Callable[[Sequence[Rows], int], tuple[Callable[[Rows], np.ndarray], str, int]]
 
 
-def fit_peer(name: str, split: Split, positive: str, attribute: str, seed: int) -> Decider:
+def fit_peer(name: str, split: Split, positive: str, sensitive_feature: str, seed: int) -> Decider:
     """Fit a peer to the training rows of a split; the time is that of its own fit alone."""
     if name not in PEERS:
         raise SettingsError(f"no peer {name!r}; there are: {', '.join(PEERS)}")
@@ -63,7 +63,7 @@ def fit_peer(name: str, split: Split, positive: str, attribute: str, seed: int) 
     encoding = encoding_of(merge({k: take_census(t, who=k) for k, t in split.train.items()}))
 
     def rows(table: Table) -> Rows:
-        return encoded(encoding, table, positive, attribute)
+        return encoded(encoding, table, positive, sensitive_feature)
 
     clients = [rows(table) for table in split.train.values()]
     begin = perf_counter()
@@ -77,9 +77,9 @@ def fit_peer(name: str, split: Split, positive: str, attribute: str, seed: int) 
     return Decider(lambda table: predict(rows(table)), outcome, rounds, seconds)
 
 
-def encoded(encoding: Encoding, table: Table, positive: str, attribute: str) -> Rows:
+def encoded(encoding: Encoding, table: Table, positive: str, sensitive_feature: str) -> Rows:
     """A table as the arrays that the peers take."""
-    s = table.column(attribute).codes
+    s = table.column(sensitive_feature).codes
     return Rows(encode(encoding, table), table.labels(positive).astype(np.int64), s)
 
 

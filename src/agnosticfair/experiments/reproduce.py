@@ -111,7 +111,7 @@ def run_cell(task: Task) -> Row:
             fitted = fit(
                 split.train,
                 tuned(task.method, task.dataset),
-                attribute=data.sensitive,
+                sensitive_features=data.sensitive_features,
                 positive=data.positive,
                 seed=task.seed,
             )
@@ -152,7 +152,11 @@ def measure(model: Model, split: Split, positive: str) -> Row:
     """MEASURES of a model on a split; None where a group is absent and there is no number."""
 
     def on(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return table.labels(positive), model.predict(table), table.column(model.attribute).codes
+        return (
+            table.labels(positive),
+            model.predict(table),
+            table.column(model.sensitive_feature).codes,
+        )
 
     train = [np.concatenate(parts) for parts in zip(*map(on, split.train.values()), strict=True)]
     y, y_hat, s = on(split.test)

@@ -27,9 +27,12 @@ from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments.deployments import (
     Decider,
-    Deployment,
+    Suite,
     deployments,
+    entries,
     measure,
+    measure_all,
+    natural_parts,
     summarise,
 )
 from agnosticfair.experiments.detail import SEED, detail, split_of
@@ -87,8 +90,10 @@ class Task:
     @property
     def usual(self) -> float:
         """AgnosticFair's tau where no other is asked for."""
-        source = dataset(self.dataset)
-        return source.tau if self.network is None else source.network_tau
+        source, fairness = dataset(self.dataset), METHODS["agnosticfair"].fairness
+        assert fairness is not None
+        chosen = source.tau if self.network is None else source.network_tau
+        return fairness.tau if chosen is None else chosen
 
 
 def cells(
@@ -191,9 +196,9 @@ class Held:
     X: np.ndarray
     y: np.ndarray
     s: np.ndarray
-    deployments: list[Deployment]
+    deployments: Suite
     positive: str
-    attribute: str
+    sensitive_feature: str
 
 
 def clients_of(setting: str) -> int:
@@ -204,16 +209,17 @@ def clients_of(setting: str) -> int:
 def _held(name: str, setting: str, seed: int, folder: str | None) -> Held:
     source, split = dataset(name), split_of(name, setting, clients_of(setting), seed, folder)
     train = split.train
+    natural = natural_parts(split, source.shift) if setting == "shift" else None
     encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
     return Held(
         split,
         encoding,
         np.concatenate([encode(encoding, t) for t in train.values()]),
         np.concatenate([t.labels(source.positive) for t in train.values()]),
-        np.concatenate([t.column(source.sensitive).codes for t in train.values()]),
-        deployments(split.test, encoding, seed, source.sensitive),
+        np.concatenate([t.column(source.sensitive_features).codes for t in train.values()]),
+        deployments(split.test, encoding, seed, source.sensitive_features, natural),
         source.positive,
-        source.sensitive,
+        source.sensitive_features,
     )
 
 
@@ -231,7 +237,7 @@ def _recipe(task: Task) -> Method | None:
 
 def _decider(task: Task, held: Held) -> Decider:
     if task.method in PEERS:
-        return fit_peer(task.method, held.split, held.positive, held.attribute, task.seed)
+        return fit_peer(task.method, held.split, held.positive, held.sensitive_feature, task.seed)
     moved = task.method in MOVED
     name = "fairfl" if moved else task.method
     fitted = _fitted(replace(task, method=name, kept=None, frontier=False))
@@ -252,7 +258,7 @@ def _fitted(task: Task) -> Fit:
     return fit(
         held.split.train,
         chosen,
-        attribute=held.attribute,
+        sensitive_features=held.sensitive_feature,
         positive=held.positive,
         seed=task.seed,
         strict=task.strict,
@@ -300,11 +306,8 @@ def _measured(decider: Decider, held: Held, task: Task) -> Row:
     split = held.split
     train = np.concatenate([decider.decide(t) for t in split.train.values()])
     p, y = decider.decide(split.test), split.test.labels(held.positive)
-    s = split.test.column(held.attribute).codes
-    found = [
-        {"name": place.name, "kind": place.kind} | measure(y, p, s, place.weights)
-        for place in held.deployments
-    ]
+    s = split.test.column(held.sensitive_feature).codes
+    found = entries(held.deployments, measure_all(held.deployments, y, p, s))
     parts = [split.test_part == k for k in range(len(split.parts))]
     K, worst = worst_reweighing(held.X, train, held.s, task.seed + OTHER_SEED)
     shown = task.seed == SEED and not task.frontier
@@ -363,7 +366,7 @@ def _reached(held: Held, p: np.ndarray, K: np.ndarray, worst: Worst | None) -> R
     X, n = held.X, len(held.X)
     sums = {"psi_x": np.vstack([K.T @ X, X.sum(axis=0)]), "x_squares": (X**2).sum(axis=0)}
     tilts = profile(sums, worst.alpha, n, features_of(held.encoding))
-    theta, groups = K @ worst.alpha, held.split.test.column(held.attribute).categories
+    theta, groups = K @ worst.alpha, held.split.test.column(held.sensitive_feature).categories
     parts = {name: held.s == g for g, name in enumerate(groups) if (held.s == g).any()}
     return {
         "alpha": worst.alpha.tolist(),

@@ -123,14 +123,14 @@ def _why(config: Mapping[str, Any], sites: tuple[str, ...]) -> Callable[[str], s
 
 def method_of(config: Mapping[str, Any]) -> Method:
     """The method of a run's configuration; an empty text or a zero is 'not said'."""
-    names = ("network", "tau", "bound", "rounds", "notion", "intersections")
-    changes = {name: config.get(name) or None for name in names}
+    names = ("network", "tau", "bound", "max_rounds", "notion", "intersections")
+    changes = {name: config.get(name.replace("_", "-")) or None for name in names}
     return method(str(config["method"]), **{k: v for k, v in changes.items() if v is not None})
 
 
-def attributes_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The sensitive columns of a run's configuration, which has commas between them."""
-    names = (part.strip() for part in str(config.get("attribute", "")).split(","))
+    names = (part.strip() for part in str(config.get("sensitive-features", "")).split(","))
     return tuple(name for name in names if name) or None
 
 
@@ -146,7 +146,7 @@ def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> F
     return fit(
         engine,
         method_of(config),
-        attribute=attributes_of(config),
+        sensitive_features=sensitive_features_of(config),
         positive=config.get("positive") or None,
         seed=int(config.get("seed", 0)),
         deadline=float(config["deadline"]),

@@ -1,4 +1,4 @@
-"""The Flower app as it is submitted: the same bytes for every deployment of one version, and its hash.
+"""The Flower app as it is submitted: the same bytes for every federation of one version, and its hash.
 
 A run's settings come with the run, not with the app, so that a site can register the app once.
 """

@@ -47,7 +47,7 @@ def control(settings: Settings) -> Any:
         token = (settings.folder / TOKEN).read_text()
     except OSError:
         raise Away(f"the SuperLink was never started here: {start}") from None
-    authority = (settings.folder / "certificates" / "ca.crt").read_bytes()
+    authority = (settings.folder / "tls" / "ca.crt").read_bytes()
     own: list[Any] = [RuntimeVersionHttpInterceptor(component_name="flwr"), _Token(token)]
     client = ControlHttpClient.from_server_address(at, False, authority, own)
     client._client.timeout = httpx.Timeout(OFTEN)
@@ -57,14 +57,14 @@ def control(settings: Settings) -> Any:
     except httpx.HTTPStatusError as error:
         if error.response.status_code == 401:
             raise FederationError(
-                f"the SuperLink at {at} has another token: it is of another deployment, or was started "
+                f"the SuperLink at {at} has another token: it is of another federation, or was started "
                 f"in another folder; {start}"
             ) from None
         raise FederationError(f"the SuperLink refused: {_told(error.response.text)}") from None
     except httpx.TransportError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise FederationError(
-                f"what answers at {at} is not this deployment's SuperLink: its certificate is of another "
+                f"what answers at {at} is not this federation's SuperLink: its certificate is of another "
                 "authority, or expired ('agnosticfair deploy renew')"
             ) from None
         raise Away(f"the SuperLink at {at} does not answer: {start}") from None

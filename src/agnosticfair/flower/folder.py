@@ -1,4 +1,4 @@
-"""The folder of a deployment: its settings, certificates for a test, keys, a file per site, start scripts.
+"""The folder of a federation of sites: its settings, certificates for a test, keys, a file per site, start scripts.
 
 Everything in it is plain text that a person can read; what is secret is readable by its owner only. It
 can be moved: paths in it are taken from where the folder is.
@@ -17,7 +17,7 @@ from typing import Any
 from agnosticfair.data.files import Roles
 from agnosticfair.errors import SettingsError
 from agnosticfair.flower.bundle import app_hash
-from agnosticfair.flower.secrets import certificates, key_pair
+from agnosticfair.flower.secrets import key_pair, tls_certificates
 from agnosticfair.mathematics.basis import check_seed
 
 QUIET = {
@@ -29,13 +29,13 @@ QUIET = {
 SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 """Seconds until a run that came is taken up; Flower's own value is 1."""
 
-SETTINGS = "deployment.toml"
+SETTINGS = "federation.toml"
 TOKEN = "state/control.token"  # noqa: S105 - where it is, not what it is
 LISTS = ("numeric", "categorical", "drop")
 
 
 @dataclass(frozen=True)
-class Deployment:
+class Federation:
     """sites: each site's key and file.  run: the values of the fit (method, seed, deadline, ...)."""
 
     sites: Mapping[str, Path]
@@ -66,7 +66,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Settings:
-    """A deployment's folder as it is read.  port: for the sites.  control: for runs, on this machine only.
+    """A federation's folder as it is read.  port: for the sites.  control: for runs, on this machine only.
     columns: what the sites' files have in common.  run: what every run does."""
 
     folder: Path
@@ -90,26 +90,26 @@ def check_site(key: str, file: Path | str) -> None:
         raise SettingsError(f"file {str(file)!r} of site {key!r}: rename it without quotation mark")
 
 
-def write_folder(folder: Path, plan: Deployment) -> None:
-    """Write the deployment's folder, which must not be there yet."""
+def write_folder(folder: Path, plan: Federation) -> None:
+    """Write the federation's folder, which must not be there yet."""
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{str(folder)!r} is not empty: name a new folder")
     settings = _planned(folder, plan)
     try:
-        secrets, app = certificates(plan.host), app_hash()
+        secrets, app = tls_certificates(plan.host), app_hash()
     except ImportError:
-        raise SettingsError("a deployment needs Flower: install 'agnosticfair[flower]'") from None
+        raise SettingsError("sites need Flower: install 'agnosticfair[flower]'") from None
     files = {
         SETTINGS: settings_text(settings),
         "start-superlink.sh": _script("The SuperLink: for the sites", "deploy superlink ."),
     }
-    authority = secrets["certificates/ca.crt"]
+    authority = secrets["tls/ca.crt"]
     for key, file in plan.sites.items():
         files |= site_files(settings, key, file, authority, app)
         secrets |= {f"keys/{key}{end}": text for end, text in key_pair().items()}
     try:
-        for private in ("keys", "certificates", "state", "results"):
+        for private in ("keys", "tls", "state", "results"):
             (folder / private).mkdir(0o700, parents=True)
         for name, text in (files | secrets).items():
             write_new(folder / name, text)
@@ -119,20 +119,23 @@ def write_folder(folder: Path, plan: Deployment) -> None:
         ) from None
 
 
-def _planned(folder: Path, plan: Deployment) -> Settings:
+def _planned(folder: Path, plan: Federation) -> Settings:
     roles = plan.roles
-    columns: dict[str, Any] = {"target": roles.target, "sensitive": ",".join(roles.sensitive)}
+    columns: dict[str, Any] = {
+        "target": roles.target,
+        "sensitive-features": ",".join(roles.sensitive_features),
+    }
     columns |= {k: ",".join(getattr(roles, k)) for k in LISTS if getattr(roles, k)}
     columns["least-rows"] = plan.least_rows
     run = {
         "method": "agnosticfair",
         "network": "",
         "seed": 0,
-        "attribute": ",".join(roles.sensitive),
+        "sensitive-features": ",".join(roles.sensitive_features),
         "positive": "",
         "tau": 0.0,
         "bound": 0.0,
-        "rounds": 0,
+        "max-rounds": 0,
         "notion": "",
         "intersections": False,
         "deadline": 120.0,
@@ -147,13 +150,13 @@ def _planned(folder: Path, plan: Deployment) -> Settings:
 
 
 def settings_text(settings: Settings) -> str:
-    """The deployment's own file."""
+    """The federation's own file."""
 
     def lines(values: Mapping[str, Any]) -> str:
         return "\n".join(f"{key} = {_toml(value)}" for key, value in values.items())
 
     names = ("host", "listen", "port", "control")
-    return f"""# A deployment of agnosticfair; 'agnosticfair deploy run' reads it anew for every run.
+    return f"""# A federation of sites; 'agnosticfair deploy run' reads it anew for every run.
 
 # host is the name by which sites reach the SuperLink, listen the address that it takes for that.
 # port is for the sites; control is for runs, and on this machine only.
@@ -170,7 +173,7 @@ def settings_text(settings: Settings) -> str:
 
 
 def read_settings(folder: Path) -> Settings:
-    """A deployment's folder, as its own file says."""
+    """A federation's folder, as its own file says."""
     folder = folder.resolve()
     try:
         told = tomllib.loads((folder / SETTINGS).read_text())
@@ -180,13 +183,13 @@ def read_settings(folder: Path) -> Settings:
         return Settings(folder, *places, told["columns"], run)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SettingsError(
-            f"{str(folder)!r} is no deployment ({type(error).__name__} at {SETTINGS}): make one by "
-            "'agnosticfair deploy init'"
+            f"{str(folder)!r} is no folder of 'deploy init' ({type(error).__name__} at {SETTINGS}): name one, or "
+            "make it by 'agnosticfair deploy init'"
         ) from None
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """What a run of this deployment does, and where its results go."""
+    """What a run over these sites does, and where its results go."""
     settings = read_settings(folder)
     out = {"out": str(settings.folder / "results")}
     return {**settings.run, **out, "checkpoint": str(settings.folder / "state" / "checkpoint")}
@@ -224,7 +227,7 @@ log = "../state/{key}.log"
 def write_new(path: Path, text: str) -> None:
     """Write a file that must not be there, a secret one for its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    secret = path.suffix in (".key", "") and path.parent.name in ("keys", "certificates")
+    secret = path.suffix in (".key", "") and path.parent.name in ("keys", "tls")
     mode = 0o600 if secret else 0o755 if path.suffix == ".sh" else 0o644
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Submits a deployment's run, follows it, says what holds it up, and checks what really became of it.
+"""Submits a run over sites, follows it, says what holds it up, and checks what really became of it.
 
 A run counts as good when its status is 'finished:completed' and model and history of that very run are
 there.
@@ -50,7 +50,7 @@ class Told:
     on_trouble: Callable[[str], None] = lambda sentence: None
 
 
-def run_deployment(folder: Path, told: Told | None = None, timeout: float = 3600.0) -> Result:
+def run_federation(folder: Path, told: Told | None = None, timeout: float = 3600.0) -> Result:
     """Register the sites' keys, submit a run and wait for its end; stop it when the time is up."""
     settings, told = read_settings(folder), told or Told()
     config = read_config(folder)

@@ -23,7 +23,7 @@ def key_pair() -> dict[str, str]:
     return {"": private.decode(), ".pub": f"{public.decode()}\n"}
 
 
-def certificates(host: str) -> dict[str, str]:
+def tls_certificates(host: str) -> dict[str, str]:
     """A certificate authority for a test, its key, and the server's certificate by it."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -31,8 +31,8 @@ def certificates(host: str) -> dict[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "agnosticfair test CA")])
     authority = _signed(name, key.public_key(), name, key, AUTHORITY_DAYS, ())
-    own = {"certificates/ca.crt": _pem(authority), "certificates/ca.key": _private(key)}
-    return own | renewed(host, own["certificates/ca.crt"], own["certificates/ca.key"])
+    own = {"tls/ca.crt": _pem(authority), "tls/ca.key": _private(key)}
+    return own | renewed(host, own["tls/ca.crt"], own["tls/ca.key"])
 
 
 def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
@@ -46,7 +46,7 @@ def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host[:64])])
     made = _signed(subject, key.public_key(), issuer.subject, signer, DAYS, _names(host))
-    return {"certificates/server.crt": _pem(made), "certificates/server.key": _private(key)}
+    return {"tls/server.crt": _pem(made), "tls/server.key": _private(key)}
 
 
 def good_until(certificate: str) -> datetime:

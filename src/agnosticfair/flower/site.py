@@ -26,7 +26,7 @@ from agnosticfair.threads import one_thread
 LEAST_ROWS = 10
 """Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
 
-_LISTS = ("sensitive", "numeric", "categorical", "drop", "allow", "imports")
+_LISTS = ("sensitive-features", "numeric", "categorical", "drop", "allow", "imports")
 _NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS}
 
 
@@ -48,14 +48,14 @@ class Site:
 def site_of(config: Mapping[str, Any]) -> Site:
     """A site from a SuperNode's --node-config; lists have commas between their names.
 
-    >>> site_of({"site": "north", "file": "a.csv", "target": "y", "sensitive": "sex"}).key
+    >>> site_of({"site": "north", "file": "a.csv", "target": "y", "sensitive-features": "sex"}).key
     'north'
     """
     if unknown := sorted({*config} - _NAMES):
         raise SettingsError(
             f"--node-config has {unknown[0]!r}; it can have: {', '.join(sorted(_NAMES))}"
         )
-    for name in ("site", "file", "target", "sensitive"):
+    for name in ("site", "file", "target", "sensitive-features"):
         if not config.get(name):
             raise SettingsError(f'--node-config lacks {name!r}: add {name}="..."')
     lists: dict[str, Any] = {
@@ -68,7 +68,7 @@ def site_of(config: Mapping[str, Any]) -> Site:
     least = config.get("least-rows", LEAST_ROWS)
     if isinstance(least, bool) or not isinstance(least, int) or least < 1:
         raise SettingsError(f"least-rows is {least!r}: give a whole number, one or more")
-    roles = Roles(str(config["target"]), **lists)
+    roles = Roles(str(config["target"]), lists.pop("sensitive-features"), **lists)
     known = bool(config.get("fingerprint", False))
     return Site(str(config["site"]), str(config["file"]), roles, allow, least, imports, known)
 
@@ -115,11 +115,11 @@ def _client(site: Site, stamp: int) -> Client:
         import_module(name)
     table = read_table(site.file, site.roles, who=f"the file of site {site.key!r}")
     groups = take_census(table, who=f"site {site.key!r}").groups
-    for attribute, counts in groups.items():
+    for sensitive_feature, counts in groups.items():
         small = [name for name, rows in sorted(counts.items()) if rows < site.least_rows]
         if small:
             raise DataError(
-                f"site {site.key!r} has a group of {attribute!r} with fewer than {site.least_rows} "
+                f"site {site.key!r} has a group of {sensitive_feature!r} with fewer than {site.least_rows} "
                 "rows and does not answer: leave it out, or let the site lower least-rows"
             )
     return Client(site.key, table)

@@ -113,7 +113,7 @@ def with_token(app: App, token: str) -> App:
             told = dict(scope["headers"]).get(b"authorization", b"")
             if not secrets.compare_digest(told, wanted):
                 return await _answer(
-                    scope, send, 401, "the token of the deployment's folder is missing"
+                    scope, send, 401, "the token of the federation's folder is missing"
                 )
         return await app(scope, receive, send)
 
@@ -138,7 +138,7 @@ def check_port(host: str, port: int, what: str) -> None:
         except OSError as error:
             raise SettingsError(
                 f"port {port} at {host!r} for {what} cannot be had ({error.strerror}): stop what uses "
-                "it, or change the port in deployment.toml and in the sites' files"
+                "it, or change the port in federation.toml and in the sites' files"
             ) from None
 
 
@@ -162,7 +162,7 @@ def _application(settings: Settings) -> App:
     # the package has a function of the module's name
     flower: Any = import_module("flwr.superlink.cli.flower_superlink")
 
-    at = settings.folder / "certificates"
+    at = settings.folder / "tls"
     own = sys.argv
     sys.argv = [
         *("flower-superlink", "--host", "127.0.0.1", "--port", str(settings.control)),
@@ -187,7 +187,7 @@ async def _listen(settings: Settings, app: App) -> None:
     write_whole(folder / TOKEN, token, 0o600)
     visits = Visits(folder / VISITS)
     (folder / VISITS).unlink(missing_ok=True)
-    at = folder / "certificates"
+    at = folder / "tls"
     common: dict[str, Any] = {"access_log": False, "log_level": "warning"}
     common |= {"ssl_certfile": str(at / "server.crt"), "ssl_keyfile": str(at / "server.key")}
     control = uvicorn.Config(

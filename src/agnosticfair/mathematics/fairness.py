@@ -8,7 +8,7 @@ difference of two groups is *linear* in psi_g, because the masses psi_theta[j] d
 
 so it is one matrix of coefficients C, (G, M), and the constraint is <C, psi_g> <= tau: a *cut*.
 
-Rows are cut into *cells*, the finest pieces that anything is said about: a group of every attribute,
+Rows are cut into *cells*, the finest pieces that anything is said about: a group of every sensitive feature,
 and a label where the notion asks for one. A *part* is a union of cells, say all women whose label is
 positive, and what a notion compares is pairs of parts; or it bounds one part by itself.
 """
@@ -63,13 +63,13 @@ class Comparisons:
 
 
 def comparisons(
-    attributes: Sequence[tuple[str, Sequence[str]]],
+    sensitive_features: Sequence[tuple[str, Sequence[str]]],
     notion: str = "demographic_parity",
     intersections: bool = False,
 ) -> Comparisons:
-    """Pairs of groups, attribute by attribute, or of the groups' intersections.
+    """Pairs of groups, feature by feature, or of the groups' intersections.
 
-    attributes: the name and the groups of each.  Cells are numbered with the last attribute, and then
+    sensitive_features: the name and the groups of each.  Cells are numbered with the last feature, and then
     the label, running fastest.
 
     >>> comparisons([("sex", ("F", "M"))]).pairs
@@ -79,8 +79,8 @@ def comparisons(
     """
     require_name("notion", notion, NOTIONS)
     by_label = (0, 1) if uses_labels(notion) else (None,)
-    cells = [*product(*(groups for _, groups in attributes), by_label)]
-    one, several = len(attributes) == 1, range(len(attributes))
+    cells = [*product(*(groups for _, groups in sensitive_features), by_label)]
+    one, several = len(sensitive_features) == 1, range(len(sensitive_features))
     blocks = [tuple(several)] if intersections else [(a,) for a in several]
     parts: list[list[bool]] = []
     names: list[str] = []
@@ -88,7 +88,7 @@ def comparisons(
     for block in blocks:
         for labels in NOTIONS[notion]:
             first = len(parts)
-            for group in product(*(attributes[a][1] for a in block)):
+            for group in product(*(sensitive_features[a][1] for a in block)):
                 inside = [
                     all(cell[a] == g for a, g in zip(block, group, strict=True))
                     and (cell[-1] is None or cell[-1] in labels)
@@ -96,7 +96,7 @@ def comparisons(
                 ]
                 parts.append(inside)
                 what = " & ".join(
-                    g if one else f"{attributes[a][0]} {g}"
+                    g if one else f"{sensitive_features[a][0]} {g}"
                     for a, g in zip(block, group, strict=True)
                 )
                 names.append(what if by_label == (None,) else f"{what} with label {labels[0]}")

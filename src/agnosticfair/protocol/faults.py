@@ -10,11 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any
 
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.engines import Engine, Failure
+from agnosticfair.protocol.messages import Broadcast, Reply, add_up, check_reply
+from agnosticfair.protocol.secure.integers import Shapes
+from agnosticfair.protocol.secure.keys import Roster
+from agnosticfair.protocol.secure.totals import Opened, open_session
+from agnosticfair.protocol.secure.totals import total as secure_total
 
 Check = Callable[[Any, str], Any]
 
@@ -78,13 +84,38 @@ class Missing(FederationError):
 
 @dataclass
 class Asker:
-    """Asks some of an engine's clients under a policy, and writes down what went wrong."""
+    """Asks some of an engine's clients under a policy, and writes down what went wrong.
+
+    secure: the sites' long-term public keys, where all sums are to be masked; then a total is all that
+    this side sees, and under a session of keys that is begun anew whenever clients are dropped.
+    """
 
     engine: Engine
     keys: tuple[str, ...]
     policy: Policy = field(default_factory=Policy)
     deadline: float | None = None
     events: list[dict[str, Any]] = field(default_factory=list)
+    secure: Roster | None = None
+    session: Opened | None = None
+
+    def total(self, step: str, question: Broadcast, shapes: Shapes) -> Reply:
+        """The sum of every client's reply, which must look like ``shapes``."""
+        if self.secure is None:
+            check = partial(check_reply, round=question.round, shapes=shapes)
+            return add_up(self.ask(step, question, check).values())
+        if self.session is None:
+            self.session = open_session(self.ask, self._roster())
+        return secure_total(self.ask, self.session, step, question, shapes)
+
+    def _roster(self) -> dict[str, str]:
+        """The keys of those that are asked."""
+        assert self.secure is not None
+        for key in self.keys:
+            if key not in self.secure:
+                raise SettingsError(
+                    f"site {key!r} is missing from the list of keys: add its public key there"
+                )
+        return {key: self.secure[key] for key in self.keys}
 
     def ask(self, step: str, payload: Any, check: Check | None = None) -> dict[str, Any]:
         """Every client's answer, checked, in the order of the keys; ``Missing`` if one has none."""
@@ -146,7 +177,7 @@ class Asker:
             raise FederationError(
                 f"{len(left)} clients would remain of at least {self.policy.least_clients}: {missing}"
             )
-        self.keys = left
+        self.keys, self.session = left, None
         self.note("restated", without=sorted(missing.reasons), clients=len(left))
 
 

@@ -41,12 +41,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """The server's question of one round, the same for every client."""
+    """The server's question of one round, the same for every client.  session: of secure sums, under whose
+    keys the answer is masked; empty for an answer in the open."""
 
     round: int
     task: Task
     settings: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    session: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,42 @@ class Reply:
     def nbytes(self) -> int:
         """Bytes of the sums."""
         return sum(np.asarray(v).nbytes for v in self.sums.values())
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A site's masking key (X25519) for one session, signed with its long-term key; all in hexadecimal."""
+
+    site: str
+    session: str
+    public: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """To a session of secure sums.  sites: who takes part, with their long-term public keys."""
+
+    session: str
+    sites: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The signed masking keys of all sites of a session, for each of them to check."""
+
+    session: str
+    offers: tuple[Offer, ...]
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A site's answer as integers modulo 2^64 under masks, (N,) uint64, signed for its question."""
+
+    round: int
+    site: str
+    values: np.ndarray
+    signature: str
 
 
 @dataclass(frozen=True)
@@ -122,19 +160,24 @@ def check_reply(
 
 
 def add_up(replies: Iterable[Reply]) -> Reply:
-    """The sum of replies, in their order; new arrays, whose layout is not that of the first reply.
+    """The sum of replies, rounded once, so that their order does not matter; new arrays, whose layout is not
+    that of the first reply.
 
     >>> add_up([Reply(1, {"n": np.array(2.0)}), Reply(1, {"n": np.array(3.0)})]).sums["n"]
     array(5.)
     """
     first, *rest = replies
     total = {name: np.array(v, dtype=np.float64, order="C") for name, v in first.sums.items()}
+    lost = {name: np.zeros_like(value) for name, value in total.items()}
     for reply in rest:
         if (reply.round, reply.sums.keys()) != (first.round, total.keys()):
             return first + reply  # which says what does not fit
         for name, value in reply.sums.items():
-            total[name] += value
-    return Reply(first.round, total)
+            before, total[name] = total[name], total[name] + value
+            # what rounding took away, exactly (Knuth's two-sum)
+            back = total[name] - before
+            lost[name] += (before - (total[name] - back)) + (value - back)
+    return Reply(first.round, {k: np.asarray(v + lost[k]) for k, v in total.items()})
 
 
 def check_candidates(offered: object, client: str, width: int) -> Candidates:
@@ -155,7 +198,7 @@ def check_candidates(offered: object, client: str, width: int) -> Candidates:
     return offered
 
 
-Message = Broadcast | Reply | Candidates | Census
+Message = Broadcast | Reply | Candidates | Census | Invitation | Offer | Agreement | Masked
 
 
 def pack(message: Message) -> bytes:
@@ -168,11 +211,17 @@ def pack(message: Message) -> bytes:
 
     header, arrays = _parts(message)
     text = json.dumps({"format": FORMAT, **header}, allow_nan=False)
+    number = _number(header["kind"])
     # a fresh C-ordered copy each: the bytes must not depend on how an array came about
     return save(
-        {name: np.array(value, dtype=np.float64, order="C") for name, value in arrays.items()},
+        {name: np.array(value, dtype=number, order="C") for name, value in arrays.items()},
         {"agnosticfair": text},
     )
+
+
+def _number(kind: object) -> type:
+    """What a message's arrays consist of: masked ones of integers modulo 2^64, all others of float64."""
+    return np.uint64 if kind == "masked" else np.float64
 
 
 def unpack(content: bytes, who: str = "a client") -> Message:
@@ -197,11 +246,22 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             return {"kind": "reply", "round": round}, dict(sums)
         case Candidates(priorities, rows):
             return {"kind": "candidates"}, {"priorities": priorities, "rows": rows}
+        case Offer():
+            return {"kind": "offer", **vars(message)}, {}
+        case Invitation(session, sites):
+            return {"kind": "invitation", "session": session, "sites": dict(sites)}, {}
+        case Agreement(session, offers):
+            listed = [vars(offer) for offer in offers]
+            return {"kind": "agreement", "session": session, "offers": listed}, {}
+        case Masked(round, site, values, signature):
+            header = {"kind": "masked", "round": round, "site": site, "signature": signature}
+            return header, {"values": values}
         case Census():
             return {"kind": "census", "census": message.to_json()}, {}
-        case Broadcast(round, task, settings, arrays):
+        case Broadcast(round, task, settings, arrays, session):
             header = {"kind": "broadcast", "round": round, "settings": dict(settings)}
             header |= {"task": {"id": task.id, "settings": dict(task.settings)}}
+            header |= {"session": session} if session else {}
             of_task = {f"task.{name}": value for name, value in task.arrays.items()}
             return header, {f"round.{name}": value for name, value in arrays.items()} | of_task
     raise FederationError(f"{type(message).__name__} is no message: send one of this module's")
@@ -216,11 +276,12 @@ def _read(content: bytes) -> Message:
     arrays = {name: np.array(value) for name, value in load(content).items()}
     size = int.from_bytes(content[:8], "little")
     header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["agnosticfair"])
-    for name, value in arrays.items():
-        if value.dtype != np.float64:
-            raise ValueError(f"{name} is {value.dtype}, not float64")
     if not isinstance(header, dict) or header["format"] != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
+    number = np.dtype(_number(header["kind"]))
+    for name, value in arrays.items():
+        if value.dtype != number:
+            raise ValueError(f"{name} is {value.dtype}, not {number}")
     match header:
         case {"kind": "reply", "round": int(round)}:
             return Reply(round, arrays)
@@ -228,6 +289,19 @@ def _read(content: bytes) -> Message:
             return Candidates(arrays["priorities"], arrays["rows"])
         case {"kind": "census", "census": census} if not arrays:
             return Census.from_json(census)
+        case {"kind": "offer"} if not arrays:
+            return _offer(header)
+        case {"kind": "invitation", "session": str(session), "sites": dict(sites)} if not arrays:
+            return Invitation(session, {k: hexadecimal(v, 32) for k, v in sites.items()})
+        case {"kind": "agreement", "session": str(session), "offers": list(offers)} if not arrays:
+            return Agreement(session, tuple(_offer(offer) for offer in offers))
+        case {
+            "kind": "masked",
+            "round": int(round),
+            "site": str(site),
+            "signature": str(signature),
+        } if arrays.keys() == {"values"} and arrays["values"].ndim == 1:
+            return Masked(round, site, arrays["values"], hexadecimal(signature, 64))
         case {
             "kind": "broadcast",
             "round": int(round),
@@ -243,5 +317,32 @@ def _read(content: bytes) -> Message:
             task = Task.of(of_task, parts["task"])
             if task.id != identity:
                 raise ValueError("its task is not what its id says")
-            return Broadcast(round, task, settings, parts["round"])
+            session = header.get("session", "")
+            if not isinstance(session, str):
+                raise ValueError("its session is no text")
+            return Broadcast(round, task, settings, parts["round"], session)
     raise ValueError("it has no kind, or not the entries of its kind")
+
+
+def _offer(entry: Mapping[str, Any]) -> Offer:
+    site, session = entry["site"], entry["session"]
+    if not (isinstance(site, str) and isinstance(session, str)):
+        raise ValueError("the site or session of a masking key is no text")
+    return Offer(
+        site, session, hexadecimal(entry["public"], 32), hexadecimal(entry["signature"], 64)
+    )
+
+
+def hexadecimal(text: object, size: int) -> str:
+    """The text, if it stands for so many bytes in hexadecimal.
+
+    >>> hexadecimal("00ff", 2)
+    '00ff'
+    """
+    if (
+        not isinstance(text, str)
+        or len(text) != 2 * size
+        or not set(text) <= set("0123456789abcdef")
+    ):
+        raise ValueError(f"a key or signature is not {size} bytes in hexadecimal")
+    return text

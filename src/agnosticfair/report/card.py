@@ -135,7 +135,7 @@ def _about(model: Model, target: str) -> Section:
             f"The model decides from {columns} columns whether {target} is {model.positive!r} (a "
             f"positive decision) or {model.negative!r}. {_kind(model)}",
             f"It was trained on {model.rows:,} rows of {held}, and was asked to give the groups of "
-            f"{shown(model.attributes) or 'no column'} similar treatment, as described below.",
+            f"{shown(model.sensitive_features) or 'no column'} similar treatment, as described below.",
         ),
     )
 
@@ -161,7 +161,7 @@ def _uses(model: Model) -> Section:
         ),
         (
             "Not for cases with values it has not seen: a category unknown in training is refused.",
-            f"Not evidence about groups other than those of {shown(model.attributes) or 'no column'}.",
+            f"Not evidence about groups other than those of {shown(model.sensitive_features) or 'no column'}.",
             "Not a legal assessment. Whether a use is lawful, and whether a person must be able to "
             "contest a decision, is for people to judge; the numbers below are there to help them.",
         ),
@@ -176,7 +176,7 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
         (
             f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
             f"categories: {', '.join(name for name, _ in texts) or 'none'}.",
-            f"Not used to decide: {shown(model.attributes) or 'nothing'}. Other columns may carry the "
+            f"Not used to decide: {shown(model.sensitive_features) or 'nothing'}. Other columns may carry the "
             "same information, which is why the groups' decisions are compared.",
         ),
         lines=(("holder", "rows", f"labelled {model.positive}"), *rows),
@@ -184,7 +184,7 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
 
 
 def _groups(
-    model: Model, clients: Mapping[str, Table], attribute: str, named: np.ndarray
+    model: Model, clients: Mapping[str, Table], sensitive_feature: str, named: np.ndarray
 ) -> Section:
     """Measured on the training rows, group by group and together."""
     y = np.concatenate([t.labels(model.positive) for t in clients.values()])
@@ -207,7 +207,7 @@ def _groups(
     head = ("group", "rows", "labelled positive", "decided positive", "decided rightly")
     rates = ("decided positive, of the labelled so", "decided positive, of the others")
     return Section(
-        f"Measured, by {attribute}",
+        f"Measured, by {sensitive_feature}",
         (
             "On the rows it was trained on; expect somewhat worse on others. The risk difference, the "
             f"largest gap between two groups' shares of positive decisions, is {_number(gap)}; in the "
@@ -218,15 +218,15 @@ def _groups(
     )
 
 
-def _certified(attribute: str, made: Certificate | str) -> Section:
-    title = f"Certificate, by {attribute}"
+def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
+    title = f"Certificate, by {sensitive_feature}"
     if isinstance(made, str):
         return Section(title, (f"There is none: {made}",))
     high, low = made.pair
     where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
     says = (
-        f"However the training rows are reweighed within the set described here, the {made.difference} "
-        f"is at most {upper(made.worst_risk_difference)} (it is {_number(made.risk_difference)} without "
+        f"However the training rows are reweighed within the set described here, the {made.quantity} "
+        f"is at most {upper(made.worst_difference)} (it is {_number(made.difference)} without "
         f"reweighing). It is largest {where}."
     )
     accuracy = (

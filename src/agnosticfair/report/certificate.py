@@ -37,7 +37,7 @@ def grids(made: Certificate) -> list[Grid]:
         for name, g in made.groups.items()
     ]
     tilts = [(t.feature, *_means(t), f"{t.shift:+.2f}") for t in made.profile[:MOST_FEATURES]]
-    worst = f"The deployment of the worst {made.difference}"
+    worst = f"The deployment of the worst {made.quantity}"
     head = ("", "measured", level, "certified", level)
     about = ("group", "rows", "share", "worst share", "positive rate", "worst rate")
     what = ("feature", "mean or share", "worst", "shift in sd")
@@ -111,10 +111,10 @@ def _bounds(made: Certificate) -> list[tuple[str, str, float, float, Any]]:
     """For each measure: its name, its key, measured, certified, and how a bound on it is written."""
     found: list[tuple[str, str, float, float, Any]] = [
         (
+            made.quantity,
+            "difference",
             made.difference,
-            "risk_difference",
-            made.risk_difference,
-            made.worst_risk_difference,
+            made.worst_difference,
             upper,
         )
     ]

@@ -85,7 +85,7 @@ def counts(
     found: dict[str, Any] = {
         "notion": notion,
         "columns": [{"name": k, "values": c.categories} for k, c in columns.items()],
-        "attribute": rows.attribute,
+        "sensitive_feature": rows.sensitive_feature,
         "groups": groups,
         "positive_label": rows.positive,
         "codes": [cells[:, k].tolist() for k in range(len(columns))],

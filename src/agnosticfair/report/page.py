@@ -18,7 +18,7 @@ from agnosticfair.report.runs import Run
 from agnosticfair.report.studies import studies
 from agnosticfair.report.words import headline, sentences
 
-SCRIPTS = ("chart.umd.min.js", "page.js")
+LIBRARY = "chart.umd.min.js"
 
 
 def data(
@@ -32,10 +32,10 @@ def data(
     return {"version": agnosticfair.__version__, "title": title, "studies": made, "live": False}
 
 
-def html(content: dict[str, Any]) -> str:
+def html(content: dict[str, Any], script: str = "page.js") -> str:
     """The page that shows this content; a live one may ask its own server for news."""
-    texts = {name: _static(name) for name in ("page.html", "page.css", *SCRIPTS)}
-    scripts = [texts[name].partition("//# sourceMappingURL")[0] for name in SCRIPTS]
+    texts = {name: _static(name) for name in ("page.html", "page.css", LIBRARY, script)}
+    scripts = [texts[name].partition("//# sourceMappingURL")[0] for name in (LIBRARY, script)]
     policy = (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
         f"style-src {_hash(texts['page.css'])}; img-src data:; "

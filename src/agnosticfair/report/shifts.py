@@ -41,8 +41,9 @@ PUBLISHED = {
 
 LEGEND = (
     "Means over the seeds. RD is the risk difference between the groups, best at 0. A deployment is "
-    "the test set, a part of it (one value of a column with at least 400 rows and 5% of each group; "
-    "a quartile of age), or the test set tilted towards one of its rows; no method saw any of them. "
+    "the test set, what the split holds back, a part with a name (one to three values of columns, "
+    "features or not), the test set tilted towards one of its rows, or a mixture of parts, each worth at "
+    "least 400 rows and with 5% of each group; no method saw any of them. "
     "*Certified* is the largest RD of the decisions over every reweighing of the training rows by "
     "200 Gaussian kernels of width 1 and bound 5, drawn with another seed than the method's, in "
     "which each group keeps 5% of the mass."
@@ -171,7 +172,16 @@ def document(grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) ->
 
 
 SKY, PURPLE = "#56B4E9", "#CC79A7"
-DOTS = dict(zip(KINDS, ((RED, "*"), (BLUE, "o"), (ORANGE, "s"), (GREEN, "^")), strict=True))
+MARKERS = (
+    (RED, "*"),
+    (PURPLE, "D"),
+    (BLUE, "o"),
+    (SKY, "."),
+    (GREY, "."),
+    (GREEN, "^"),
+    (ORANGE, "s"),
+)
+DOTS = dict(zip(KINDS, MARKERS, strict=True))
 
 
 def figures(rows: Sequence[Row]) -> dict[str, tuple[Figure, str]]:

@@ -69,9 +69,9 @@ def names_of(fits: Sequence[Run]) -> list[str]:
     return names
 
 
-def attribute_of(run: Run) -> str:
-    """The attribute whose groups a fit is shown for: the certificate's, of several the worst."""
-    return run.certificate.get("attribute") or (*run.told["attributes"], "")[0]
+def sensitive_feature_of(run: Run) -> str:
+    """The sensitive feature whose groups a fit is shown for: the certificate's, of several the worst."""
+    return run.certificate.get("sensitive_feature") or (*run.told["sensitive_features"], "")[0]
 
 
 def notion_of(run: Run) -> str:
@@ -92,7 +92,7 @@ def _of_suite(run: Run, mix: Sequence[str]) -> list[Json]:
         for s in chosen:
             numbers = {
                 "accuracy": "test_accuracy",
-                "risk_difference": "test_risk_difference",
+                "difference": "test_risk_difference",
                 "certified": "certified_risk_difference",
                 "mean": "mean_risk_difference",
                 "p90": "p90_risk_difference",
@@ -127,7 +127,7 @@ def _of_paper(run: Run, mix: Sequence[str]) -> list[Json]:
         for s in summaries:
             if (s.dataset, s.setting) != (data, setting):
                 continue
-            names = {"accuracy": "test_accuracy", "risk_difference": "test_risk_difference"}
+            names = {"accuracy": "test_accuracy", "difference": "test_risk_difference"}
             entry = {key: _spread(s[name]) for key, name in names.items()}
             own = (r for r in rows if (r["dataset"], r["setting"]) == (data, setting))
             first: Row = next((r for r in own if r["method"] == s.method and "detail" in r), {})
@@ -146,9 +146,14 @@ def _of_paper(run: Run, mix: Sequence[str]) -> list[Json]:
 def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     """A fit by itself: measured on its training rows, certified over its clients."""
     told, certificate = run.told, run.certificate
-    scores = [e for e in told.get("training_rows") or () if e["attribute"] == attribute_of(run)]
+    scores = [
+        e
+        for e in told.get("training_rows") or ()
+        if e["sensitive_feature"] == sensitive_feature_of(run)
+    ]
     measured = certificate if "accuracy" in certificate else scores[0] if scores else {}
-    numbers = {k: _one(measured.get(k)) for k in ("accuracy", "risk_difference")}
+    gap = measured.get("difference", measured.get("risk_difference"))
+    numbers = {"accuracy": _one(measured.get("accuracy")), "difference": _one(gap)}
     entry = _fit_entry(run, told["method"]["name"]) | numbers
     study = _study(run, f"{entry['name']} on {told['rows']:,} training rows", [entry], None, mix)
     study |= {"rows": told["rows"], "rows_are": "training rows"}
@@ -168,8 +173,7 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
         y, p, s = tested.y, tested.decisions[name], tested.s.codes
         numbers = metrics.accuracy(y, p), metrics.gap(notion, y, p, s)
         methods.append(
-            _fit_entry(run, name)
-            | {"accuracy": _one(numbers[0]), "risk_difference": _one(numbers[1])}
+            _fit_entry(run, name) | {"accuracy": _one(numbers[0]), "difference": _one(numbers[1])}
         )
     title = (
         f"{methods[0]['name']} on test rows" if len(fits) == 1 else f"{len(fits)} fits on test rows"
@@ -195,7 +199,7 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     told = run.told
     name = told.get("method", "the audited model")
     entry = {"name": name, "seeds": 1, **_reached(told)}
-    entry |= {k: _one(told[k]) for k in ("accuracy", "risk_difference")}
+    entry |= {"accuracy": _one(told["accuracy"]), "difference": _one(told["difference"])}
     rows = next(iter(run.decided.values()), None)
     title = f"Audit of {name} on {told['n']:,} rows"
     study = _study(run, title, [entry], rows, mix, told["notion"])
@@ -251,7 +255,7 @@ def _study(
         "kind": run.kind,
         "source": run.path.name,
         "notion": notion,
-        "difference": DIFFERENCES[notion],
+        "quantity": DIFFERENCES[notion],
         "methods": methods,
         "rows_are": "test rows",
         "provenance": {k: told[k] for k in ("command", "versions", "data", "asked") if told.get(k)},
@@ -284,16 +288,16 @@ def _detailed(row: Row) -> Json:
 
 def _reached(certificate: Mapping[str, Any]) -> Json:
     """The bounds of a certificate, and where they are reached."""
-    if "worst_risk_difference" not in certificate:
+    if "worst_difference" not in certificate:
         return {"certified": None}
     intervals = certificate.get("intervals") or {}
     return {
-        "certified": _one(certificate["worst_risk_difference"]),
-        "certified_interval": intervals.get("worst_risk_difference"),
+        "certified": _one(certificate["worst_difference"]),
+        "certified_interval": intervals.get("worst_difference"),
         "certified_accuracy": certificate.get("worst_accuracy"),
-        "interval": intervals.get("risk_difference"),
+        "interval": intervals.get("difference"),
         "confidence": certificate.get("confidence"),
-        "worst_alpha": certificate["alpha_risk_difference"],
+        "worst_alpha": certificate["alpha_difference"],
         "worst_profile": certificate["profile"],
         "worst_groups": certificate["groups"],
     }
@@ -301,12 +305,12 @@ def _reached(certificate: Mapping[str, Any]) -> Json:
 
 def _certified(certificate: Mapping[str, Any], rows: str) -> Json:
     """The set of a certificate in words, and what it compares."""
-    if "worst_risk_difference" not in certificate:
+    if "worst_difference" not in certificate:
         return {"set": None, "no_set": certificate.get("says") or "There is no certificate."}
     basis, bound = Basis(**certificate["basis"]), certificate["bound"]
     words = _set(basis, float("inf") if bound is None else bound, certificate["floor"], rows)
     notion = certificate["notion"]
-    return {"set": words, "notion": notion, "difference": DIFFERENCES[notion]}
+    return {"set": words, "notion": notion, "quantity": DIFFERENCES[notion]}
 
 
 def _set(basis: Basis, bound: float, floor: float, rows: str) -> str:
@@ -344,7 +348,7 @@ def _frontier(rows: Sequence[Row]) -> list[Json]:
             groups.setdefault((row["method"], value), []).append(row)
     names = {
         "accuracy": "test_accuracy",
-        "risk_difference": "test_risk_difference",
+        "difference": "test_risk_difference",
         "certified": "certified_risk_difference",
         "worst": "max_risk_difference",
     }
@@ -395,7 +399,9 @@ def _client_scores(scores: Sequence[Mapping[str, Any]], method: str) -> list[Jso
 def _configuration(run: Run) -> Json:
     told = run.told
     if run.kind == "fit":
-        about = {k: told.get(k) for k in ("target", "attributes", "positive", "seed", "rows")}
+        about = {
+            k: told.get(k) for k in ("target", "sensitive_features", "positive", "seed", "rows")
+        }
         return about | {"method": told["method"]}
     if run.kind == "audit":
         names = ("notion", "basis", "bound", "floor", "tolerance", "confidence", "resamples")
@@ -437,7 +443,11 @@ def _fit_warnings(run: Run) -> list[str]:
     missing = [e for e in run.told["events"] if e["event"] in ("no answer", "restated")]
     told = [f"Replies were missing: {', '.join(_event(e) for e in missing)}."] if missing else []
     others = run.certificate.get("others") or {}
-    told += [f"The groups here are those of {attribute_of(run)!r}, the worst."] if others else []
+    told += (
+        [f"The groups here are those of {sensitive_feature_of(run)!r}, the worst."]
+        if others
+        else []
+    )
     told += [f"By {name!r} it is: {says}" for name, says in others.items()]
     return told + _certificate_warnings(run.certificate)
 
@@ -447,7 +457,7 @@ def _event(event: Mapping[str, Any]) -> str:
 
 
 def _certificate_warnings(certificate: Mapping[str, Any]) -> list[str]:
-    if "worst_risk_difference" not in certificate:
+    if "worst_difference" not in certificate:
         return [certificate.get("says") or "There is no certificate."]
     few = [
         f"Group {name!r} has only {group['rows']} rows in the certificate: its rates are uncertain."

@@ -192,7 +192,9 @@ def _local_fairness(chosen: Sequence[Summary], digits: int) -> Grid:
     header = ("method", *(name for k in groups for name in (f"group {k} RD", "paper")))
     header = (*header, "global RD", "paper", "global accuracy", "majority rate")
     source = DATASETS[chosen[0].dataset]
-    note = f"Group 1: {source.shift_column} {source.shift_value}; group 2: others. {_note(chosen)}"
+    note = (
+        f"Group 1: {source.shift.column} {source.shift.values[0]}; group 2: others. {_note(chosen)}"
+    )
     title = _title("Table 2", "local and global fairness", chosen)
     return Grid(title, note, header, lines, range(len(header) - 2))
 

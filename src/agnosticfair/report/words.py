@@ -20,7 +20,7 @@ def points(value: float) -> str:
 
 def headline(study: Json) -> str:
     """The method that the page speaks of first: of the smallest certified difference, or measured one."""
-    for key in ("certified", "worst", "risk_difference"):
+    for key in ("certified", "worst", "difference"):
         there = [m for m in study["methods"] if (m.get(key) or {}).get("mean") is not None]
         if there:
             return min(there, key=lambda m: m[key]["mean"])["name"]
@@ -38,14 +38,14 @@ def sentences(study: Json) -> list[str]:
 
 
 def _measured(study: Json, method: Json) -> str:
-    right, gap = ((method.get(k) or {}).get("mean") for k in ("accuracy", "risk_difference"))
+    right, gap = ((method.get(k) or {}).get("mean") for k in ("accuracy", "difference"))
     if right is None or "rows" not in study:
         return ""
     text = f"On {study['rows']:,} {study['rows_are']} {method['name']} decides {100 * right:.1f} of 100 rightly"
     if gap is None:
         return f"{text}."
     if study["notion"] != "demographic_parity":
-        return f"{text}; {study['difference']}: {points(gap)}{_over(method)}."
+        return f"{text}; {study['quantity']}: {points(gap)}{_over(method)}."
     groups = _rates(study, method["name"])
     told = f" It decides positively for {groups}." if groups else ""
     return f"{text}.{told} Between the groups that is a difference of {points(gap)}{_over(method)}."
@@ -74,7 +74,7 @@ def _certified(study: Json, method: Json) -> str:
     most = f"{upper(100 * found, 1)} percentage points"
     return (
         f"Certified: however the rows are reweighed within the set named below, the "
-        f"{study['difference']} stays at or below {most}{_over(method)}. "
+        f"{study['quantity']} stays at or below {most}{_over(method)}. "
         "About any other deployment the certificate says nothing."
     )
 
@@ -84,13 +84,13 @@ def _compared(study: Json, methods: Mapping[str, Json]) -> str:
     if not there:
         return ""
     best = max(there.values(), key=lambda m: m["accuracy"]["mean"])
-    right, gap = best["accuracy"]["mean"], best["risk_difference"]["mean"]
+    right, gap = best["accuracy"]["mean"], best["difference"]["mean"]
     bound = (best.get("certified") or {}).get("mean")
     text = (
         f"Of {len(methods)} methods {best['name']} is the most accurate: {100 * right:.1f} of 100"
     )
     if gap is not None:
-        text += f", {study['difference']} {points(gap)}"
+        text += f", {study['quantity']} {points(gap)}"
     return f"{text}{'' if bound is None else f', certified within {upper(100 * bound, 1)}'}."
 
 
@@ -105,6 +105,6 @@ def _corner(study: Json, name: str) -> str:
     rows = f"{found['rows']:,} test rows{' of the first run' if several else ''}"
     return (
         f"A part of the rows can differ from the whole: among the {rows} {where}, {name} "
-        f"has a {study['difference']} of {points(found['difference'])}, the most of {found['tried']} parts "
+        f"has a {study['quantity']} of {points(found['difference'])}, the most of {found['tried']} parts "
         f"with at least {study['explorer']['least_rows']} rows."
     )

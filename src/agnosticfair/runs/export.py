@@ -31,7 +31,11 @@ def to_onnx(model: Model) -> Any:
     ``probability``, of the positive label; ``decision``, the signed distance.  An output takes an
     underscore behind its name where a column has that name.
     """
-    about = {"positive": model.positive, "negative": model.negative, "attribute": model.attribute}
+    about = {
+        "positive": model.positive,
+        "negative": model.negative,
+        "sensitive_feature": model.sensitive_feature,
+    }
     about |= {"method": str(model.method["name"]), "agnosticfair": model.version}
     return graph_of(model.encoding, layers_of(model), about)
 

@@ -72,7 +72,7 @@ def fingerprint(table: Table) -> str:
     (True, False)
     """
     found = hashlib.sha256()
-    for kind in ("numeric", "categorical", "sensitive", "other"):
+    for kind in ("numeric", "categorical", "sensitive_features", "other"):
         for name, column in sorted(getattr(table, kind).items()):
             found.update(f"{kind} {name}\n".encode())
             found.update(column.tobytes() if kind == "numeric" else _values(column))
@@ -94,7 +94,10 @@ def history(fitted: Fit) -> dict[str, Any]:
 
     told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
     model = fitted.model
-    about: dict[str, Any] = {"attributes": model.attributes, "positive": model.positive}
+    about: dict[str, Any] = {
+        "sensitive_features": model.sensitive_features,
+        "positive": model.positive,
+    }
     about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
     return {"format": HISTORY, **about, **told, **shown}
@@ -106,7 +109,7 @@ def certificates(
     """The certificates of a fit over the clients that made it, by what they compare; and where there is
     none, why: a site may refuse it, and the model is no worse for that.
 
-    Tables can be asked about intersections, too; over an engine, and of streams, it is each attribute
+    Tables can be asked about intersections, too; over an engine, and of streams, it is each sensitive feature
     by itself.
     """
     from agnosticfair.auditing.audit import audit_clients
@@ -114,25 +117,25 @@ def certificates(
     model, fairness = fitted.model, fitted.method.fairness
     asked = {"bootstrap": RESAMPLES, **asked}
     asked["notion"] = fairness.notion if fairness else "demographic_parity"
-    names: Iterable[str] = model.attributes
+    names: Iterable[str] = model.sensitive_features
     if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
         tables = cast("Mapping[str, Table]", clients)
-        clients = {k: replace(t, sensitive=compared(fitted, t)) for k, t in tables.items()}
+        clients = {k: replace(t, sensitive_features=compared(fitted, t)) for k, t in tables.items()}
         names = compared(fitted, next(iter(tables.values())))
     made, reasons = {}, {}
     for name in names:
         try:
-            made[name] = audit_clients(model, clients, attribute=name, **asked)
+            made[name] = audit_clients(model, clients, sensitive_features=name, **asked)
         except AgnosticFairError as error:
             reasons[name] = str(error)
     return made, reasons
 
 
 def compared(fitted: Fit, table: Table) -> dict[str, Column]:
-    """The groups that a fit compares: those of each attribute, or the intersections of all."""
+    """The groups that a fit compares: those of each sensitive feature, or the intersections of all."""
     from agnosticfair.data.table import intersected
 
-    columns = {name: table.sensitive[name] for name in fitted.model.attributes}
+    columns = {name: table.sensitive_features[name] for name in fitted.model.sensitive_features}
     fairness = fitted.method.fairness
     if fairness is None or not fairness.intersections or len(columns) < 2:
         return columns
@@ -145,9 +148,9 @@ def certified(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> di
     if not made:
         none = "There is no certificate: the model protects nobody."
         return {"says": " ".join(others.values()) or none}
-    worst = max(made, key=lambda name: made[name].worst_risk_difference)
+    worst = max(made, key=lambda name: made[name].worst_difference)
     others |= {name: str(other) for name, other in made.items() if name != worst}
-    about = {"says": str(made[worst]), "attribute": worst, "others": others}
+    about = {"says": str(made[worst]), "sensitive_feature": worst, "others": others}
     return {**about, **made[worst].to_json()}
 
 
@@ -164,7 +167,7 @@ def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable
     """A function that adds each round to the folder's file, which begins anew unless a fit resumes."""
     path = folder / ROUNDS_FILE
     tau = method.fairness.tau if method.fairness else None
-    begins = {"method": method.name, "most": method.rounds, "tau": tau, "clients": clients}
+    begins = {"method": method.name, "most": method.max_rounds, "tau": tau, "clients": clients}
     begins |= provenance({})
 
     def add(entry: Mapping[str, Any], mode: str = "a") -> None:

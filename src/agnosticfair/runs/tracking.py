@@ -43,13 +43,13 @@ def parameters(method: Method, **others: object) -> dict[str, str]:
 def results(fitted: Fit, certificates: Mapping[str, Certificate] | None = None) -> dict[str, float]:
     """What a fit came to, as numbers: those that have no meaning for this method are left out.
 
-    certificates: by the attribute that each is about.
+    certificates: by the sensitive feature that each is about.
     """
-    names = ("rounds", "converged", "seconds", "worst_surrogate", "worst_risk_difference")
+    names = ("rounds", "converged", "seconds", "worst_surrogate", "worst_difference")
     told: dict[str, Any] = {name: getattr(fitted, name) for name in names}
-    own = ("accuracy", "risk_difference", "worst_accuracy", "worst_risk_difference")
-    for attribute, made in (certificates or {}).items():
-        told[f"certificate.{attribute}"] = {name: getattr(made, name) for name in own}
+    own = ("accuracy", "difference", "worst_accuracy", "worst_difference")
+    for sensitive_feature, made in (certificates or {}).items():
+        told[f"certificate.{sensitive_feature}"] = {name: getattr(made, name) for name in own}
     return numbers(told)
 
 

@@ -114,7 +114,7 @@ def step(state: State, reply: Reply) -> State:
         "kernels": int((alpha > 1e-9).sum()),
         "accuracy": float(sums["correct"]) / state.n,
     }
-    last = reply.round >= state.method.rounds
+    last = reply.round >= state.method.max_rounds
     return replace(
         state,
         w=w,

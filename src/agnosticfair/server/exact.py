@@ -499,7 +499,11 @@ def step(state: State, reply: Reply) -> State:
     settled = here.worst < tau + slack and decrement < state.method.tolerance
     settled = settled and (still or slow or not state.method.polish)
     outcome = (
-        "converged" if settled else "rounds" if reply.round >= state.method.rounds else "running"
+        "converged"
+        if settled
+        else "rounds"
+        if reply.round >= state.method.max_rounds
+        else "running"
     )
     nu = state.nu * (2.0 if model.multiplier > 0.8 * state.nu else 1.0)
     return replace(

@@ -61,7 +61,7 @@ def plan(
     census: Census,
     clients: tuple[str, ...],
     *,
-    attribute: str | Sequence[str] | None = None,
+    sensitive_features: str | Sequence[str] | None = None,
     positive: str | None = None,
     scale: bool = True,
 ) -> Plan:
@@ -71,23 +71,25 @@ def plan(
     others = [
         label for label, count in sorted(census.labels.items()) if count and label != positive
     ]
-    names = sensitive_attributes(method, census, attribute)
-    attributes = [
+    names = sensitive_names(method, census, sensitive_features)
+    features = [
         (name, tuple(sorted(g for g, c in census.groups[name].items() if c > 0))) for name in names
     ]
     fairness = exact.fairness_of(method)
     if fairness.surrogate.kind == "covariance" and len(names) != 1:
-        raise SettingsError(f"surrogate 'covariance' looks at one attribute, not {len(names)}")
-    compared = comparisons(attributes, fairness.notion, fairness.intersections)
+        raise SettingsError(
+            f"surrogate 'covariance' looks at one sensitive feature, not {len(names)}"
+        )
+    compared = comparisons(features, fairness.notion, fairness.intersections)
     counts = census.groups[names[0]] if len(names) == 1 else {}
-    groups = tuple(" & ".join(group) for group in product(*(values for _, values in attributes)))
+    groups = tuple(" & ".join(group) for group in product(*(values for _, values in features)))
     settings = {
         "encoding": encoding_of(census, scale).to_json(),
         "positive": positive,
         "negative": others[0] if len(others) == 1 else f"not {positive}",
-        "attribute": " & ".join(names),
+        "sensitive_feature": " & ".join(names),
         "groups": groups if names else (),
-        "attributes": attributes,
+        "sensitive_features": features,
         "by_label": uses_labels(fairness.notion),
         "cells": compared.parts.shape[1],
         "n": max(1, round(census.mass)),
@@ -99,23 +101,27 @@ def plan(
     return Plan(method, Task.of(settings, {}), census.n, s_bar, compared)
 
 
-def sensitive_attributes(
-    method: Method, census: Census, attribute: str | Sequence[str] | None
+def sensitive_names(
+    method: Method, census: Census, sensitive_features: str | Sequence[str] | None
 ) -> tuple[str, ...]:
-    """The attributes the groups come from; with one there is no choice to make, and a method without
+    """The sensitive features the groups come from; with one there is no choice to make, and a method without
     fairness needs none."""
     names = sorted(census.groups)
-    if attribute is None and (len(names) == 1 or not (names or needs_groups(method))):
+    if sensitive_features is None and (len(names) == 1 or not (names or needs_groups(method))):
         return tuple(names)
-    wanted = (attribute,) if attribute is None or isinstance(attribute, str) else tuple(attribute)
+    wanted = (
+        (sensitive_features,)
+        if sensitive_features is None or isinstance(sensitive_features, str)
+        else tuple(sensitive_features)
+    )
     for name in wanted or (None,):
         if name not in census.groups:
             raise SettingsError(
-                f"no sensitive attribute {name!r}; there are: {', '.join(names) or 'none'}"
+                f"no sensitive feature {name!r}; there are: {', '.join(names) or 'none'}"
             )
     if len(wanted) > 1 and method.fairness is None and needs_groups(method):
         raise SettingsError(
-            f"method {method.name!r} protects one attribute, not {len(wanted)}: name one"
+            f"method {method.name!r} protects one sensitive feature, not {len(wanted)}: name one"
         )
     return tuple(str(name) for name in wanted)
 

@@ -79,7 +79,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     census: what the sites' summaries add up to, as far as it is known.  share: this site's part of all
     rows, on which only the number of candidate rows depends.
     """
-    plan = server.plan(method, census, tuple(sites), attribute=tuple(census.groups))
+    plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
     summary = {k: _size(v) for k, v in census.to_json().items()}
     found = [
         Explained("hello", "0", "site", {"site": "its name"}, len(sites[0]), {"site": "its name"}),
@@ -99,7 +99,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         found += [_message("clusters", steps, Reply(1, sums))]
     if kind is not None:
         plan = server.centred(plan, b)
-    rounds, later = f"1 to {method.rounds}, until it converges", ""
+    rounds, later = f"1 to {method.max_rounds}, until it converges", ""
     if method.network is None:
         state = server.init(plan)
         step, broadcast = server.question(state)
@@ -134,7 +134,7 @@ def _later(step: str, broadcast: Broadcast) -> Broadcast:
 
 
 def explain_audit(method: Method, census: Census, bootstrap: int) -> list[Explained]:
-    """The messages of sums that a certificate takes, after the last round: one for each attribute."""
+    """The messages of sums that a certificate takes, after the last round: one for each sensitive feature."""
     M, d = server.kernels_wanted(method) or AUDITED.kernels, encoding_of(census).width
     found = []
     for name, groups in census.groups.items():

@@ -126,7 +126,7 @@ def rate(state: State) -> float:
 
 
 def _settling_rounds(state: State) -> int:
-    return max(1, int(SETTLING * state.method.rounds))
+    return max(1, int(SETTLING * state.method.max_rounds))
 
 
 def question(state: State) -> tuple[str, dict, dict]:
@@ -304,7 +304,7 @@ def _judged(state: State, here: exact.Point, merit: float) -> State:
         state = replace(state, improved=state.round, mark=merit)
     state = replace(state, merit=min(merit, state.merit))
     stale = state.round - state.improved >= PATIENCE
-    last = state.round >= state.method.rounds - _settling_rounds(state)
+    last = state.round >= state.method.max_rounds - _settling_rounds(state)
     if state.settling is None and (stale or last):
         state = replace(state, settling=state.round)
     return state
@@ -314,7 +314,7 @@ def _ended(state: State) -> State:
     """Whether the rounds are over; if so, with the best iterate."""
     begun = state.settling
     over = begun is not None and state.round - begun >= _settling_rounds(state)
-    if not over and state.round < state.method.rounds:
+    if not over and state.round < state.method.max_rounds:
         return state
     best = state.game.here
     assert best is not None

@@ -68,7 +68,7 @@ def written(folder, table, name="north"):
     """A table of the helpers as a folder of two Parquet files."""
     columns = {**table.numeric, "job": table.categorical["job"].values().tolist()}
     columns |= {
-        "sex": table.sensitive["sex"].values().tolist(),
+        "sex": table.sensitive_features["sex"].values().tolist(),
         "y": table.target.values().tolist(),
     }
     rows = pa.table(columns)

@@ -35,7 +35,7 @@ ROLES = Roles("y", ("sex",))
 
 def write_csv(path, table):
     columns = {**table.numeric, "job": table.categorical["job"].values()}
-    columns |= {"y": table.target.values(), "sex": table.sensitive["sex"].values()}
+    columns |= {"y": table.target.values(), "sex": table.sensitive_features["sex"].values()}
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
@@ -62,7 +62,7 @@ def files(tmp_path_factory):
 
 
 def node_config(key, path, **more):
-    return {"site": key, "file": str(path), "target": "y", "sensitive": "sex", **more}
+    return {"site": key, "file": str(path), "target": "y", "sensitive-features": "sex", **more}
 
 
 class FakeGrid:
@@ -111,7 +111,7 @@ def engine_over(files, sites=None, names=None, **more):
 
 def test_a_network_is_the_in_process_one_bit_for_bit(files):
     pytest.importorskip("torch")
-    made = method("agnosticfair", network=Network("mlp", (4,), steps=3), kernels=20, rounds=4)
+    made = method("agnosticfair", network=Network("mlp", (4,), steps=3), kernels=20, max_rounds=4)
     engine, grid = engine_over(files)
     result = fit(engine, made)
     here = fit(read_clients(files.values(), ROLES), made)
@@ -121,7 +121,7 @@ def test_a_network_is_the_in_process_one_bit_for_bit(files):
 
 def test_a_site_knows_its_own_networks_by_a_module_it_names(files, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    made = replace(method("fl", network="their_network", rounds=2), name="fl")
+    made = replace(method("fl", network="their_network", max_rounds=2), name="fl")
     code = (
         "import torch\nfrom agnosticfair.networks import register\n"
         "register('their_network', lambda d: torch.nn.Linear(d, 1))\n"
@@ -172,7 +172,7 @@ def test_a_site_that_cannot_train_the_network_is_named_before_any_training(
     site_without(monkeypatch, "south", change)
     engine, grid = engine_over(files)
     with pytest.raises(FederationError, match=f"'moments' failed at client 'south': {said}"):
-        fit(engine, method("fl", network="mlp", rounds=2))
+        fit(engine, method("fl", network="mlp", max_rounds=2))
     assert "train" not in {step for step, _ in grid.log}
 
 
@@ -316,7 +316,8 @@ def asked(config):
 
 def run_server(files, out, **changes):
     config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(out)}
-    config |= {"checkpoint": str(out / "state"), **changes}
+    config |= {"checkpoint": str(out / "state")}
+    config |= {name.replace("_", "-"): value for name, value in changes.items()}
     _, grid = engine_over(files)
     return grid, lambda: apps.main(grid, asked(config))
 
@@ -330,10 +331,10 @@ def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
     assert history["run"] == "7"
     assert history["rounds"] == here.rounds
     certificate = json.loads((tmp_path / "certificate.json").read_text())
-    assert 0 <= certificate["worst_risk_difference"] <= 1
+    assert 0 <= certificate["worst_difference"] <= 1
     assert read_rounds(tmp_path)[1] == history["history"]
     (study,) = data([read_run(tmp_path)])["studies"]
-    assert study["methods"][0]["certified"]["mean"] == certificate["worst_risk_difference"]
+    assert study["methods"][0]["certified"]["mean"] == certificate["worst_difference"]
     assert not [*(tmp_path / "state").iterdir()]  # done: the next run begins anew
 
 
@@ -341,7 +342,7 @@ def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
 def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
     if network:
         pytest.importorskip("torch")
-    wanted = {"network": network, "rounds": 5}
+    wanted = {"network": network, "max-rounds": 5}
     grid, run = run_server(files, tmp_path, deadline=0.3, **wanted)
     rounds = []
 
@@ -361,7 +362,7 @@ def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
         {"event": "resumed", "round": 3}
     ]
     assert read_rounds(tmp_path)[1] == history["history"]
-    made = method("fairfl", network=network or None, rounds=5)
+    made = method("fairfl", network=network or None, max_rounds=5)
     here = fit(read_clients(files.values(), ROLES), made)
     assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
 
@@ -376,11 +377,11 @@ def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path
 
 
 @pytest.mark.parametrize("network", [None, "mlp"])
-def test_a_deployment_has_the_bytes_that_were_explained(files, tmp_path, network):
+def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, network):
     if network:
         pytest.importorskip("torch")
-    made = method("agnosticfair", network=network, rounds=2)
-    _, run = run_server(files, tmp_path, method=made.name, network=network or "", rounds=2)
+    made = method("agnosticfair", network=network, max_rounds=2)
+    _, run = run_server(files, tmp_path, method=made.name, network=network or "", max_rounds=2)
     run()
     census = take_census(ROWS, "all")
     told = explain(made, census, tuple(files), 1 / 3) + explain_audit(made, census, RESAMPLES)
@@ -392,11 +393,11 @@ def test_a_deployment_has_the_bytes_that_were_explained(files, tmp_path, network
 
 @pytest.mark.parametrize(("name", "rows"), [("fairfl", 0), ("agnosticfair", 1)])
 def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, rows):
-    grid, run = run_server(files, tmp_path, method=name, rounds=2)
+    grid, run = run_server(files, tmp_path, method=name, max_rounds=2)
     run()
     steps = [step for step, site in grid.log if site == "north"]
     assert (steps.count("centres"), steps.count("decisions")) == (rows, 1)
-    assert "worst_risk_difference" in json.loads((tmp_path / "certificate.json").read_text())
+    assert "worst_difference" in json.loads((tmp_path / "certificate.json").read_text())
 
 
 def test_a_restated_problem_has_its_model_and_its_certificate(files, tmp_path):

@@ -26,17 +26,20 @@ def test_workers_do_not_change_the_model(name):
 def test_the_number_of_threads_does_not_change_the_model(adult):
     tables = dealt(adult, 3)
     with threadpool_limits(2):
-        two = fit(tables, method("agnosticfair", rounds=2), attribute="sex")
+        two = fit(tables, method("agnosticfair", max_rounds=2), sensitive_features="sex")
     with threadpool_limits(1):
-        one = fit(tables, method("agnosticfair", rounds=2), attribute="sex")
-    pooled = fit(in_process(tables, 2), method("agnosticfair", rounds=2), attribute="sex")
+        one = fit(tables, method("agnosticfair", max_rounds=2), sensitive_features="sex")
+    pooled = fit(
+        in_process(tables, 2), method("agnosticfair", max_rounds=2), sensitive_features="sex"
+    )
     assert one.model.w.tobytes() == two.model.w.tobytes() == pooled.model.w.tobytes()
 
 
 @pytest.mark.slow
 def test_a_thousand_clients_give_the_model_of_two(adult):
     few, many = (
-        fit(dealt(adult, p), method("agnosticfair", rounds=2), attribute="sex") for p in (2, 1000)
+        fit(dealt(adult, p), method("agnosticfair", max_rounds=2), sensitive_features="sex")
+        for p in (2, 1000)
     )
     assert many.model.clients == 1000
     assert many.model.w.tobytes() == few.model.w.tobytes()

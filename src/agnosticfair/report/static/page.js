@@ -39,7 +39,7 @@
     const text = form(spread.mean) + (spread.count > 1 ? ` ± ${fixed(spread.deviation)}` : "");
     return number(spread.mean, text);
   };
-  const short = (study) => (study.notion === "demographic_parity" ? "RD" : study.difference);
+  const short = (study) => (study.notion === "demographic_parity" ? "RD" : study.quantity);
   let ids = 0;
   const fresh = () => `id${(ids += 1)}`;
 
@@ -93,18 +93,18 @@
     const where = `${there(study.rows) ? `${many(study.rows)} ` : ""}${study.rows_are}${runs}`;
     const cards = [];
     if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), percent(mean(method.accuracy)), `of decisions are right; ${where}`));
-    if (there(mean(method.risk_difference))) cards.push(card("Measured difference", mean(method.risk_difference), fixed(mean(method.risk_difference)), `${study.difference}${study.notion === "bounded_group_loss" ? "" : ", 0 is equal"}; ${where}`));
+    if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.quantity}${study.notion === "bounded_group_loss" ? "" : ", 0 is equal"}; ${where}`));
     if (there(mean(method.certified))) {
       const interval = method.certified_interval ? ` (${percent(method.confidence, 0)} interval ${fixed(method.certified_interval[0])} to ${fixed(method.certified_interval[1])})` : "";
-      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.difference} over every reweighing in the set below${interval}${runs}`, "certified"));
+      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
     }
     const corner = study.explorer && study.explorer.corners[method.name];
-    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.difference} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified`, "corner"));
+    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified`, "corner"));
     return el("section", { class: "glance" },
       part(study, study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance"),
       study.status ? el("p", { class: "status", role: "status", text: study.status }) : null,
       cards.length ? el("div", { class: "cards" }, ...cards) : null,
-      study.explorer ? el("p", { text: `A positive decision is "${study.explorer.positive_label}"; the groups are those of "${study.explorer.attribute}": ${study.explorer.groups.join(", ")}.` }) : null,
+      study.explorer ? el("p", { text: `A positive decision is "${study.explorer.positive_label}"; the groups are those of "${study.explorer.sensitive_feature}": ${study.explorer.groups.join(", ")}.` }) : null,
       ...study.sentences.map((text) => el("p", { text })),
       study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "") : null,
       study.no_set ? el("p", { class: "set", text: study.no_set }) : null,
@@ -113,7 +113,7 @@
 
   const comparison = (study) => {
     if (study.methods.length < 2) return null;
-    const columns = [["accuracy", "accuracy", fixed], ["risk_difference", short(study), fixed], ["mean", "RD, mean of deployments", fixed], ["worst", "RD, worst deployment", fixed], ["certified", "certified at most", atMost]];
+    const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["mean", "RD, mean of deployments", fixed], ["worst", "RD, worst deployment", fixed], ["certified", "certified at most", atMost]];
     const shown = columns.filter(([key]) => study.methods.some((m) => there(mean(m[key]))));
     const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => measure(m[key], form)), m.outcome || ""]);
     const notes = study.methods.filter((m) => m.note).map((m) => `${m.name}: ${m.note}`);
@@ -124,7 +124,7 @@
   };
 
   const frontier = (study) => {
-    const names = { certified: `certified worst-case ${study.difference}`, worst: "risk difference of the worst deployment", risk_difference: `${study.difference} on the ${study.rows_are}` };
+    const names = { certified: `certified worst-case ${study.quantity}`, worst: "risk difference of the worst deployment", difference: `${study.quantity} on the ${study.rows_are}` };
     const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(mean(m[key])) && there(mean(m.accuracy))));
     if (!keys.length) return null;
     const look = looks(study);
@@ -251,18 +251,18 @@
       return { name, accuracy: cell(), difference: cell(), rates, button };
     });
     const header = ["method", "accuracy: test rows", "at this mix", `${short(study)}: test rows`, "at this mix", "certified at most", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
-    const grid = table(`Accuracy and ${study.difference} of every method at this mix`, header, rows.map((row) => [
+    const grid = table(`Accuracy and ${study.quantity} of every method at this mix`, header, rows.map((row) => [
       row.name, number(usual[row.name].accuracy, fixed(usual[row.name].accuracy)), row.accuracy, number(usual[row.name].difference, fixed(usual[row.name].difference)), row.difference, there(certified[row.name]) ? number(certified[row.name], atMost(certified[row.name])) : "none", ...row.rates, row.button,
     ]), { class: "mix" });
     const said = el("p", { class: "said", role: "status" });
-    const bars = chart(`At this mix: ${study.difference}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
+    const bars = chart(`At this mix: ${study.quantity}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
       type: "bar",
       data: { labels: names, datasets: [
         { label: "at this mix", data: [], backgroundColor: names.map((name) => look[name][0]) },
         { label: "test rows", data: names.map((name) => usual[name].difference), backgroundColor: "#c3ccd6" },
         { label: "certified at most", data: names.map((name) => certified[name] ?? null), backgroundColor: "#ffffff", borderColor: "#1b2733", borderWidth: 1.5 },
       ] },
-      options: { indexAxis: "y", scales: { x: axis(study.difference, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || "#ffffff", lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
+      options: { indexAxis: "y", scales: { x: axis(study.quantity, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || "#ffffff", lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
     });
     const drawn = charts[charts.length - 1];
 
@@ -299,7 +299,7 @@
       said.classList.toggle("alert", few.length + beyond.length > 0);
     }
     section.append(el("div", { class: "sliders" }, ...sets), el("p", { class: "buttons" }, reset), said, grid, bars,
-      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.difference} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
+      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.quantity} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
     draw();
     return section;
   };

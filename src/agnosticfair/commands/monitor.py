@@ -1,0 +1,213 @@
+"""``agnosticfair monitor``: after deployment, is the promise still about these people?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Exit, Option
+
+from agnosticfair.commands.options import Columns, Json, ModelFile
+from agnosticfair.commands.output import grid, show, write_files
+from agnosticfair.errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from agnosticfair.data.table import Table
+    from agnosticfair.model import Model
+    from agnosticfair.monitoring.baseline import Baseline
+    from agnosticfair.monitoring.monitor import Monitor
+    from agnosticfair.monitoring.verdict import Verdict
+
+ALARM = 3
+EPILOG = (
+    "Example: agnosticfair monitor model.safetensors --certificate certificate.json --rows today.csv --state watch.json"
+    "   Exit code 0: no alarm; 3: the limit is broken, or the rows lie outside the set; 2: bad input."
+)
+
+
+def monitor(
+    model: ModelFile,
+    certificate: Annotated[Path, Option(help="What the model was certified on, by 'audit'.")],
+    rows: Annotated[
+        list[Path] | None, Option(help="A batch of rows, CSV or Parquet; may be repeated.")
+    ] = None,
+    state: Annotated[Path | None, Option(help="File that remembers; made if it is absent.")] = None,
+    add: Annotated[
+        list[Path] | None, Option(help="Another site's state to add; nothing is then written.")
+    ] = None,
+    labels: Annotated[Path | None, Option(help="Labels that came late, joined by --key.")] = None,
+    key: Annotated[str | None, Option(help="Column that both files have, for --labels.")] = None,
+    target: Annotated[str | None, Option(help="Column with the label, where it is known.")] = None,
+    sensitive_features: Annotated[
+        Columns, Option(help="Column with groups; else the model's.")
+    ] = None,
+    limit: Annotated[float | None, Option(help="Instead of what was certified.")] = None,
+    confidence: Annotated[float, Option(help="That no statement is ever wrong.")] = 0.95,
+    again: Annotated[
+        bool, Option("--again", help="Count a batch of the very content of an earlier one.")
+    ] = False,
+    page: Annotated[Path | None, Option(help="Write the page here.")] = None,
+    prometheus: Annotated[Path | None, Option(help="Write metrics here, as text.")] = None,
+    alert: Annotated[
+        str | None, Option(help="Command to run on an alarm; it gets the verdict as JSON.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Count a batch of decided rows: are they inside the certified set, and is the limit kept?"""
+    from agnosticfair.model import load_model
+    from agnosticfair.monitoring.monitor import Monitor
+
+    loaded = load_model(model)
+    watch = Monitor(loaded, read_baseline(certificate, limit), state=state, confidence=confidence)
+    if not rows and not add and not watch.state.rows:
+        raise SettingsError("there is nothing to watch yet: name a batch by --rows")
+    if (labels is None) != (key is None):
+        raise SettingsError(
+            "labels that come late are joined by a key: give both --labels and --key"
+        )
+    verdict = watch.verdict()
+    for path in rows or ():
+        batch = _batch(loaded, watch.baseline, path, target, sensitive_features, labels, key)
+        verdict = watch.update(batch, again=again, who=f"file {path.name!r}")
+    if add:
+        watch, verdict = _added(watch, add)
+    _deliver(watch, verdict, page, prometheus)
+    if as_json:
+        print(json.dumps(verdict.to_json(), indent=1))
+    else:
+        _show(watch, verdict)
+    if verdict.alarm and alert is not None:
+        _alert(alert, verdict)
+    raise Exit(ALARM if verdict.alarm else 0)
+
+
+def read_baseline(path: Path, limit: float | None = None) -> Baseline:
+    """The baseline in a certificate's file."""
+    from dataclasses import replace
+
+    from agnosticfair.monitoring.baseline import Baseline
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no JSON"
+        raise DataError(f"cannot read the certificate {str(path)!r}: {why}") from None
+    found = Baseline.from_json(
+        content.get("baseline", content) if isinstance(content, dict) else {}
+    )
+    return found if limit is None else replace(found, limit=limit)
+
+
+def _batch(
+    model: Model,
+    baseline: Baseline,
+    path: Path,
+    target: str | None,
+    sensitive_features: list[str] | None,
+    labels: Path | None,
+    key: str | None,
+) -> Table:
+    """The rows of a file, with their groups and labels where they are known."""
+    from dataclasses import replace
+
+    from agnosticfair.data.files import read_rows
+
+    names = tuple(sensitive_features or baseline.sensitive_features)
+    features = {name for name, *_ in (*model.encoding.numeric, *model.encoding.categorical)}
+    further = [axis.name for axis in baseline.axes if axis.name not in features]
+    read = (*names, *further, *([] if key is None else [key]))
+    table = read_rows(path, model.encoding, target=target, sensitive_features=read)
+    apart = {k: c for k, c in table.sensitive_features.items() if k not in names}
+    own = {k: c for k, c in table.sensitive_features.items() if k in names}
+    table = replace(table, sensitive_features=own, other={**table.other, **apart})
+    return table if labels is None else _joined(table, path, labels, str(key), target)
+
+
+def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None) -> Table:
+    """The rows whose label came, with it."""
+    from dataclasses import replace
+
+    from agnosticfair.data.encoding import Encoding
+    from agnosticfair.data.files import read_rows
+    from agnosticfair.data.table import Column
+
+    if target is None or key not in table.other:
+        raise SettingsError(
+            f"{path.name!r} needs the column {key!r}, and --target names the label's"
+        )
+    told = read_rows(labels, Encoding((), ()), sensitive_features=(key, target))
+    if {key, target} - {*told.sensitive_features}:
+        raise DataError(f"file {labels.name!r} needs the columns {key!r} and {target!r}")
+    values = [
+        c.values().tolist() for c in (told.sensitive_features[key], told.sensitive_features[target])
+    ]
+    by_key = dict(zip(*values, strict=True))
+    if len(by_key) < len(values[0]):
+        raise DataError(
+            f"file {labels.name!r} has a key of column {key!r} twice: keep one label of each"
+        )
+    found = [by_key.get(k) for k in table.other[key].values().tolist()]
+    if None in found:
+        raise DataError(
+            f"file {labels.name!r} has no label for {found.count(None)} rows of {path.name!r}: give the rows "
+            "whose labels came, as the batch they were"
+        )
+    return replace(table, target=Column.of(found))
+
+
+def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
+    """The monitor of all sites together."""
+    from agnosticfair.monitoring.monitor import Monitor
+    from agnosticfair.monitoring.state import from_bytes
+
+    whole = Monitor(watch.model, watch.baseline, confidence=watch.confidence)
+    whole.state = watch.state
+    for path in files:
+        if not path.is_file():
+            raise DataError(f"there is no state file {str(path)!r}: check the path")
+        whole.state = whole.state + from_bytes(path.read_bytes(), f"file {path.name!r}")
+    return whole, whole.verdict()
+
+
+def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Path | None) -> None:
+    if page is not None:
+        from agnosticfair.report.monitor import page_data
+        from agnosticfair.report.page import html
+
+        text = html(page_data(watch, verdict), "monitor.js")
+        write_files(page.parent, {page.name: text.encode()})
+    if prometheus is not None:
+        from agnosticfair.monitoring.metrics import exposition
+
+        write_files(prometheus.parent, {prometheus.name: exposition(verdict)})
+
+
+def _show(watch: Monitor, verdict: Verdict) -> None:
+    from agnosticfair.monitoring.monitor import described
+
+    places = {"edge": "at the edge"}
+    print(described(verdict, watch.baseline))
+    print(
+        f"Where the rows lie: {places.get(verdict.where, verdict.where)}, {verdict.distance:.4f} from the "
+        f"nearest mix in the set. Watched at {100 * watch.confidence:g}% confidence, valid at all times."
+    )
+    header = ("part", "rows", "difference", "at least", "at most", "verdict")
+    worst = (verdict.everybody, *verdict.parts[:10])
+    lines: list[tuple[Any, ...]] = [
+        (p.name, p.rows, p.difference, p.low, p.high, p.verdict) for p in worst
+    ]
+    show(grid("What the decisions do", header, lines))
+
+
+def _alert(command: str, verdict: Verdict) -> None:
+    """Run the user's command, without a shell, with the verdict on its standard input."""
+    try:
+        content = json.dumps(verdict.to_json())
+        subprocess.run(shlex.split(command), input=content, text=True, timeout=60, check=True)  # noqa: S603
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise SettingsError(
+            f"the alert {command!r} could not be given: {type(error).__name__}"
+        ) from None

@@ -1,0 +1,143 @@
+"""Axes of named parts: agreed from the clients' censuses and counts over agreed ranges, never from pooled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from agnosticfair.data.census import Census
+from agnosticfair.data.encoding import check_finite, shown
+from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.mathematics.parts import Axis
+
+SITE = "site"
+"""The axis whose values are the clients."""
+
+MOST_VALUES, FINE = 200, 1024
+"""A column with more values names nobody's part; and the cells over a number's range in which clients count."""
+
+
+def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Rows in each of FINE equal cells from low to high, (FINE,): sums, which add up over clients.
+
+    >>> histogram(np.array([0.0, 1.0, 1.0]), 0.0, 1.0)[[0, -1]]
+    array([1., 2.])
+    """
+    width = (high - low) or 1.0
+    cell = np.clip((values - low) / width * FINE, 0, FINE - 1).astype(int)
+    return np.bincount(cell, minlength=FINE).astype(float)
+
+
+def edges_of(counts: np.ndarray, low: float, high: float, bands: int) -> tuple[float, ...]:
+    """Edges near the quantiles 1 / bands, 2 / bands, ... of what clients counted; fewer where cells are heavy.
+
+    >>> edges_of(histogram(np.arange(100.0), 0.0, 100.0), 0.0, 100.0, 2)
+    (50.0,)
+    """
+    below, total = np.cumsum(counts), counts.sum()
+    found = []
+    for k in range(1, bands):
+        cell = int(np.searchsorted(below, total * k / bands - 1e-9))
+        if 0 <= cell < FINE - 1 and below[cell] < total:
+            found.append(float(f"{low + (high - low) * (cell + 1) / FINE:.6g}"))
+    return tuple(sorted({*found}))
+
+
+def band_axis(name: str, edges: Sequence[float]) -> Axis:
+    """The axis of a number's bands, named by their edges.
+
+    >>> band_axis("age", (30.0, 50.0)).values
+    ('under 30', '30 to 50', '50 or more')
+    """
+    if not edges:
+        return Axis(name, ("any",))
+    inner = (f"{a:g} to {b:g}" for a, b in pairwise(edges))
+    values = (f"under {edges[0]:g}", *inner, f"{edges[-1]:g} or more")
+    return Axis(name, values, tuple(edges))
+
+
+def chosen_columns(
+    census: Census,
+    columns: Sequence[str] | None,
+    others: Mapping[str, Sequence[str]],
+    clients: Sequence[str],
+) -> tuple[str, ...]:
+    """The columns whose values name parts: those asked for, or all features.  others: the values of columns
+    that are no features."""
+    known = {**dict.fromkeys(census.numeric), **dict.fromkeys(census.categorical)}
+    names = tuple(sorted(known)) if columns is None else tuple(columns)
+    values = {**census.categorical, **others, SITE: tuple(clients)}
+    for name in names:
+        if name not in known and name not in values:
+            there = shown(sorted({*known, *values}))
+            raise SettingsError(f"no column {name!r} to name parts by; there are {there}")
+        if len(values.get(name, ())) > MOST_VALUES:
+            raise SettingsError(
+                f"column {name!r} has {len(values[name])} values, more than {MOST_VALUES}: leave it out of the columns "
+                "that name parts, or join its values"
+            )
+    return names
+
+
+def axes_of(
+    census: Census,
+    counts: Mapping[str, np.ndarray],
+    bands: int = 4,
+    columns: Sequence[str] | None = None,
+    others: Mapping[str, Sequence[str]] | None = None,
+    clients: Sequence[str] = (),
+) -> tuple[Axis, ...]:
+    """The axes that all clients share.
+
+    Parameters
+    ----------
+    census : Census
+        Of all clients together: categories and ranges.
+    counts : mapping
+        Column of numbers -> ``histogram`` over its agreed range, added up over clients.
+    bands : int
+        Of a number, each with about the same share of rows.
+    columns : sequence of str, optional
+        Those that name parts; all features unless said. 'site' is the client.
+    others : mapping, optional
+        Values of columns that are no features.
+    """
+    others = others or {}
+    found = []
+    for name in chosen_columns(census, columns, others, clients):
+        if name in census.numeric:
+            low, high = census.numeric[name]
+            found.append(band_axis(name, edges_of(counts[name], low, high, bands)))
+        elif name in census.categorical:
+            found.append(Axis(name, tuple(census.categorical[name])))
+        else:
+            found.append(Axis(name, tuple(sorted(others.get(name, clients)))))
+    return tuple(axis for axis in found if len(axis.values) > 1)
+
+
+def codes_of(
+    table: Table, axes: Sequence[Axis], who: str = "the data", client: str = ""
+) -> np.ndarray:
+    """Z, (n, C): every row's value on every axis, -1 where it has another one.
+
+    >>> codes_of(Table({"age": np.array([20.0, 60.0])}, {}, None, {}), (band_axis("age", (30.0,)),))
+    array([[0],
+           [1]], dtype=int16)
+    """
+    codes = np.empty((len(table), len(axes)), np.int16)
+    for c, axis in enumerate(axes):
+        if axis.edges:
+            if axis.name not in table.numeric:
+                raise DataError(
+                    f"{who} has no column of numbers {axis.name!r}, whose bands name parts: add it"
+                )
+            check_finite(axis.name, table.numeric[axis.name], who)
+            codes[:, c] = np.searchsorted(axis.edges, table.numeric[axis.name], "right")
+        elif axis.name == SITE and client in axis.values:
+            codes[:, c] = axis.values.index(client)
+        else:
+            codes[:, c] = table.column(axis.name).aligned(axis.values)
+    return codes

@@ -1,0 +1,313 @@
+"""What the columns of a file are for, of what kind they are, and how each was read.
+
+Numbers are numeric and texts categorical, unless the user says otherwise. Texts that are all numbers
+('1,045', '45%') are numbers, dates are days since 1970, and a missing text is the category '?'. What
+cannot be decided is refused by name; nearly all values different is an identifier, and left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.arrow import to_column, to_numbers
+from agnosticfair.data.encoding import shown
+from agnosticfair.data.reading import MISSING, feature_names
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError, SettingsError
+
+MOST_CATEGORIES = 1000  # a text column with more is a name or a key, unless the user insists
+ONE_VALUE = "one value, which tells nothing"
+LEAST_ROWS = 50  # below, different values say nothing about a column
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})( .*)?")
+_KEY = re.compile(r"(?i)(^|[_\s-])(id|key|index|uuid|nr|no|number)$|[a-z](ID|Id|Key)$")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a file are for; every other column is a feature.
+
+    Numbers are numeric and text is categorical unless named in ``numeric`` or ``categorical``.
+
+    >>> Roles("income", ("sex",), drop=("id",)).target
+    'income'
+    """
+
+    target: str | None
+    sensitive_features: tuple[str, ...]
+    client: str | None = None
+    numeric: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, times in Counter(self.named()).items():
+            if times > 1:
+                raise SettingsError(f"column {name!r} is named for two purposes: keep one of them")
+
+    def named(self) -> tuple[str, ...]:
+        """Every column that is named."""
+        single = (name for name in (self.target, self.client) if name is not None)
+        return (*single, *self.sensitive_features, *self.numeric, *self.categorical, *self.drop)
+
+    def as_text(self) -> list[str]:
+        """Columns to take from a CSV file as they are written, so that '01234' stays that."""
+        named = (self.target, self.client, *self.sensitive_features, *self.categorical)
+        return [name for name in named if name is not None]
+
+
+def check_columns(names: Iterable[str], there: Sequence[str], who: str) -> None:
+    """Raise, with the nearest name, unless the columns are there."""
+    for name in names:
+        if name not in there:
+            near = get_close_matches(name, there, n=1)
+            hint = f"did you mean {near[0]!r} of" if near else "name one of"
+            raise DataError(f"{who} has no column {name!r}: {hint} {shown(there, 12)}")
+
+
+def kinds_of(schema: Any, roles: Roles, who: str) -> dict[str, str]:
+    """The features and their kinds by their types: all columns that have no other purpose."""
+    special = {roles.target, roles.client, *roles.sensitive_features, *roles.drop}
+    names = [name for name in feature_names(schema.names) if name not in special]
+    return {name: _kind(name, schema.field(name).type, roles, who) for name in names}
+
+
+def _kind(name: str, type_: Any, roles: Roles, who: str) -> str:
+    import pyarrow as pa
+
+    of = pa.types
+    if name in roles.numeric:
+        return "numeric"
+    if name in roles.categorical:
+        return "categorical"
+    numbers = (of.is_integer, of.is_floating, of.is_decimal, of.is_date, of.is_timestamp)
+    if any(is_number(type_) for is_number in numbers):
+        return "numeric"
+    texts = (of.is_string, of.is_large_string, of.is_boolean, of.is_dictionary, of.is_null)
+    if not any(is_text(type_) for is_text in texts):  # of a column of gaps _full says so
+        raise DataError(
+            f"column {name!r} of {who} is neither numbers nor text ({type_}): drop it, or "
+            "name it as categorical"
+        )
+    return "categorical"
+
+
+def written_kinds(
+    rows: Any, kinds: Mapping[str, str], roles: Roles, who: str, comma: bool
+) -> dict[str, str]:
+    """The kinds of a CSV file's columns: texts that are all numbers are numeric.
+
+    comma: whether ',' is the decimal sign.
+    """
+    found = dict(kinds)
+    for name, kind in kinds.items():
+        if kind == "categorical" and name not in roles.categorical:
+            found[name] = _written_kind(name, rows[name], who, comma)
+    return found
+
+
+def _written_kind(name: str, values: Any, who: str, comma: bool) -> str:
+    import pyarrow.compute as pc
+
+    counts = pc.value_counts(values.drop_null())
+    rows = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+    texts = {text: n for text, n in rows.items() if isinstance(text, str)}
+    total = sum(texts.values())
+    dates = sum(n for text, n in texts.items() if _DATE.fullmatch(text))
+    if 2 * dates > total:
+        raise DataError(
+            f"column {name!r} of {who} has dates written in a way that can be read as two: write "
+            "2026-12-31, which is read as days since 1970, or drop the column"
+        )
+    numbers = sum(n for text, n in texts.items() if as_number(text, comma) is not None)
+    if total and numbers == total:
+        return "numeric"
+    if 2 * numbers > total:
+        row = _first_text(values, comma)
+        raise DataError(
+            f"column {name!r} of {who} has {total - numbers} text{'s' * (total - numbers > 1)} among "
+            f"{numbers} numbers, the first in row {row}: correct them, or name the column as "
+            "categorical"
+        )
+    return "categorical"
+
+
+def as_number(text: str, comma: bool = False) -> float | None:
+    """What a text says as a number: with a percent sign, with commas between thousands, or, where
+    ``comma`` is the decimal sign, with that.
+
+    >>> as_number("1,045"), as_number("45%"), as_number("old"), as_number("1,5", comma=True)
+    (1045.0, 45.0, None, 1.5)
+    """
+    text = text.strip().removesuffix("%").rstrip()
+    if comma and _DECIMAL_COMMA.fullmatch(text):
+        return float(text.replace(",", "."))
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    return float(text.replace(",", "")) if _THOUSANDS.fullmatch(text) else None
+
+
+def table_of(
+    rows: Any, kinds: Mapping[str, str], roles: Roles, who: str, comma: bool = False
+) -> Table:
+    """Arrow rows as a table of ours; a text that is missing in a feature is the category '?'."""
+
+    def of(kind: str) -> list[str]:
+        return [name for name in kinds if kinds[name] == kind]
+
+    def column(name: str) -> Column:
+        _full(name, rows[name], who)
+        return _column(name, rows[name], who)
+
+    for name in of("categorical"):
+        if rows[name].null_count == len(rows[name]):
+            _full(name, rows[name], who)
+    notes = {name: _note(rows.schema.field(name).type) for name in of("numeric")}
+    return Table(
+        {name: _numbers(name, rows[name], who, comma) for name in of("numeric")},
+        {name: _column(name, rows[name], who) for name in of("categorical")},
+        None if roles.target is None else column(roles.target),
+        {name: column(name) for name in roles.sensitive_features},
+        {} if roles.client is None else {roles.client: column(roles.client)},
+        how={name: note for name, note in notes.items() if note}
+        | dict.fromkeys(roles.drop, "dropped, as asked"),
+    )
+
+
+def _note(type_: Any) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
+        return "a date, as days since 1970-01-01"
+    return "numbers written with '%' or ','" if pa.types.is_string(type_) else ""
+
+
+def without_keys(table: Table, roles: Roles, who: str) -> Table:
+    """The table without identifiers: texts of which nine in ten differ, and whole numbers that all differ
+    and are called so or count the rows."""
+    kept = {*roles.numeric, *roles.categorical}
+    keys = {
+        name: f"{len(column.categories):,} of {len(table):,} values differ"
+        for name, column in table.categorical.items()
+        if len(column.categories) >= max(0.9 * len(table), LEAST_ROWS) and name not in kept
+    }
+    keys |= {
+        name: "it numbers the rows"
+        for name, values in table.numeric.items()
+        if name not in kept and _numbers_rows(name, values)
+    }
+    table = dropped(table, {k: f"dropped, an identifier: {why}" for k, why in keys.items()})
+    check_texts(table, roles, who)
+    return table
+
+
+def described(table: Table) -> dict[str, str]:
+    """How each feature was read, in words, and what was dropped and why.
+
+    >>> described(Table({"age": np.array([20.0, 30.0])}, {"job": Column.of("a?")}, None, {}))
+    {'age': 'numeric, 20 to 30', 'job': "categorical, 2 values, '?' (missing) in 1 row"}
+    """
+    found = {}
+    for name, values in table.numeric.items():
+        low, high = (values.min(), values.max()) if len(values) else (0.0, 0.0)
+        said = table.how.get(name, f"{low:.6g} to {high:.6g}")
+        found[name] = f"numeric, {said if high > low else ONE_VALUE}"
+    for name, column in table.categorical.items():
+        counts = np.bincount(column.codes, minlength=len(column.categories))
+        size = int((counts > 0).sum())
+        found[name] = f"categorical, {f'{size} values' if size > 1 else ONE_VALUE}"
+        if MISSING in column.categories:
+            rows = int(counts[column.categories.index(MISSING)])
+            found[name] += f", {MISSING!r} (missing) in {rows} row{'s' * (rows != 1)}"
+    return found | {k: how for k, how in table.how.items() if k not in found}
+
+
+def check_texts(table: Table, roles: Roles, who: str) -> None:
+    """Raise if a column of texts has more of them than categories have, unless the user insists."""
+    for name, column in table.categorical.items():
+        if len(column.categories) > MOST_CATEGORIES and name not in roles.categorical:
+            raise DataError(
+                f"column {name!r} of {who} has {len(column.categories)} different texts: drop it, "
+                "or name it as numeric or categorical"
+            )
+
+
+def dropped(table: Table, why: Mapping[str, str]) -> Table:
+    """The table without some features, and why."""
+    if not why:
+        return table
+    return replace(
+        table,
+        numeric={name: values for name, values in table.numeric.items() if name not in why},
+        categorical={name: values for name, values in table.categorical.items() if name not in why},
+        how={**table.how, **why},
+    )
+
+
+def _numbers_rows(name: str, values: np.ndarray) -> bool:
+    if len(values) < LEAST_ROWS or not np.array_equal(values, np.floor(values)):
+        return False
+    if values[0] in (0, 1) and np.array_equal(np.diff(values), np.ones(len(values) - 1)):
+        return True
+    return bool(_KEY.search(name)) and len(np.unique(values)) == len(values)
+
+
+def _full(name: str, values: Any, who: str) -> None:
+    if values.null_count:
+        rows = "row" if values.null_count == 1 else "rows"
+        raise DataError(
+            f"column {name!r} of {who} is missing in {values.null_count} {rows} (empty, NA, '?' and "
+            "their like): fill them, or drop the rows or the column"
+        )
+
+
+def _column(name: str, values: Any, who: str) -> Column:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        if values.null_count:
+            plain = values.cast(pa.string())
+            values = pc.fill_null(plain, MISSING)
+        return to_column(values)
+    except (pa.ArrowException, ValueError):
+        raise DataError(
+            f"column {name!r} of {who} ({values.type}) cannot be read as text: drop it"
+        ) from None
+
+
+def _numbers(name: str, values: Any, who: str, comma: bool) -> np.ndarray:
+    import pyarrow as pa
+
+    _full(name, values, who)
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        encoded = values.dictionary_encode().unify_dictionaries().combine_chunks()
+        said = [as_number(text, comma) for text in encoded.dictionary.to_pylist()]
+        if None not in said:
+            return np.array(said, float)[encoded.indices.to_numpy()]
+    try:
+        return to_numbers(values)
+    except pa.ArrowException:
+        raise DataError(
+            f"column {name!r} of {who} should be numeric, but row {_first_text(values, comma)} is not: "
+            "correct it, or name the column as categorical"
+        ) from None
+
+
+def _first_text(values: Any, comma: bool) -> int:
+    """The first row, from 1, that does not read as a number; a slow search, for an error only."""
+    for row, value in enumerate(values.to_pylist(), 1):
+        if value is not None and as_number(str(value), comma) is None:
+            return row
+    return len(values)

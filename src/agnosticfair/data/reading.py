@@ -1,0 +1,213 @@
+"""From a file to an Arrow table: what separates its columns, how its letters are written, what is missing.
+
+A CSV file's separator and encoding are found out by a stated rule, or told by a ``Dialect``.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agnosticfair.data.arrow import readable
+from agnosticfair.errors import DataError, SettingsError
+
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+MISSING = "?"
+"""How a missing text is called where it is a category of its own."""
+
+MOST_COLUMNS = 10_000
+_SAMPLE = 1 << 23  # bytes that are looked at to find the separator
+_INDEX = re.compile(r"__index_level_\d+__")  # pandas' row index is not a feature
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written; what is None is found out from the file.
+
+    separator: one character, or 'tab'.  encoding: as Python names it, such as 'latin-1'.
+
+    >>> Dialect("tab").separator
+    '\\t'
+    """
+
+    separator: str | None = None
+    encoding: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.separator in ("tab", "\\t"):
+            object.__setattr__(self, "separator", "\t")
+        if self.separator is not None and (
+            len(self.separator) != 1 or self.separator in '"\r\n' or not self.separator.isascii()
+        ):
+            raise SettingsError(
+                f"separator {self.separator!r} is not one character: give ',', ';', '|' or 'tab'"
+            )
+        if self.encoding is not None:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise SettingsError(
+                    f"encoding {self.encoding!r} is unknown: give 'utf-8', 'latin-1' or 'utf-16'"
+                ) from None
+
+
+def called(path: str | Path) -> str:
+    """How a file is named in errors."""
+    return f"file {Path(path).name!r}"
+
+
+def feature_names(names: Iterable[str]) -> list[str]:
+    """The names without pandas' row index."""
+    return [name for name in names if not _INDEX.fullmatch(name)]
+
+
+def open_rows(
+    path: str | Path, text: Iterable[str], who: str, dialect: Dialect
+) -> tuple[Any, Dialect]:
+    """The file as an Arrow table with at least one row and distinct column names; and how a CSV file
+    turned out to be written.  text: columns to take as they are written, so that '01234' stays that."""
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending not in (".csv", ".tsv", ".parquet"):
+        raise DataError(f"{who} is neither .csv nor .parquet: convert it to one of them")
+    if not path.is_file():
+        raise DataError(f"{who} is not in {str(path.parent)!r}: check the path")
+    if path.stat().st_size == 0:
+        raise DataError(f"{who} is empty: check how it was written")
+    with readable(who):
+        if ending == ".parquet":
+            rows = _read_parquet(path)
+        else:
+            dialect = found_out(path, dialect, who)
+            rows = _read_csv(path, text, dialect, who)
+        names = rows.column_names
+    check_names(names, who)
+    if rows.num_rows == 0:
+        raise DataError(f"{who} has no rows: drop it or check how it was written")
+    return rows, dialect
+
+
+def found_out(path: Path, dialect: Dialect, who: str) -> Dialect:
+    """The dialect with nothing left open.
+
+    The encoding is what the byte order mark says, else UTF-8 if all bytes are that, else Windows' and
+    then plain latin-1.  The separator is the one that cuts the first twenty lines into the same number
+    of columns, of several the one that makes most; else a comma.
+    """
+    encoding = dialect.encoding or _encoding(path, who)
+    if dialect.separator is not None:
+        return Dialect(dialect.separator, encoding)
+    sample = _sample(path, encoding, who)
+    best = (False, 1, ",")
+    for separator in SEPARATORS:
+        lines = csv.reader(io.StringIO(sample), delimiter=separator)
+        widths = [len(line) for line, _ in zip(lines, range(20), strict=False) if line]
+        if widths and widths[0] > 1:
+            alike = len({*widths}) == 1
+            best = max(best, (alike, widths[0], separator), key=lambda found: found[:2])
+    return Dialect(best[2], encoding)
+
+
+def _encoding(path: Path, who: str) -> str:
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if head[1::2].count(0) > len(head) // 4:
+        return "utf-16-le"
+    if head[0::2].count(0) > len(head) // 4:
+        return "utf-16-be"
+    if 0 in head:
+        raise DataError(f"{who} cannot be read (it holds bytes that are no text): write it again")
+    return next(name for name in ("utf-8", "cp1252", "latin-1") if _decodes(path, name))
+
+
+def _decodes(path: Path, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        with path.open("rb") as file:
+            while part := file.read(1 << 20):
+                decoder.decode(part)
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _sample(path: Path, encoding: str, who: str) -> str:
+    """The beginning of a file, up to the end of a line; the whole of a small one."""
+    with path.open("rb") as file:
+        raw = file.read(_SAMPLE)
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(raw)
+    except UnicodeError:
+        raise DataError(
+            f"{who} cannot be read as {encoding}: name its encoding, such as latin-1"
+        ) from None
+    return text if len(raw) < _SAMPLE else text[: text.rfind("\n") + 1] or text
+
+
+def _read_csv(path: Path, text: Iterable[str], dialect: Dialect, who: str) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    lines = csv.reader(
+        io.StringIO(_sample(path, str(dialect.encoding), who)), delimiter=str(dialect.separator)
+    )
+    header = next(filter(None, lines), [])
+    if len(header) > MOST_COLUMNS:
+        raise DataError(f"{who} has {len(header)} columns: keep at most {MOST_COLUMNS} of them")
+    wanted = {*text}
+    rows = arrow.read_csv(
+        path,
+        read_options=arrow.ReadOptions(use_threads=False, encoding=dialect.encoding),
+        parse_options=arrow.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
+        convert_options=arrow.ConvertOptions(
+            column_types={raw: pa.string() for raw in header if raw.strip() in wanted},
+            strings_can_be_null=True,
+            true_values=[],  # 'True' and 'true' stay as they are written
+            false_values=[],
+        ),
+    )
+    rows = rows.rename_columns([name.strip() for name in rows.column_names])
+    for place, name in enumerate(rows.column_names):
+        if pa.types.is_string(rows.schema.field(place).type):
+            rows = rows.set_column(place, name, _trimmed(rows.column(place)))
+    return rows
+
+
+def _trimmed(values: Any) -> Any:
+    """Texts without blanks around them, and without those that say 'missing'."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as arrow
+
+    values = pc.utf8_trim_whitespace(values)
+    gaps = pa.array([MISSING, *arrow.ConvertOptions().null_values])
+    return pc.if_else(pc.is_in(values, gaps), pa.scalar(None, pa.string()), values)
+
+
+def _read_parquet(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    rows = pq.ParquetFile(path).read()
+    keep = [i for i, name in enumerate(rows.column_names) if not _INDEX.fullmatch(name)]
+    return rows.select(keep)
+
+
+def check_names(names: Sequence[str], who: str) -> None:
+    """Raise unless every column has a name of its own."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise DataError(f"{who} has {times} columns named {name!r}: rename all but one")
+        if not name.strip():
+            raise DataError(f"{who} has a column without a name: name it or remove it")

@@ -1,0 +1,190 @@
+"""Parts of the population that people can name: conjunctions of values of different columns.
+
+Rows become integer codes Z of shape (n, C), one column per *axis*: a column of the table with its categories, or
+with the bands of a number at agreed edges. A *part* is a conjunction ``((axis, value), ...)``, axes ascending, and the
+empty one is everybody. With the I indicators of all values side by side, sums over all pairs of values are one Gram
+matrix Z' diag(v) Z, whose diagonal has the single values: no matrix of rows times parts is ever made.
+
+Sums are exact, and the same bits for any split of the rows, where v lies on a grid (``linear.on_grid``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from agnosticfair.errors import SettingsError
+
+DEEPEST = 3
+Part = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column and its values.
+
+    Parameters
+    ----------
+    name : str
+        The column's name.
+    values : tuple of str
+        What its codes 0, 1, ... stand for; code -1 is none of them, and lies in no part of this axis.
+    edges : tuple of float
+        Of a number's bands, ascending: band k has the numbers x with edges[k - 1] <= x < edges[k].
+    """
+
+    name: str
+    values: tuple[str, ...]
+    edges: tuple[float, ...] = ()
+
+
+def sizes_of(axes: Sequence[Axis]) -> tuple[int, ...]:
+    """How many values each axis has."""
+    return tuple(len(axis.values) for axis in axes)
+
+
+def part_name(axes: Sequence[Axis], part: Part) -> str:
+    """A part in words.
+
+    >>> part_name((Axis("sex", ("F", "M")), Axis("job", ("a", "b"))), ((0, 1), (1, 0)))
+    'sex = M and job = a'
+    """
+    named = (f"{axes[a].name} = {axes[a].values[v]}" for a, v in part)
+    return " and ".join(named) or "everybody"
+
+
+def members(codes: np.ndarray, part: Part) -> np.ndarray:
+    """Which rows lie in the part, (n,) of bool.
+
+    >>> members(np.array([[0, 1], [1, 1]]), ((0, 1), (1, 1)))
+    array([False,  True])
+    """
+    inside = np.ones(len(codes), bool)
+    for axis, value in part:
+        inside &= codes[:, axis] == value
+    return inside
+
+
+def starts_of(sizes: Sequence[int]) -> np.ndarray:
+    """Where each axis' indicators begin among all I of them, and I last: (C + 1,)."""
+    return np.concatenate([[0], np.cumsum(np.asarray(sizes, int))])
+
+
+def gram(codes: np.ndarray, sizes: Sequence[int], v: np.ndarray) -> np.ndarray:
+    """Sums of v over the rows of every pair of values: Z' diag(v) Z, (I, I), by counting and not by products.
+
+    >>> gram(np.array([[0, 1], [1, 1]]), (2, 2), np.array([1.0, 2.0]))
+    array([[1., 0., 0., 1.],
+           [0., 2., 0., 2.],
+           [0., 0., 0., 0.],
+           [1., 2., 0., 3.]])
+    """
+    starts = starts_of(sizes)
+    found = np.zeros((starts[-1], starts[-1]))
+    for b, size in enumerate(sizes):
+        of_b = slice(starts[b], starts[b + 1])
+        found[of_b, of_b] = np.diag(_tally(codes[:, b], size, v))
+        for a in range(b):
+            pair = np.where(codes[:, a] < 0, -1, codes[:, a] * size + codes[:, b])
+            pair[codes[:, b] < 0] = -1
+            block = _tally(pair, sizes[a] * size, v).reshape(sizes[a], size)
+            of_a = slice(starts[a], starts[a + 1])
+            found[of_a, of_b], found[of_b, of_a] = block, block.T
+    return found
+
+
+def _tally(codes: np.ndarray, size: int, v: np.ndarray) -> np.ndarray:
+    """Sums of v by code, the code -1 left out."""
+    return np.bincount(codes.astype(np.int64) + 1, v, size + 1)[1:]
+
+
+def gram_by_cell(
+    codes: np.ndarray, sizes: Sequence[int], v: np.ndarray, cells: np.ndarray, count: int
+) -> np.ndarray:
+    """``gram`` over the rows of each cell, (count, I, I).  cells: (n,), each < count."""
+    own = (cells == j for j in range(count))
+    return np.stack([gram(codes[inside], sizes, v[inside]) for inside in own])
+
+
+def read(grams: np.ndarray, sizes: Sequence[int], parts: Sequence[Part]) -> np.ndarray:
+    """The sums of parts of one or two values in Gram matrices (..., I, I): (..., M)."""
+    starts = starts_of(sizes)
+    ends = [(starts[part[0][0]] + part[0][1], starts[part[-1][0]] + part[-1][1]) for part in parts]
+    rows, columns = np.array(ends, int).reshape(-1, 2).T
+    return grams[..., rows, columns]
+
+
+def part_sums(codes: np.ndarray, parts: Sequence[Part], v: np.ndarray) -> np.ndarray:
+    """Sums of v over the rows of each part, of any depth, (M,)."""
+    return np.array([v[members(codes, part)].sum() for part in parts])
+
+
+def conjunctions(
+    counts: np.ndarray, sizes: Sequence[int], least: float, depth: int = 2
+) -> list[Part]:
+    """All parts of at most ``depth`` <= 2 values whose count in the Gram matrix (I, I) is at least ``least``.
+
+    Single values first, then pairs, each in the order of their axes and values.
+
+    >>> conjunctions(gram(np.array([[0, 1], [1, 1]]), (2, 2), np.ones(2)), (2, 2), 2)
+    [((1, 1),)]
+    """
+    check_depth(depth)
+    starts = starts_of(sizes)
+    which = [(a, v) for a, size in enumerate(sizes) for v in range(size)]
+    at = {pair: int(starts[pair[0]]) + pair[1] for pair in which}
+    ones = [one for one in which if counts[at[one], at[one]] >= max(least, 1)]
+    found: list[Part] = [(one,) for one in ones]
+    if depth > 1:
+        found += [
+            (one, two)
+            for one, two in combinations(ones, 2)
+            if one[0] != two[0] and counts[at[one], at[two]] >= max(least, 1)
+        ]
+    return found
+
+
+def triples(parts: Sequence[Part]) -> list[Part]:
+    """The conjunctions of three values all of whose pairs are among the parts: no other can be large enough.
+
+    Their own sums are ``part_sums``, or rows of Z' diag(v z_k) Z.
+    """
+    pairs = {part for part in parts if len(part) == 2}
+    after: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for one, two in sorted(pairs):
+        after.setdefault(one, []).append(two)
+    return [
+        (one, two, three)
+        for one, two in sorted(pairs)
+        for three in after.get(two, ())
+        if (one, three) in pairs
+    ]
+
+
+def check_depth(depth: int) -> None:
+    """Raise unless parts can be conjunctions of that many values."""
+    if isinstance(depth, bool) or depth not in (1, 2, 3):
+        raise SettingsError(
+            f"depth {depth!r} is not 1, 2 or {DEEPEST}: more values in one part leave too few rows to judge"
+        )
+
+
+def named_parts(
+    codes: np.ndarray, sizes: Sequence[int], least: float, depth: int = 2
+) -> list[Part]:
+    """The parts, of up to three values, that hold at least the share ``least`` of rows that lie in one place.
+
+    >>> named_parts(np.array([[0, 1], [1, 1]]), (2, 2), 0.6)
+    [((1, 1),)]
+    """
+    check_depth(depth)
+    ones = np.ones(len(codes))
+    found = conjunctions(gram(codes, sizes, ones), sizes, least * len(codes), min(depth, 2))
+    if depth == DEEPEST:
+        deeper = triples(found)
+        enough = part_sums(codes, deeper, ones) >= max(least * len(codes), 1)
+        found += [part for part, kept in zip(deeper, enough, strict=True) if kept]
+    return found

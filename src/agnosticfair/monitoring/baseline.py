@@ -1,0 +1,166 @@
+"""What a model is watched against: named parts, their shares among the rows it was certified on, and the limit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data import axes as agreed
+from agnosticfair.data.census import take_census
+from agnosticfair.data.table import Column, Table, intersected
+from agnosticfair.errors import DataError, ModelError, SettingsError
+from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.parts import Axis, Part, gram, named_parts, part_name, sizes_of
+from agnosticfair.model import Model
+from agnosticfair.settings import POSITIVE, require, require_name
+
+FORMAT = "agnosticfair-baseline-1"
+EVERYBODY: Part = ()
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The rows a promise was made about, as counts.
+
+    Parameters
+    ----------
+    axes, parts : the named parts; the first one is everybody
+    counts : (I, I), rows of every pair of values
+    n : rows in all
+    groups : of the sensitive features, as the model has them
+    notion : what is compared
+    limit : what was certified: no part's difference is to exceed it
+    bound : of mixtures of single values: no row weighs more
+    model : digest of the model
+    """
+
+    axes: tuple[Axis, ...]
+    parts: tuple[Part, ...]
+    counts: np.ndarray
+    n: int
+    sensitive_features: tuple[str, ...]
+    groups: tuple[str, ...]
+    notion: str
+    limit: float
+    bound: float
+    model: str
+
+    def __post_init__(self) -> None:
+        require(POSITIVE, limit=self.limit, bound=self.bound)
+        require_name("notion", self.notion, NOTIONS)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(part_name(self.axes, part) for part in self.parts)
+
+    @property
+    def id(self) -> str:
+        """A digest of all of it: only states of one baseline add up."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        axes = [[a.name, list(a.values), list(a.edges)] for a in self.axes]
+        own = {k: v for k, v in vars(self).items() if k not in ("axes", "counts", "parts")}
+        parts = [[list(one) for one in part] for part in self.parts]
+        counts = np.asarray(self.counts).astype(int).tolist()
+        return {"format": FORMAT, **own, "axes": axes, "parts": parts, "counts": counts}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Baseline:
+        """Read what ``to_json`` wrote; anything else is refused."""
+        try:
+            made = dict(content)
+            if made.pop("format") != FORMAT:
+                raise ValueError("format")
+            axes = tuple(Axis(str(n), tuple(v), tuple(e)) for n, v, e in made.pop("axes"))
+            parts = tuple(tuple((int(a), int(v)) for a, v in part) for part in made.pop("parts"))
+            counts = np.array(made.pop("counts"), float)
+            size = sum(sizes_of(axes))
+            if counts.shape != (size, size) or parts[:1] != (EVERYBODY,):
+                raise ValueError("counts")
+            names, groups = tuple(made.pop("sensitive_features")), tuple(made.pop("groups"))
+            return cls(axes, parts, counts, int(made.pop("n")), names, groups, **made)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ModelError(
+                f"this is no baseline of agnosticfair, or it is damaged ({type(error).__name__}): make it "
+                "again from the rows the model was certified on"
+            ) from None
+
+
+def digest_of(model: Model) -> str:
+    """What tells one model from another: its weights and the encoding of its columns."""
+    told = json.dumps(model.encoding.to_json(), sort_keys=True).encode()
+    return hashlib.sha256(np.ascontiguousarray(model.w).tobytes() + told).hexdigest()
+
+
+def groups_of(table: Table, baseline: Baseline) -> np.ndarray:
+    """Every row's group, (n,); the number of groups where it is not known."""
+    unknown = len(baseline.groups)
+    names = baseline.sensitive_features
+    if not names or any(name not in table.sensitive_features for name in names):
+        return np.full(len(table), unknown)
+    columns = {name: table.sensitive_features[name] for name in names}
+    column = intersected(columns) if len(names) > 1 else columns[names[0]]
+    codes = column.aligned(baseline.groups)
+    return np.where(codes < 0, unknown, codes)
+
+
+def _axes(rows: Table, columns: Sequence[str] | None, bands: int) -> tuple[Axis, ...]:
+    """The axes that rows in one place agree on."""
+    bare = replace(rows, target=Column(np.zeros(len(rows), np.int32), ("",)))
+    census = take_census(bare, "the rows")
+    counts = {k: agreed.histogram(v, *census.numeric[k]) for k, v in rows.numeric.items()}
+    others = {k: c.categories for k, c in rows.other.items()}
+    return agreed.axes_of(census, counts, bands, columns, others)
+
+
+def baseline_of(
+    model: Model,
+    rows: Table,
+    *,
+    limit: float,
+    notion: str = "demographic_parity",
+    columns: Sequence[str] | None = None,
+    depth: int = 2,
+    least: float = 0.01,
+    bands: int = 4,
+    bound: float | None = None,
+) -> Baseline:
+    """The baseline of rows at hand: the ones the certificate was made on.
+
+    Parameters
+    ----------
+    limit : what was promised of the differences of every named part
+    columns, depth, least, bands : as in ``subpopulations``
+    bound : of mixtures; 1 / least unless said, with which all weight may go to one part
+
+    Examples
+    --------
+    See docs/monitoring.md.
+    """
+    if not len(rows):
+        raise DataError(
+            "there are no rows to make a baseline of: give those the model was certified on"
+        )
+    if not 0 < least < 1:
+        raise SettingsError(f"least is {least!r}; it must be a share between 0 and 1")
+    axes = _axes(rows, columns, bands)
+    codes = agreed.codes_of(rows, axes)
+    found = named_parts(codes, sizes_of(axes), least, depth)
+    return Baseline(
+        axes,
+        (EVERYBODY, *found),
+        gram(codes, sizes_of(axes), np.ones(len(rows))),
+        len(rows),
+        model.sensitive_features,
+        model.groups,
+        notion,
+        limit,
+        1 / least if bound is None else bound,
+        digest_of(model),
+    )

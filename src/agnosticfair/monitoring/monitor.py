@@ -1,0 +1,277 @@
+"""Watch one model: where the rows that arrive lie, what the decisions do to them, and what to do about it.
+
+Every statement holds at all times at once with the monitor's confidence: one may look after every row. Of the
+probability 1 - confidence of ever being wrong, half goes to what decisions do and half to where the rows lie.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.axes import codes_of
+from agnosticfair.data.encoding import shown
+from agnosticfair.data.storage import write_atomically
+from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError, ModelError, SettingsError
+from agnosticfair.mathematics.parts import gram_by_cell, part_sums, read, sizes_of, starts_of
+from agnosticfair.model import Model
+from agnosticfair.monitoring.baseline import Baseline, digest_of, groups_of
+from agnosticfair.monitoring.state import MOST_STRANGE, State, from_bytes
+from agnosticfair.monitoring.verdict import Verdict, judge, part_differences
+from agnosticfair.settings import Kind, require
+
+CONFIDENCE = Kind("a number between 0 and 1", lambda v: 0 < v < 1)
+LOOKS = 256
+"""Places within a batch at which the row of a first break is looked for."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One batch as codes.  cells: (n,), group, label and decision in one number.  decided: (n,) of bool."""
+
+    codes: np.ndarray
+    group: np.ndarray
+    label: np.ndarray
+    decision: np.ndarray
+    decided: np.ndarray
+    digest: str
+
+
+class Monitor:
+    """Counts what arrives, and says whether the promise still is about these people.
+
+    Parameters
+    ----------
+    model : Model
+    baseline : Baseline
+        Of the rows the promise was made about (``baseline_of``, or a certificate's).
+    state : path, optional
+        A file that remembers; it is read if it is there, and written at every update before that returns.
+    confidence : float
+        Probability that no statement is ever wrong while the promise holds.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        baseline: Baseline,
+        *,
+        state: str | Path | None = None,
+        confidence: float = 0.95,
+    ) -> None:
+        require(CONFIDENCE, confidence=confidence)
+        if digest_of(model) != baseline.model:
+            raise ModelError(
+                "the model and the certificate do not belong together: give the certificate that was made of this model"
+            )
+        self.model, self.baseline, self.confidence = model, baseline, confidence
+        self.path = None if state is None else Path(state)
+        self.state = self._restored()
+
+    def _restored(self) -> State:
+        starts, known = starts_of(sizes_of(self.baseline.axes)), len(self.baseline.groups)
+        shape = (len(self.baseline.parts), known + 1, 3, 2)
+        values = np.zeros(starts[-1] + len(self.baseline.axes), np.int64)
+        fresh = State(self.baseline.id, np.zeros(shape, np.int64), values)
+        if self.path is None or not self.path.exists():
+            return fresh
+        kept = from_bytes(self.path.read_bytes(), f"file {self.path.name!r}")
+        if kept.baseline != fresh.baseline or kept.counts.shape != shape:
+            raise ModelError(
+                f"file {self.path.name!r} watches another model or certificate: name another state file"
+            )
+        return kept
+
+    def update(
+        self, rows: Table, *, when: float | None = None, again: bool = False, who: str = "the batch"
+    ) -> Verdict:
+        """Count a batch and say where things stand.
+
+        Parameters
+        ----------
+        rows : Table
+            With its sensitive features where they are known, and its labels where they are known. Rows that
+            were counted before without labels only have their labels added.
+        when : seconds since 1970; now unless said
+        again : count a batch that has the very content of an earlier one
+        """
+        if not len(rows):
+            raise DataError(f"{who} has no rows: leave it out")
+        when = time.time() if when is None else float(when)
+        if when < self.state.last:
+            raise SettingsError(
+                f"{who} is {self.state.last - when:.0f} s older than the batch before it: give batches in the order "
+                "of time"
+            )
+        seen = self._seen(rows, who)
+        before = self.state
+        self.state = self._counted(seen, rows, when, again, who)
+        verdict = self.verdict()
+        self.state = self._noted(before, verdict, seen, when)
+        self.save()
+        return replace(verdict, since=dict(self.state.since))
+
+    def predict(self, rows: Table, **options: Any) -> np.ndarray:
+        """The model's decisions, (n,) of 0 and 1, on rows that are counted before they are answered."""
+        decisions = self.model.predict(rows)
+        self.update(rows, **options)
+        return decisions
+
+    def verdict(self) -> Verdict:
+        """Where things stand, from the counts so far."""
+        return judge(self.baseline, self.state, 1 - self.confidence)
+
+    def save(self) -> None:
+        """Write the state file, whole or not at all."""
+        if self.path is not None:
+            try:
+                write_atomically(self.path, self.state.to_bytes())
+            except OSError as error:
+                raise ModelError(
+                    f"cannot write the state to {str(self.path)!r}: {error.strerror}; the batch is not counted there"
+                ) from None
+
+    def _seen(self, rows: Table, who: str) -> Seen:
+        codes = codes_of(rows, self.baseline.axes, who)
+        known = np.ones(len(rows), bool)
+        for name, values in self.model.encoding.categorical:
+            if name not in rows.categorical:
+                raise DataError(f"{who} has no column {name!r}, which the model reads: add it")
+            known &= rows.categorical[name].aligned(tuple(values)) >= 0
+        decision = np.zeros(len(rows), np.int64)
+        if known.any():
+            decision[known] = self.model.predict(rows.take(known), who)
+        label = np.zeros(len(rows), np.int64)
+        if rows.target is not None:
+            label = np.where(rows.labels(self.model.positive) > 0, 2, 1)
+        digest = hashlib.sha256(codes.tobytes() + decision.tobytes())
+        for name in sorted(rows.numeric):
+            digest.update(np.ascontiguousarray(rows.numeric[name]).tobytes())
+        for name, column in sorted(
+            {**rows.categorical, **rows.sensitive_features, **rows.other}.items()
+        ):
+            digest.update(name.encode() + "\0".join(column.categories).encode())
+            digest.update(np.ascontiguousarray(column.codes).tobytes())
+        group = groups_of(rows, self.baseline)
+        return Seen(codes, group, label, decision, known, digest.hexdigest()[:24])
+
+    def _counted(self, seen: Seen, rows: Table, when: float, again: bool, who: str) -> State:
+        """The state with the batch in it; of one that was counted before without labels, with these."""
+        state, labelled = self.state, bool(rows.target is not None)
+        before = state.batches.get(seen.digest)
+        if before is not None and not again and not (labelled and not before):
+            raise DataError(
+                f"{who} has the very content of a batch that was counted: leave it out, or say that it is another one"
+            )
+        counts = self._tally(seen)
+        if before is not None and not again:  # its labels came late
+            bare = replace(seen, label=np.zeros_like(seen.label))
+            counts = counts - self._tally(bare)
+            batches = {**state.batches, seen.digest: True}
+            return replace(state, counts=state.counts + counts, batches=batches, last=when)
+        values, strange = self._values(seen, rows)
+        return replace(
+            state,
+            counts=state.counts + counts,
+            values=state.values + values,
+            rows=state.rows + len(seen.codes),
+            undecided=state.undecided + int((~seen.decided).sum()),
+            batches={**state.batches, seen.digest: labelled},
+            strange=strange,
+            last=when,
+        )
+
+    def _tally(self, seen: Seen) -> np.ndarray:
+        """Rows of each part by group, label and decision; undecided rows are in none."""
+        parts, sizes = self.baseline.parts, sizes_of(self.baseline.axes)
+        shape = self.state.counts.shape
+        codes, there = seen.codes[seen.decided], seen.decided
+        cells = ((seen.group * 3 + seen.label) * 2 + seen.decision)[there]
+        found = np.zeros((len(parts), shape[1] * 6), np.int64)
+        ones = np.ones(len(cells))
+        found[0] = np.bincount(cells, minlength=shape[1] * 6)
+        shallow = [k for k, part in enumerate(parts) if 0 < len(part) <= 2]
+        deep = [k for k, part in enumerate(parts) if len(part) > 2]
+        for cell in np.unique(cells):
+            own = cells == cell
+            (grams,) = gram_by_cell(codes[own], sizes, ones[own], np.zeros(own.sum(), int), 1)
+            found[shallow, cell] = read(grams, sizes, [parts[k] for k in shallow])
+            found[deep, cell] = part_sums(codes[own], [parts[k] for k in deep], ones[own])
+        return found.reshape(shape)
+
+    def _values(self, seen: Seen, rows: Table) -> tuple[np.ndarray, Mapping[str, tuple[str, ...]]]:
+        """Rows of each value of each axis, those of none last; and values never seen, by column."""
+        starts = starts_of(sizes_of(self.baseline.axes))
+        found, strange = (
+            np.zeros(starts[-1] + len(self.baseline.axes), np.int64),
+            dict(self.state.strange),
+        )
+        for c, axis in enumerate(self.baseline.axes):
+            there = np.bincount(seen.codes[:, c].astype(int) + 1, minlength=len(axis.values) + 1)
+            found[starts[c] : starts[c + 1]], found[starts[-1] + c] = there[1:], there[0]
+            if there[0]:
+                named = {*rows.column(axis.name).values()[seen.codes[:, c] < 0].tolist()}
+                strange[axis.name] = tuple(
+                    sorted({*strange.get(axis.name, ()), *named})[:MOST_STRANGE]
+                )
+        return found, strange
+
+    def _noted(self, before: State, verdict: Verdict, seen: Seen, when: float) -> State:
+        """The state with this look on its timeline, and the row of every verdict that is new."""
+        since = dict(self.state.since)
+        if verdict.decisions == "broken" and "broken" not in since:
+            since["broken"] = self._first_break(before, verdict, seen)
+        for word, now in (("outside", verdict.where == "outside"), ("changed", verdict.changed)):
+            if now and word not in since:
+                since[word] = self.state.rows
+        worst = verdict.parts[0] if verdict.parts else None
+        point: dict[str, Any] = {
+            "time": when,
+            "rows": self.state.rows,
+            "where": verdict.where,
+            "decisions": verdict.decisions,
+            "distance": verdict.distance,
+            "low": verdict.everybody.low,
+            "high": verdict.everybody.high,
+            "difference": verdict.everybody.difference,
+            "worst": None if worst is None else worst.name,
+            "worst_low": None if worst is None else worst.low,
+        }
+        timeline = (*self.state.timeline, point)
+        return replace(self.state, since=since, timeline=timeline).thinned()
+
+    def _first_break(self, before: State, verdict: Verdict, seen: Seen) -> int:
+        """The row by which the part that broke its limit first did, to a LOOKS-th of the batch."""
+        names = self.baseline.names
+        place = next(names.index(p.name) for p in verdict.all_parts if p.verdict == "broken")
+        part, n = self.baseline.parts[place], len(seen.codes)
+        if before.rows + n != self.state.rows:  # only labels were added
+            return self.state.rows
+        inside = seen.decided.copy()
+        for axis, value in part:
+            inside &= seen.codes[:, axis] == value
+        cells = (seen.group * 3 + seen.label) * 2 + seen.decision
+        for stop in np.unique(np.linspace(0, n, LOOKS + 1).astype(int)[1:]):
+            there = np.bincount(cells[:stop][inside[:stop]], minlength=self.state.counts[0].size)
+            counts = before.counts[place] + there.reshape(self.state.counts[0].shape)
+            delta = (1 - self.confidence) / 2 / len(names)
+            low, _, _ = part_differences(self.baseline, counts[None], delta)
+            if low[0] > self.baseline.limit:
+                return before.rows + int(stop)
+        return self.state.rows
+
+
+def described(verdict: Verdict, baseline: Baseline) -> str:
+    """The verdict in sentences."""
+    told = [verdict.sentence, verdict.because]
+    if verdict.strange:
+        names = (f"{column} = {shown(values)}" for column, values in verdict.strange.items())
+        told.append(f"Values never seen: {'; '.join(names)}.")
+    return " ".join(sentence for sentence in (*told, *verdict.advice) if sentence)

@@ -1,0 +1,97 @@
+"""The grid that a reply's numbers lie on: multiples of a power of two that the task settles.
+
+Sums over n rows of values up to ``2^SPARE_BITS`` in absolute value are then integers below 2^53 in units
+of the grid. A float64 adds them up exactly, whoever adds in whatever order, and modulo 2^64 they can be
+masked (``protocol.secure``) without a bit being lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.encoding import FEATURE_BITS, Encoding
+from agnosticfair.errors import SettingsError
+from agnosticfair.protocol.messages import Reply, Task
+
+SPARE_BITS = 3
+"""Bits of a row's value above one."""
+
+WEIGHT_BITS = 10
+"""Bits above one of a model's weight, where local models are averaged."""
+
+LEAST_BITS = 14
+"""A coarser grid than 2^-14 would show in the model; it holds 2^36 rows."""
+
+
+def exponents(task: Task) -> np.ndarray:
+    """Powers of two that no feature exceeds, (d + 1,): 0 where the encoding scales to [0, 1]."""
+    encoding = Encoding.from_json(task.settings["encoding"])
+    found = np.zeros(encoding.width + 1, int)
+    if not encoding.scale:
+        for j, (_, low, high) in enumerate(encoding.numeric):
+            most = max(abs(low), abs(high))
+            found[j] = int(np.ceil(np.log2(most))) if most > 0 else 0
+    return found
+
+
+def base_bits(n: int) -> int:
+    """Bits after the point that n rows' sums keep; refused where n is so large that too few are left.
+
+    >>> base_bits(48_842)
+    34
+    """
+    bits = 53 - SPARE_BITS - int(n).bit_length()
+    if bits < LEAST_BITS:
+        raise SettingsError(
+            f"sums over {n} rows would not fit in 64 bits on a grid of 2^-{LEAST_BITS}: take fewer rows"
+        )
+    return bits
+
+
+def bits(field: str, task: Task) -> Any:
+    """Bits after the point of a field: one number, or one for each of the last axes' columns.
+
+    A step that is asked before the rows are counted sends counts, and weights on the grid of features.
+    """
+    settings = task.settings
+    if "n" not in settings:
+        return FEATURE_BITS
+    if field == "w":  # a sum over sites, not over rows
+        return 53 - WEIGHT_BITS - len(settings["clients"]).bit_length()
+    base, scaled = base_bits(settings["n"]), settings["encoding"]["scale"]
+    if scaled or field not in _OF_FEATURES:
+        return base
+    return base - _OF_FEATURES[field](exponents(task))
+
+
+_OF_FEATURES = {
+    "J_1": lambda e: e,
+    "J_L": lambda e: e,
+    "J_g": lambda e: e,
+    "phi_C": lambda e: e,
+    "H": lambda e: e[:, None] + e,
+    "total": lambda e: e[:-1],
+    "psi_x": lambda e: e[:-1],
+    "x": lambda e: e[:-1],
+    "x_squares": lambda e: 2 * e[:-1],
+}
+"""Fields whose last axes are the features: what scales them where the encoding does not."""
+
+
+def on_grid(reply: Reply, task: Task) -> Reply:
+    """The reply with every number on its field's grid; what is there already keeps its bits.
+
+    >>> on_grid(Reply(0, {"n": np.array(0.1)}), Task({})).sums["n"] * 2**20
+    np.float64(104858.0)
+    """
+    sums = {name: rounded(value, bits(name, task)) for name, value in reply.sums.items()}
+    return replace(reply, sums=sums)
+
+
+def rounded(value: np.ndarray, bits: Any) -> np.ndarray:
+    """The nearest multiples of 2^-bits; new arrays, of the same layout."""
+    unit = np.ldexp(1.0, bits)
+    return np.rint(value * unit) / unit

@@ -1,0 +1,121 @@
+"""Long-term keys of sites, the roster of those that take part, and masking keys that they sign."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.protocol.messages import Offer
+
+OFFER, ANSWER = b"agnosticfair-masking-key-1", b"agnosticfair-masked-reply-1"
+"""What a signature is for: one for the one purpose never passes for the other."""
+
+Roster = Mapping[str, str]
+"""Sites' names and their long-term public keys (Ed25519), in hexadecimal."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A site's name and its long-term secret key, 32 bytes, which never leaves it and is never shown."""
+
+    site: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"Identity({self.site!r})"
+
+    @property
+    def public(self) -> str:
+        """The long-term public key, in hexadecimal."""
+        return self._key().public_key().public_bytes_raw().hex()
+
+    def sign(self, purpose: bytes, *content: bytes) -> bytes:
+        """A signature, 64 bytes, over content for one purpose."""
+        return self._key().sign(joined(purpose, *content))
+
+    def _key(self) -> Any:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return Ed25519PrivateKey.from_private_bytes(self.secret)
+
+
+def new_identity(site: str) -> Identity:
+    """A fresh long-term key.
+
+    >>> len(new_identity("north").public)
+    64
+    """
+    return Identity(site, secrets.token_bytes(32))
+
+
+def joined(*parts: bytes) -> bytes:
+    """Parts with their lengths, so that no two lists of parts give the same bytes."""
+    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+
+
+def digest(roster: Roster) -> bytes:
+    """What the sites of a session agree on: who takes part, and with which long-term key."""
+    content = [text.encode() for site in sorted(roster) for text in (site, roster[site])]
+    return hashlib.sha256(joined(*content)).digest()
+
+
+def check_roster(roster: Roster, least_sites: int) -> None:
+    """Raise unless every site has a key of its own and there are enough of them."""
+    holders: dict[str, str] = {}
+    for site, public in sorted(roster.items()):
+        if len(public) != 64 or not set(public) <= set("0123456789abcdef"):
+            raise SettingsError(
+                f"the public key of site {site!r} is not 64 hexadecimal digits: copy it again"
+            )
+        if public in holders:
+            raise SettingsError(
+                f"sites {holders[public]!r} and {site!r} have one and the same key: make a new one for one of them"
+            )
+        holders[public] = site
+    if len(roster) < least_sites:
+        raise SettingsError(
+            f"a total of {len(roster)} site{'s' * (len(roster) != 1)} is not shown where least_sites is "
+            f"{least_sites}: let more sites take part"
+        )
+
+
+def verify(roster: Roster, site: str, signature: bytes, purpose: bytes, *content: bytes) -> None:
+    """Raise unless this site signed this content for this purpose."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if site not in roster:
+        raise FederationError(f"site {site!r} is not on the list of keys: add its public key there")
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(roster[site]))
+        key.verify(signature, joined(purpose, *content))
+    except InvalidSignature:
+        what = "masking key" if purpose == OFFER else "reply"
+        raise FederationError(
+            f"the {what} of site {site!r} is not signed with its key for this question: it was altered, "
+            "replayed or swapped, and is not used"
+        ) from None
+
+
+def offered(identity: Identity, session: str, roster: Roster, masking: bytes) -> Offer:
+    """The public half of a masking key, signed for this session of these sites."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    public = X25519PrivateKey.from_private_bytes(masking).public_key().public_bytes_raw()
+    content = (session.encode(), identity.site.encode(), public, digest(roster))
+    signature = identity.sign(OFFER, *content)
+    return Offer(identity.site, session, public.hex(), signature.hex())
+
+
+def check_offer(offer: Offer, session: str, roster: Roster, pinned: Roster) -> None:
+    """Raise unless the offer is of this session and signed with the key that is pinned for its site."""
+    if offer.session != session:
+        raise FederationError(
+            f"the masking key of site {offer.site!r} is of another session: it was replayed, and is not used"
+        )
+    content = (session.encode(), offer.site.encode(), bytes.fromhex(offer.public), digest(roster))
+    verify(pinned, offer.site, bytes.fromhex(offer.signature), OFFER, *content)

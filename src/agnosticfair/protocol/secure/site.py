@@ -1,0 +1,245 @@
+"""A site's side of secure sums: what it signs, what it masks, and what it refuses to answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agnosticfair.errors import FederationError
+from agnosticfair.protocol.messages import (
+    Agreement,
+    Broadcast,
+    Invitation,
+    Masked,
+    Offer,
+    Reply,
+    hexadecimal,
+)
+from agnosticfair.protocol.secure.integers import flattened
+from agnosticfair.protocol.secure.keys import (
+    ANSWER,
+    Identity,
+    Roster,
+    check_offer,
+    check_roster,
+    digest,
+    offered,
+)
+from agnosticfair.protocol.secure.masks import mask, question_digest, shared_secrets
+
+KEYS, AGREE = "keys", "agree"
+"""Steps that begin a session: a signed masking key from each site, then all of them to each."""
+
+OPEN_STEPS = frozenset({"outline"})
+"""Steps that a site answers in the open unless it says otherwise: column names, ranges and categories, no
+counts. With an agreed schema it need not answer this one either."""
+
+SESSIONS = 4
+"""Sessions whose masking keys a site keeps: with an older one's key gone, its masks can be made by nobody."""
+
+
+@dataclass
+class Session:
+    """What a site keeps of a session.  roster: who takes part.  masking: its own secret key.  offers: of
+    all sites, once they are agreed on.  asked: a digest of the question by (task, step, round)."""
+
+    roster: dict[str, str]
+    masking: bytes
+    offers: dict[str, Offer] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass
+class SecureSite:
+    """A site that answers in masked sums only.
+
+    answer: from (step, payload) to the site's reply in the open.  pinned: every site's long-term public key,
+    its own among them, from ``deploy init`` or the site's own list.  least_sites: the fewest that a total
+    may have.  may_drop: whether it takes part in a problem stated anew for fewer sites than are pinned.
+    open_steps: those that it answers in the open.  path: a file, readable by the site alone, that keeps
+    sessions over restarts; None to keep them in memory.
+    """
+
+    identity: Identity
+    pinned: Roster
+    answer: Callable[[str, Any], Any]
+    least_sites: int = 2
+    may_drop: bool = False
+    open_steps: frozenset[str] = OPEN_STEPS
+    path: Path | None = None
+    sessions: dict[str, Session] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_roster(self.pinned, self.least_sites)
+        if self.pinned.get(self.identity.site) != self.identity.public:
+            raise FederationError(
+                f"site {self.identity.site!r} is not on the list with the key that it holds: add its public key"
+            )
+        if self.path is not None and self.path.exists():
+            self.sessions = _read(self.path)
+
+    def __call__(self, step: str, broadcast: Any) -> Any:
+        """The answer to one step, masked; or a refusal."""
+        if isinstance(broadcast, Invitation):
+            return self._offer(broadcast.session, dict(broadcast.sites))
+        if isinstance(broadcast, Agreement):
+            return self._agree(broadcast)
+        if step in self.open_steps:
+            return self.answer(step, broadcast)
+        if not isinstance(broadcast, Broadcast) or not broadcast.session:
+            raise FederationError(
+                f"site {self.identity.site!r} answers step {step!r} in masked sums only: let the coordinator "
+                "ask for secure sums"
+            )
+        return self._masked(step, broadcast)
+
+    def _offer(self, session: str, roster: dict[str, str]) -> Offer:
+        """A masking key for a new session, or the same one again for a session that it knows."""
+        known = self.sessions.get(session)
+        if known is None:
+            self._check_members(roster)
+            known = Session(roster, secrets.token_bytes(32))
+            self.sessions[session] = known
+            for old in list(self.sessions)[:-SESSIONS]:
+                del self.sessions[old]
+            self._save()
+        elif known.roster != roster:
+            raise FederationError(
+                f"session {session[:8]} was begun with other sites: begin a new one"
+            )
+        return offered(self.identity, session, roster, known.masking)
+
+    def _check_members(self, roster: Roster) -> None:
+        """Raise unless the sites that are to take part are those that this site knows."""
+        for site, public in roster.items():
+            if site not in self.pinned:
+                raise FederationError(
+                    f"site {site!r} is not on the list of site {self.identity.site!r}: add its public key there"
+                )
+            if self.pinned[site] != public:
+                raise FederationError(
+                    f"the key given for site {site!r} is not the one that site {self.identity.site!r} has pinned: "
+                    "somebody may stand in between"
+                )
+        check_roster(roster, self.least_sites)
+        away = sorted(set(self.pinned) - set(roster))
+        if self.identity.site not in roster or (away and not self.may_drop):
+            raise FederationError(
+                f"site {self.identity.site!r} takes part with all of its list only, and {away[0]!r} is missing: "
+                "wait for it, or allow the site to go on without some"
+            )
+
+    def _agree(self, agreement: Agreement) -> Reply:
+        """Check and keep everybody's masking keys; they cannot be changed afterwards."""
+        known, session = self._session(agreement.session), agreement.session
+        offers = {offer.site: offer for offer in agreement.offers}
+        if sorted(known.roster) != sorted(offer.site for offer in agreement.offers):
+            raise FederationError(
+                "the masking keys are not those of the session's sites: begin a new one"
+            )
+        for offer in agreement.offers:
+            check_offer(offer, session, known.roster, self.pinned)
+        if known.offers and known.offers != offers:
+            raise FederationError(
+                f"session {session[:8]} has masking keys already: begin a new one"
+            )
+        if not known.offers:
+            known.offers = offers
+            self._save()
+        return Reply(0, {})
+
+    def _session(self, session: str) -> Session:
+        if session not in self.sessions:
+            raise FederationError(
+                f"site {self.identity.site!r} knows no session {session[:8]!r}: its keys are gone or were never "
+                "made; begin a new one"
+            )
+        return self.sessions[session]
+
+    def _masked(self, step: str, broadcast: Broadcast) -> Masked:
+        known, site = self._session(broadcast.session), self.identity.site
+        if not known.offers:
+            raise FederationError(
+                f"site {site!r} was asked {step!r} before masking keys were agreed on"
+            )
+        question = question_digest(step, broadcast, digest(known.roster))
+        self._check_first(known, step, broadcast, question)
+        reply = self.answer(step, replace(broadcast, session=""))
+        if not isinstance(reply, Reply):
+            raise FederationError(
+                f"step {step!r} sends {type(reply).__name__.lower()}, not sums, and cannot be masked: take a "
+                "method without it"
+            )
+        values = flattened(reply, broadcast.task, len(known.roster))
+        if not known.secrets:
+            known.secrets = shared_secrets(site, known.masking, known.offers)
+        values = values + mask(site, known.secrets, broadcast.session, question, len(values))
+        signature = signed(self.identity, question, values)
+        return Masked(broadcast.round, site, values, signature)
+
+    def _check_first(
+        self, known: Session, step: str, broadcast: Broadcast, question: bytes
+    ) -> None:
+        """Refuse a second question for the same round at another point: two totals that differ in what one
+        site was asked could be taken from each other."""
+        place = f"{broadcast.task.id} {step} {broadcast.round}"
+        before = known.asked.get(place)
+        if before is None:
+            known.asked[place] = question.hex()
+            self._save()
+        elif before != question.hex():
+            raise FederationError(
+                f"site {self.identity.site!r} has answered {step!r} of round {broadcast.round} for another "
+                "question already: a round is asked once"
+            )
+
+    def _save(self) -> None:
+        """Write the sessions to the file, if there is one: whole or not at all, and for the site alone."""
+        if self.path is None:
+            return
+        content = {
+            name: {
+                "roster": known.roster,
+                "masking": known.masking.hex(),
+                "offers": {k: asdict(v) for k, v in known.offers.items()},
+                "asked": known.asked,
+            }
+            for name, known in self.sessions.items()
+        }
+        new = self.path.with_name(self.path.name + ".new")
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            json.dump(content, file)
+        new.replace(self.path)
+
+
+def signed(identity: Identity, question: bytes, values: Any) -> str:
+    """The signature of masked values as the answer to this question."""
+    content = hashlib.sha256(values.tobytes()).digest()
+    return identity.sign(ANSWER, identity.site.encode(), question, content).hex()
+
+
+def _read(path: Path) -> dict[str, Session]:
+    """The sessions in a file, which the site wrote itself; a damaged one is refused."""
+    try:
+        content: Mapping[str, Any] = json.loads(path.read_text())
+        return {
+            name: Session(
+                dict(entry["roster"]),
+                bytes.fromhex(hexadecimal(entry["masking"], 32)),
+                {k: Offer(**v) for k, v in entry["offers"].items()},
+                dict(entry["asked"]),
+            )
+            for name, entry in content.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise FederationError(
+            f"the file of secure sessions {path.name!r} is damaged: delete it, and begin the fit again"
+        ) from None

@@ -1,0 +1,90 @@
+"""The coordinator's side of secure sums: it opens a session, and reads nothing but totals."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.errors import FederationError
+from agnosticfair.protocol.messages import Agreement, Broadcast, Invitation, Masked, Offer, Reply
+from agnosticfair.protocol.secure.integers import Shapes, length, shaped
+from agnosticfair.protocol.secure.keys import (
+    ANSWER,
+    Roster,
+    check_offer,
+    check_roster,
+    digest,
+    verify,
+)
+from agnosticfair.protocol.secure.masks import question_digest
+from agnosticfair.protocol.secure.site import AGREE, KEYS
+
+Ask = Callable[..., Mapping[str, Any]]
+"""From (step, question, check) to every site's answer, checked: ``Asker.ask``."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A session that all of its sites have agreed on."""
+
+    session: str
+    roster: Roster
+
+
+def open_session(ask: Ask, roster: Roster, least_sites: int = 2) -> Opened:
+    """Collect the sites' signed masking keys, and hand all of them to each."""
+    check_roster(roster, least_sites)
+    session = secrets.token_hex(16)
+    check = partial(_checked_offer, session=session, roster=roster)
+    offers = ask(KEYS, Invitation(session, dict(roster)), check)
+    ask(AGREE, Agreement(session, tuple(offers.values())), None)
+    return Opened(session, roster)
+
+
+def _checked_offer(offer: object, site: str, session: str, roster: Roster) -> Offer:
+    if not isinstance(offer, Offer) or offer.site != site:
+        raise FederationError(f"site {site!r} sent no masking key of its own: check its version")
+    check_offer(offer, session, roster, roster)
+    return offer
+
+
+def total(ask: Ask, opened: Opened, step: str, broadcast: Broadcast, shapes: Shapes) -> Reply:
+    """The sum of all sites' replies. One site's reply is uniformly random numbers to the coordinator."""
+    broadcast = replace(broadcast, session=opened.session)
+    question = question_digest(step, broadcast, digest(opened.roster))
+    check = partial(
+        _checked, broadcast=broadcast, question=question, roster=opened.roster, size=length(shapes)
+    )
+    answers = ask(step, broadcast, check)
+    added = np.zeros(length(shapes), np.uint64)
+    for site in opened.roster:
+        added += answers[site].values
+    return shaped(added, broadcast.round, broadcast.task, shapes)
+
+
+def _checked(
+    answer: object, site: str, broadcast: Broadcast, question: bytes, roster: Roster, size: int
+) -> Masked:
+    """The answer, if it is masked, of this round, length and site, and signed for this very question."""
+    if not isinstance(answer, Masked):
+        raise FederationError(
+            f"site {site!r} answered with {type(answer).__name__}, not masked sums: it may not be set up for them"
+        )
+    if answer.round != broadcast.round or answer.site != site:
+        raise FederationError(
+            f"site {site!r} sent the answer of site {answer.site!r} to round {answer.round} instead of its own "
+            f"to {broadcast.round}: a late or swapped reply is never added"
+        )
+    if answer.values.dtype != np.uint64 or answer.values.shape != (size,):
+        raise FederationError(
+            f"site {site!r} sent {answer.values.size} masked numbers; asked were {size}"
+        )
+    content = hashlib.sha256(answer.values.tobytes()).digest()
+    verify(roster, site, bytes.fromhex(answer.signature), ANSWER, site.encode(), question, content)
+    return answer

@@ -1,0 +1,85 @@
+"""``agnosticfair monitor`` through ``main``: verdicts, exit codes, files, and refusals."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import ROLES, client_rows, refused, write
+
+from agnosticfair.data.files import read_rows
+from agnosticfair.model import load_model
+from agnosticfair.monitoring.baseline import baseline_of
+
+
+@pytest.fixture
+def watch(call, files):
+    """A model, the baseline of its rows, and the words that watch it."""
+    code, _, _ = call("fit", *files, *ROLES, "--method", "fl")
+    assert code == 0
+    model = load_model("model.safetensors")
+    write(Path("held.csv"), client_rows(7, 600))
+    held = read_rows("held.csv", model.encoding, target="income", sensitive_features=("sex",))
+    made = baseline_of(model, held, limit=0.9, least=0.1).to_json()
+    Path("certificate.json").write_text(json.dumps({"baseline": made}))
+    return ("monitor", "model.safetensors", "--certificate", "certificate.json")
+
+
+def test_batches_are_counted_and_remembered(call, watch):
+    write(Path("one.csv"), client_rows(8, 200))
+    write(Path("two.csv"), client_rows(9, 200))
+    code, out, err = call(*watch, "--rows", "one.csv", "--state", "s.json")
+    assert (code, err) == (0, "")
+    assert "after 200 rows" in out
+    files = ("--page", "page.html", "--prometheus", "metrics.prom")
+    code, out, _ = call(*watch, "--rows", "two.csv", "--state", "s.json", "--json", *files)
+    told = json.loads(out)
+    assert (code, told["rows"], told["grouped"]) == (0, 400, 400)
+    assert "monitor" in Path("page.html").read_text()
+    assert "agnosticfair_rows 400.0" in Path("metrics.prom").read_text()
+
+
+def test_an_alarm_has_its_exit_code_and_its_hook(call, watch):
+    write(Path("odd.csv"), client_rows(8, 300), job="robot")
+    hook = f'{sys.executable} -c \'import sys; open("heard", "w").write(sys.stdin.read())\''
+    code, out, _ = call(*watch, "--rows", "odd.csv", "--alert", hook)
+    assert code == 3
+    assert "job = 'robot'" in out
+    assert json.loads(Path("heard").read_text())["where"] == "outside"
+
+
+def test_two_sites_watch_together(call, watch):
+    for k, site in enumerate(("north", "south")):
+        write(Path(f"{site}-today.csv"), client_rows(20 + k, 200))
+        call(*watch, "--rows", f"{site}-today.csv", "--state", f"{site}.json")
+    code, out, _ = call(*watch, "--state", "north.json", "--add", "south.json", "--json")
+    assert (code, json.loads(out)["rows"]) == (0, 400)
+
+
+def test_late_labels_are_joined_by_key(call, watch):
+    rows = [{"id": str(i), **r} for i, r in enumerate(client_rows(8, 100))]
+    write(Path("rows.csv"), [{k: v for k, v in r.items() if k != "income"} for r in rows])
+    with Path("labels.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([("id", "income"), *((r["id"], r["income"]) for r in rows)])
+    asked = (*watch, "--rows", "rows.csv", "--key", "id", "--labels", "labels.csv")
+    code, out, err = call(*asked, "--target", "income", "--state", "s.json", "--json")
+    assert (code, err, json.loads(out)["rows"]) == (0, "", 100)
+    counts = json.loads(Path("s.json").read_text())["state"]["counts"]
+    assert sum(sum(map(sum, group)) for group in counts[0]) == 100
+    assert sum(sum(group[0]) for group in counts[0]) == 0  # none is without its label
+
+
+def test_what_makes_no_sense_is_refused(call, watch):
+    write(Path("one.csv"), client_rows(8, 50))
+    assert "'absent.json'" in refused(call, *watch[:3], "absent.json", "--rows", "one.csv")
+    assert "nothing to watch" in refused(call, *watch)
+    assert "both --labels and --key" in refused(call, *watch, "--rows", "one.csv", "--key", "id")
+    assert "'absent.csv'" in refused(call, *watch, "--rows", "absent.csv")
+    call(*watch, "--rows", "one.csv", "--state", "s.json")
+    assert "very content" in refused(call, *watch, "--rows", "one.csv", "--state", "s.json")
+    Path("s.json").write_text("{}")
+    asked = (*watch, "--rows", "one.csv", "--state", "s.json")
+    assert "no state of a monitor" in refused(call, *asked)
+    assert "confidence is 2" in refused(call, *watch, "--rows", "one.csv", "--confidence", 2)

@@ -1,0 +1,82 @@
+"""Axes agreed without pooling: the same from any split, and codes that say what the table says."""
+
+import numpy as np
+import pytest
+
+from agnosticfair.data.axes import axes_of, band_axis, codes_of, edges_of, histogram
+from agnosticfair.data.census import merge, take_census
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError, SettingsError
+
+
+def table(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    return Table(
+        {
+            "age": rng.integers(17, 90, n).astype(float),
+            "gain": np.where(rng.random(n) < 0.9, 0.0, 5000.0),
+        },
+        {"job": Column.of(rng.choice(["a", "b", "c"], n))},
+        Column.of(rng.choice(["no", "yes"], n)),
+        {"sex": Column.of(rng.choice(["F", "M"], n))},
+        {"town": Column.of(rng.choice(["x", "y"], n))},
+    )
+
+
+def agreed(tables, **settings):
+    census = merge({k: take_census(t, k) for k, t in tables.items()})
+    counts = {
+        name: sum(histogram(t.numeric[name], *census.numeric[name]) for t in tables.values())
+        for name in census.numeric
+    }
+    return axes_of(census, counts, clients=tuple(tables), **settings)
+
+
+def test_axes_are_the_same_for_any_split():
+    whole = table()
+    parts = {"north": whole.take(np.arange(100)), "south": whole.take(np.arange(100, 400))}
+    assert agreed({"all": whole}) == agreed(parts)
+    assert [(axis.name, len(axis.values)) for axis in agreed(parts)] == [
+        ("age", 4),
+        ("gain", 2),
+        ("job", 3),
+    ]
+
+
+def test_bands_hold_about_equal_shares():
+    ages = table(5000).numeric["age"]
+    edges = edges_of(histogram(ages, 17.0, 89.0), 17.0, 89.0, 4)
+    shares = np.bincount(np.searchsorted(edges, ages, "right")) / len(ages)
+    assert len(edges) == 3
+    assert abs(shares - 0.25).max() < 0.03
+    assert edges_of(histogram(np.zeros(9), 0.0, 1.0), 0.0, 1.0, 4) == ()
+
+
+def test_codes_say_what_the_table_says():
+    rows = table()
+    axes = agreed(
+        {"north": rows}, columns=("age", "job", "town", "site"), others={"town": ("x", "y")}
+    )
+    assert [axis.name for axis in axes] == ["age", "job", "town"], "one site parts nobody"
+    codes = codes_of(rows, axes)
+    job = np.array(axes[1].values, object)[codes[:, 1]]
+    np.testing.assert_array_equal(job, rows.categorical["job"].values())
+    assert ((rows.numeric["age"] < axes[0].edges[0]) == (codes[:, 0] == 0)).all()
+
+
+def test_site_is_a_column():
+    axes = agreed({"north": table(), "south": table(seed=1)}, columns=("site",))
+    assert axes[0].values == ("north", "south")
+    assert (codes_of(table(), axes, client="south") == 1).all()
+
+
+def test_what_names_no_part_is_said():
+    with pytest.raises(SettingsError, match="no column 'hair' to name parts by"):
+        agreed({"north": table()}, columns=("hair",))
+    many = table()
+    ids = Column.of(f"row {i}" for i in range(400))
+    many = Table(many.numeric, {"id": ids}, many.target, many.sensitive_features)
+    with pytest.raises(SettingsError, match="column 'id' has 400 values, more than 200"):
+        agreed({"north": many})
+    with pytest.raises(DataError, match="no column of numbers 'weight'"):
+        codes_of(many, (band_axis("weight", (3.0,)),), "client 'north'")

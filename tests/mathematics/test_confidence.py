@@ -1,0 +1,206 @@
+"""Bounds beyond the rows: exact coverage by enumeration, and by draws from a known population."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta, binom
+
+from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics.fairness import NOTIONS
+
+few = settings(max_examples=15, deadline=None)
+GRID = np.linspace(0.02, 0.98, 17)
+
+
+def outcomes(n0, n1):
+    """All pairs of counts, (2, J), and the rows behind them."""
+    k0, k1 = (k.ravel() for k in np.meshgrid(np.arange(n0 + 1), np.arange(n1 + 1), indexing="ij"))
+    return np.stack([k0, k1]), np.stack([np.full(k0.shape, n0), np.full(k1.shape, n1)])
+
+
+def failure(k, n, bound, p0, p1, truth):
+    chance = binom.pmf(k[0], n[0], p0) * binom.pmf(k[1], n[1], p1)
+    return chance[bound < truth - 1e-12].sum()
+
+
+# --- one pair of rates ---
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.004])
+@pytest.mark.parametrize("sizes", [(12, 15), (5, 40), (30, 30)])
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_largest_difference_or_ratio_fails_no_more_often_than_stated(alpha, sizes, relative):
+    k, n = outcomes(*sizes)
+    bound = confidence.largest(k, n, alpha, relative)
+    worst = max(
+        failure(k, n, bound, p0, p1, p1 / p0 if relative else p1 - p0) for p0 in GRID for p1 in GRID
+    )
+    assert alpha / 20 < worst <= alpha
+
+
+def test_the_bound_is_the_largest_over_the_region_found_by_brute_force():
+    k, n, alpha = np.array([[30], [60]]), np.array([[200], [150]]), 0.001
+    c = confidence._critical(np.array([(1 - 2 * confidence.CAP) * alpha]))[0]
+    from scipy.special import ndtri
+
+    p0, p1 = np.meshgrid(np.linspace(0.03, 0.4, 500), np.linspace(0.2, 0.7, 500))
+    z0 = -ndtri(binom.sf(29, 200, p0))
+    z1 = -ndtri(binom.cdf(60, 150, p1))
+    s0 = np.sqrt((p0 * (1 - p0) + 0.25 / 200) / 200)
+    s1 = np.sqrt((p1 * (1 - p1) + 0.25 / 150) / 150)
+    w0, w1 = s0 / np.hypot(s0, s1), s1 / np.hypot(s0, s1)
+    inside = w1 * z1 + w0 * z0 + confidence.BEND * (w0 * z1 - w1 * z0) ** 2 <= c
+    inside &= np.maximum(z0, z1) <= -ndtri(confidence.CAP * alpha)
+    brute = (p1 - p0)[inside].max()
+    assert confidence.largest(k, n, alpha)[0] == pytest.approx(brute, abs=2e-3)
+    assert confidence.largest(k, n, alpha)[0] >= brute
+
+
+def test_it_is_much_tighter_than_the_box_of_both_limits():
+    k, n, alpha = np.array([[100], [160]]), np.array([[1000], [1000]]), 1e-4
+    low = beta.ppf(alpha / 2, 100, 901)
+    high = beta.ppf(1 - alpha / 2, 161, 840)
+    normal = np.sqrt(0.1 * 0.9 / 1000 + 0.16 * 0.84 / 1000) * 3.719
+    width = confidence.largest(k, n, alpha)[0] - 0.06
+    assert width < 1.06 * normal
+    assert high - low - 0.06 > 1.35 * width
+
+
+def test_without_rows_nothing_is_bounded():
+    assert confidence.largest([[0], [3]], [[0], [9]], 0.05).tolist() == [1.0]
+    assert confidence.largest([[0], [3]], [[0], [9]], 0.05, relative=True).tolist() == [np.inf]
+    counts = np.zeros((1, 2, 2, 2), int)
+    counts[0, 0, 0] = 5
+    for notion in sorted(NOTIONS):
+        found = confidence.differences(counts, 0.05, notion)
+        assert found.high[0] == 1.0
+        assert found.low[0] == 0.0 or notion == "bounded_group_loss"
+    assert np.isnan(confidence.differences(counts, 0.05, "demographic_parity").value[0])
+
+
+@few
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.sampled_from(sorted(NOTIONS)))
+def test_the_value_on_the_rows_lies_between_its_ends(seed, groups, notion):
+    counts = np.random.default_rng(seed).integers(0, 60, (6, groups, 2, 2))
+    for found in (
+        confidence.differences(counts, 0.01, notion),
+        confidence.ratios(counts, 0.01, notion),
+    ):
+        there = ~np.isnan(found.value)
+        assert (found.low <= found.value + 1e-12)[there].all()
+        assert (found.value <= found.high + 1e-12)[there].all()
+
+
+# --- what each part gets of delta ---
+
+
+@few
+@given(st.integers(0, 2**32 - 1))
+def test_all_conjunctions_together_spend_no_more_than_delta(seed):
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, size, 200) for size in (2, 3, 4)], axis=1)
+    rows = [200]
+    for axes in [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]:
+        rows += [*np.unique(codes[:, axes], axis=0, return_counts=True)[1]]
+    candidates = 1 + 9 + 6 + 8 + 12
+    assert confidence.spent(rows, 200, 7, candidates, 0.05).sum() <= 0.05 + 1e-12
+
+
+# --- parts, mixtures and kernels of a known population ---
+
+
+def population(groups=2):
+    """Shares (M, G, 2, 2) of cells by disjoint part, group, label, decision."""
+    rng = np.random.default_rng(7)
+    return rng.dirichlet(np.full(4 * 4 * groups, 3.0)).reshape(4, groups, 2, 2)
+
+
+def gap(masses, notion):
+    """The worst difference of (G, 2, 2) masses."""
+    k, n = confidence.compared(masses[None], notion)
+    rates = (k / n)[..., 0]
+    return float(rates.max() if notion == "bounded_group_loss" else np.ptp(rates, axis=1).max())
+
+
+def mixed_gaps(shares, notion, floor, draws=400):
+    """The gaps of random mixtures of parts in which each compared cell keeps the floor."""
+    rng, parts = np.random.default_rng(1), shares / shares.sum(axis=(1, 2, 3), keepdims=True)
+    for u in rng.dirichlet(np.full(len(shares), 0.3), draws):
+        masses = np.tensordot(u, parts, 1)
+        if confidence.compared(masses[None], notion)[1].min() >= floor:
+            yield gap(masses, notion)
+
+
+@pytest.mark.parametrize("notion", sorted(NOTIONS))
+def test_the_bounds_hold_at_once_in_draws_from_a_known_population(notion):
+    shares, rng, delta, n, draws = population(), np.random.default_rng(3), 0.2, 2000, 40
+    true = np.array([gap(part, notion) for part in shares])
+    mixed = max(mixed_gaps(shares, notion, 0.05))
+    true_ratio = confidence.ratios(shares, 0.1, notion).value
+    failed = np.zeros(3)
+    for _ in range(draws):
+        counts = rng.multinomial(n, shares.ravel()).reshape(shares.shape)
+        part = confidence.spent(counts.sum(axis=(1, 2, 3)), n, 1, len(shares), delta)
+        found = confidence.differences(counts, part, notion)
+        failed[0] += ((true > found.high) | (true < found.low)).any()
+        found = confidence.ratios(counts, part, notion)
+        failed[1] += ((true_ratio > found.high) | (true_ratio < found.low)).any()
+        failed[2] += confidence.mixtures(counts, part, notion, 0.05, 1e-2) < mixed
+    assert (failed <= draws * delta).all()
+
+
+@pytest.mark.parametrize("notion", sorted(NOTIONS))
+def test_reweighings_of_the_population_stay_below_their_bound(notion):
+    rng, n = np.random.default_rng(5), 3000
+    shares = population()
+    cells = rng.choice(shares.size, p=shares.ravel(), size=200_000)
+    centres = rng.uniform(size=3)
+
+    def masses(chosen):
+        x = (chosen * 37 % 101) / 101
+        K = np.exp(-(((x[:, None] - centres) / 0.5) ** 2))
+        cell = chosen % 8
+        return np.stack([K[cell == c].sum(axis=0) for c in range(8)]).reshape(2, 2, 2, 3)
+
+    true = masses(cells) / len(cells)
+    total = true.sum(axis=(0, 1, 2))
+    for seed in range(10):
+        drawn = masses(np.random.default_rng(seed).choice(cells, n))
+        bound = confidence.reweighings(drawn, n, 0.1, notion, 5.0, 0.05)
+        for alpha in [*np.eye(3), *rng.dirichlet(np.ones(3), 50)]:
+            alpha = alpha / (alpha @ total)
+            if alpha.max() <= 5.0:
+                assert gap(true @ alpha, notion) <= bound
+
+
+def test_mixtures_are_no_better_than_the_worst_part_and_see_simpsons_paradox():
+    rows = 4_000_000
+    counts = np.zeros((2, 2, 2, 2))
+    for part, (share, rate) in enumerate(((0.9, 0.8), (0.1, 0.2))):
+        for group, of_group in enumerate((1 - share, share)):
+            counts[part, group, 0] = rows * of_group * np.array([1 - rate, rate])
+    each = confidence.differences(counts, 0.01, "demographic_parity")
+    assert each.high.max() < 0.01
+    # half of each part: 0.74 against 0.26
+    assert confidence.mixtures(counts, 0.01, "demographic_parity", 0.05) == pytest.approx(
+        0.48, abs=0.01
+    )
+
+
+def test_chernoff_holds_for_means_of_anything_in_the_unit_interval():
+    rng, failed = np.random.default_rng(0), 0
+    for _ in range(400):
+        low, high = confidence.chernoff(rng.beta(0.5, 2, 80).sum(), 80, 0.2)
+        failed += not low <= 0.2 <= high
+    assert failed <= 80
+
+
+def test_three_groups_are_compared_in_all_pairs():
+    counts = np.random.default_rng(2).integers(50, 90, (1, 3, 2, 2))
+    found = confidence.differences(counts, 0.06, "demographic_parity")
+    k, n = (v[0] for v in confidence.compared(counts, "demographic_parity"))
+    ups = [confidence.largest(k[[j, i]], n[[j, i]], 0.01)[0] for i, j in permutations(range(3), 2)]
+    assert found.high[0] == pytest.approx(max(ups))

@@ -1,0 +1,97 @@
+"""Named parts: Gram sums and enumeration against brute force, and additivity to the last bit."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.parts import (
+    Axis,
+    conjunctions,
+    gram,
+    gram_by_cell,
+    members,
+    named_parts,
+    part_name,
+    part_sums,
+    read,
+    triples,
+)
+
+SIZES = (3, 2, 4)
+
+
+def rows(n=200, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(-1, size, n) for size in SIZES], axis=1)
+    return codes, on_grid(rng.normal(size=n), 30), rng.integers(0, 2, n)
+
+
+def all_parts(depth):
+    for axes in combinations(range(len(SIZES)), depth):
+        yield from (
+            tuple(zip(axes, values, strict=True))
+            for values in product(*(range(SIZES[a]) for a in axes))
+        )
+
+
+def test_gram_is_the_product_of_indicators():
+    codes, v, _ = rows()
+    Z = np.hstack([codes[:, [c]] == np.arange(size) for c, size in enumerate(SIZES)]).astype(float)
+    np.testing.assert_array_equal(gram(codes, SIZES, v), Z.T @ (v[:, None] * Z))
+
+
+def test_gram_is_read_as_the_sums_of_parts():
+    codes, v, cells = rows()
+    parts = [*all_parts(1), *all_parts(2)]
+    found = read(gram_by_cell(codes, SIZES, v, cells, 2), SIZES, parts)
+    for j in range(2):
+        own = cells == j
+        np.testing.assert_array_equal(found[j], part_sums(codes[own], parts, v[own]))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), cut=st.integers(0, 200))
+def test_sums_are_the_same_bits_for_any_split(seed, cut):
+    codes, v, _ = rows(seed=seed)
+    order = np.random.default_rng(seed + 1).permutation(len(v))
+    one, two = order[:cut], order[cut:]
+    split = gram(codes[one], SIZES, v[one]) + gram(codes[two], SIZES, v[two])
+    np.testing.assert_array_equal(split, gram(codes, SIZES, v))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("least", [0.0, 0.05, 0.2])
+def test_enumeration_is_brute_force(depth, least):
+    codes, _, _ = rows()
+    brute = {
+        part
+        for k in range(1, depth + 1)
+        for part in all_parts(k)
+        if members(codes, part).sum() >= max(least * len(codes), 1)
+    }
+    found = named_parts(codes, SIZES, least, depth)
+    assert len(found) == len(set(found))
+    assert set(found) == brute
+
+
+def test_no_large_triple_is_missed():
+    codes, _, _ = rows(1000, 3)
+    pairs = conjunctions(gram(codes, SIZES, np.ones(1000)), SIZES, 20)
+    offered = set(triples(pairs))
+    assert {p for p in all_parts(3) if members(codes, p).sum() >= 20} <= offered
+
+
+def test_names_and_depth():
+    axes = (
+        Axis("workclass", ("Local-gov", "Private")),
+        Axis("marital-status", ("Married", "Single")),
+    )
+    assert part_name(axes, ((0, 0), (1, 1))) == "workclass = Local-gov and marital-status = Single"
+    assert part_name(axes, ()) == "everybody"
+    with pytest.raises(SettingsError, match="depth 4 is not 1, 2 or 3"):
+        named_parts(np.zeros((1, 1), int), (1,), 0.1, 4)

@@ -1,0 +1,207 @@
+"""A monitor: counts that add up, statements that hold however often one looks, and refusals in a sentence."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import small_table
+
+from agnosticfair.data.table import Column
+from agnosticfair.errors import DataError, ModelError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.mathematics.parts import members
+from agnosticfair.monitoring.baseline import Baseline, baseline_of
+from agnosticfair.monitoring.monitor import Monitor, described
+from agnosticfair.monitoring.state import from_bytes
+from agnosticfair.monitoring.verdict import nearest, part_differences
+
+ROWS = small_table(6000, seed=1)
+MODEL = fit({"a": small_table(1500, seed=2)}, "fl", positive="yes").model
+BASELINE = baseline_of(MODEL, small_table(4000, seed=3), limit=0.5, least=0.05)
+
+
+def batches(table, size=500):
+    return [table.take(np.arange(k, min(k + size, len(table)))) for k in range(0, len(table), size)]
+
+
+def watched(table, **settings):
+    monitor = Monitor(MODEL, settings.pop("baseline", BASELINE), **settings)
+    for batch in batches(table):
+        verdict = monitor.update(batch)
+    return monitor, verdict
+
+
+def test_counts_are_those_of_the_rows():
+    from agnosticfair.data.axes import codes_of
+
+    monitor, _ = watched(ROWS)
+    codes, decided = codes_of(ROWS, BASELINE.axes), MODEL.predict(ROWS)
+    s, y = ROWS.sensitive_features["sex"].codes, ROWS.labels("yes")
+    for part, counts in zip(BASELINE.parts, monitor.state.counts, strict=True):
+        inside = members(codes, part)
+        for group in (0, 1):
+            for label in (0, 1):
+                for decision in (0, 1):
+                    own = inside & (s == group) & (y == label) & (decided == decision)
+                    assert counts[group, 1 + label, decision] == own.sum()
+
+
+def test_states_of_sites_add_up_to_the_state_of_all_rows():
+    whole, verdict = watched(ROWS)
+    (north, _), (south, _) = (watched(ROWS.take(np.arange(k, 6000, 2))) for k in (0, 1))
+    both = north.state + south.state
+    np.testing.assert_array_equal(both.counts, whole.state.counts)
+    np.testing.assert_array_equal(both.values, whole.state.values)
+    north.state = both
+    assert north.verdict().parts == verdict.parts
+    with pytest.raises(ModelError, match="counted in both states"):
+        both + south.state
+
+
+def test_the_intervals_hold_the_measured_difference_and_narrow():
+    monitor, verdict = watched(ROWS)
+    for part in (verdict.everybody, *verdict.parts):
+        assert part.low <= part.difference <= part.high
+    first, last = monitor.state.timeline[0], monitor.state.timeline[-1]
+    assert last["high"] - last["low"] < first["high"] - first["low"]
+
+
+def test_rows_like_the_baselines_are_inside_and_a_broken_limit_is_found():
+    _, calm = watched(ROWS)
+    assert (calm.where, calm.changed, calm.alarm) == ("inside", False, False)
+    strict = replace(BASELINE, limit=0.01)
+    sex, decided = ROWS.sensitive_features["sex"], MODEL.predict(ROWS)
+    apart = replace(sex, codes=np.where(np.arange(6000) % 4 == 0, decided, sex.codes))
+    monitor, broken = watched(replace(ROWS, sensitive_features={"sex": apart}), baseline=strict)
+    assert broken.decisions == "broken"
+    assert 0 < broken.since["broken"] < 6000
+    assert f"since row {broken.since['broken']:,}" in broken.sentence
+    low, _, _ = part_differences(strict, monitor.state.counts, 0.025 / len(strict.parts))
+    assert low.max() > 0.01
+
+
+def test_another_mix_is_seen_and_told():
+    old = ROWS.take(ROWS.numeric["age"] > 0.5)
+    _, verdict = watched(old)
+    assert verdict.changed
+    assert "age" in verdict.because
+    assert any("target_weights" in sentence for sentence in verdict.advice)
+
+
+def test_values_never_seen_are_named_and_lie_outside():
+    job = ROWS.categorical["job"]
+    strange = replace(
+        ROWS,
+        categorical={
+            "job": Column(np.where(job.codes == 0, 3, job.codes), (*job.categories, "robot"))
+        },
+    )
+    _, verdict = watched(strange)
+    assert verdict.where == "outside"
+    assert verdict.strange == {"job": ("robot",)}
+    assert verdict.undecided == (job.codes == 0).sum()
+    assert "robot" in described(verdict, BASELINE)
+
+
+def test_the_distance_is_zero_for_mixtures_in_the_set_and_not_beyond():
+    size = len(BASELINE.counts)
+    shares = np.r_[BASELINE.counts[0] / BASELINE.counts[0, 0], np.zeros(len(BASELINE.axes))]
+    assert nearest(BASELINE, shares, shares) < 1e-9  # one part alone, weighed by its bound at most
+    unheard = shares.copy()
+    unheard[:size] *= 0.5
+    unheard[size:] = 0.5
+    assert nearest(BASELINE, unheard, unheard) > 0.2
+
+
+def test_without_groups_the_mix_is_still_watched():
+    bare = replace(ROWS, sensitive_features={}, target=None)
+    _, verdict = watched(bare)
+    assert (verdict.where, verdict.grouped, verdict.decisions) == ("inside", 0, "not yet known")
+    assert "Groups are known of 0 of 6,000 rows" in verdict.advice[-1]
+
+
+def test_labels_that_come_late_are_added_once():
+    baseline = replace(BASELINE, notion="equal_opportunity")
+    monitor = Monitor(MODEL, baseline)
+    first = ROWS.take(np.arange(800))
+    monitor.update(replace(first, target=None))
+    assert monitor.verdict().everybody.low == 0
+    monitor.update(first)
+    at_once = Monitor(MODEL, baseline)
+    at_once.update(first)
+    np.testing.assert_array_equal(monitor.state.counts, at_once.state.counts)
+    assert monitor.state.rows == 800
+    with pytest.raises(DataError, match="very content"):
+        monitor.update(first)
+
+
+def test_a_state_survives_a_kill_to_the_last_batch_that_was_acknowledged(tmp_path):
+    path = tmp_path / "state.json"
+    monitor = Monitor(MODEL, BASELINE, state=path)
+    for batch in batches(ROWS)[:3]:
+        monitor.update(batch)
+        again = Monitor(MODEL, BASELINE, state=path)
+        np.testing.assert_array_equal(again.state.counts, monitor.state.counts)
+        assert again.verdict().parts == monitor.verdict().parts
+        with pytest.raises(DataError, match="very content"):
+            again.update(batch)
+    assert path.stat().st_size < 1 << 20
+
+
+def test_every_flipped_byte_of_a_state_is_found(tmp_path):
+    content = bytearray(watched(ROWS)[0].state.to_bytes())
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(content) - 1, 60):
+        changed = bytearray(content)
+        changed[place] ^= 1 + int(rng.integers(0, 127))
+        with pytest.raises(ModelError, match="damaged"):
+            from_bytes(bytes(changed), "the file")
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "said"),
+    [
+        (lambda m: m.update(ROWS.take(np.arange(0))), DataError, "no rows"),
+        (
+            lambda m: [m.update(b, when=w) for b, w in zip(batches(ROWS), (9, 5), strict=False)],
+            SettingsError,
+            "4 s older",
+        ),
+        (
+            lambda m: m.update(replace(ROWS, categorical={})),
+            DataError,
+            "job",
+        ),
+        (lambda m: Monitor(MODEL, replace(BASELINE, model="")), ModelError, "belong together"),
+        (lambda m: Monitor(MODEL, BASELINE, confidence=1.0), SettingsError, "confidence is 1"),
+        (lambda m: Baseline.from_json({"format": "x"}), ModelError, "no baseline"),
+        (lambda m: baseline_of(MODEL, ROWS, limit=0), SettingsError, "limit is 0"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(act, error, said):
+    with pytest.raises(error, match=said):
+        act(Monitor(MODEL, BASELINE))
+
+
+def test_a_baseline_survives_its_file():
+    back = Baseline.from_json(json.loads(json.dumps(BASELINE.to_json())))
+    assert back.id == BASELINE.id
+    assert back.names[0] == "everybody"
+
+
+def test_predicting_counts():
+    monitor = Monitor(MODEL, BASELINE)
+    np.testing.assert_array_equal(monitor.predict(ROWS), MODEL.predict(ROWS))
+    assert monitor.state.rows == len(ROWS)
+
+
+@pytest.mark.slow
+def test_streams_without_change_raise_no_alarm():
+    rng, alarms, pool = np.random.default_rng(0), 0, small_table(20000, seed=9)
+    baseline = baseline_of(MODEL, pool, limit=0.62, least=0.1)
+    for _ in range(15):
+        monitor = Monitor(MODEL, baseline)
+        drawn = pool.take(rng.integers(0, len(pool), 1500))
+        alarms += any(monitor.update(b, again=True).alarm for b in batches(drawn, 250))
+    assert alarms <= 2
