@@ -17,6 +17,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from agnosticfair.data.census import check_census, check_labels_known, merge
 from agnosticfair.errors import AgnosticFairError, FederationError
 from agnosticfair.federation import Fit, fit
 from agnosticfair.flower.causes import identity, read_visits, why_missing
@@ -66,7 +67,9 @@ def main(grid: Grid, context: Context) -> None:
         with suppress(OSError):
             write(out / "error.json", {"run": run, "error": said})
         raise FederationError(said) from None
-    if config.get("checkpoint"):  # the fit is done: the next run is a new one
+    if config.get("checkpoint") and not config.get(
+        "check"
+    ):  # the fit is done: the next run is a new one
         (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
 
 
@@ -83,6 +86,8 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
     engine = FlowerEngine(grid, sites, why=_why(config, sites), notice=notice)
     about = Asker(engine, engine.clients(), policy_of(config), float(config["deadline"]))
     joined = greet(about, engine)
+    if config.get("check"):
+        return {"check.json": as_json({"run": run, "sites": checked(about, joined, config)})}
     kept = Path(str(config.get("checkpoint") or out)) / checkpoints.FILE
     add = record.rounds(out, method_of(config), len(engine.sites), kept.exists())
 
@@ -112,6 +117,16 @@ def greet(asker: Asker, engine: FlowerEngine) -> dict[str, Any]:
             engine.sites = asker.keys
 
 
+def checked(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Every site's versions and rows, if their files fit together; nothing is trained."""
+    censuses = asker.ask("census", None)
+    check_labels_known(censuses, config.get("positive") or None)
+    agreed = merge(censuses)
+    check_census(agreed)
+    method_of(config), sensitive_features_of(config)
+    return {key: {**joined[key], "rows": censuses[key].n} for key in censuses}
+
+
 def _why(config: Mapping[str, Any], sites: tuple[str, ...]) -> Callable[[str], str]:
     """What keeps a site from answering, by the visits at the sites' door."""
     if not config.get("folder"):
@@ -137,7 +152,7 @@ def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
 def policy_of(config: Mapping[str, Any]) -> Policy:
     """What is done about a missing answer; no question is asked for longer than ``patience`` in all."""
     named = policy(str(config.get("on-failure", "stop")))
-    least, patience = int(config.get("least-clients") or 1), float(config.get("patience") or 3600.0)
+    least, patience = int(config.get("least-sites") or 1), float(config.get("patience") or 3600.0)
     return replace(named, least_clients=least, patience=patience)
 
 

@@ -93,6 +93,7 @@ def _told(text: str) -> str:
 
 def public_key(path: Path, key: str) -> bytes:
     """A site's public key as Flower wants it."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
@@ -103,7 +104,7 @@ def public_key(path: Path, key: str) -> bytes:
         raise SettingsError(
             f"there is no public key {str(path)!r} of site {key!r}: put the site's own there"
         ) from None
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         found = None
     if not isinstance(found, EllipticCurvePublicKey):
         raise SettingsError(f"{str(path)!r} of site {key!r} is no public ECDSA key of OpenSSH's")

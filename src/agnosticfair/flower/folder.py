@@ -141,12 +141,21 @@ def _planned(folder: Path, plan: Federation) -> Settings:
         "deadline": 120.0,
         "patience": 3600.0,
         "on-failure": "wait",
-        "least-clients": 1 if plan.run.get("on-failure") == "drop" else len(plan.sites),
+        "least-sites": least_sites(len(plan.sites), str(plan.run.get("on-failure", "wait"))),
         "certify": True,
         **plan.run,
         "sites": ",".join(sorted(plan.sites)),
     }
     return Settings(folder, plan.host, plan.host, plan.port, plan.port + 1, columns, run)
+
+
+def least_sites(count: int, on_failure: str) -> int:
+    """Sites that a model needs where nobody said: all, or, where sites may be dropped, more than half.
+
+    >>> least_sites(3, "wait"), least_sites(3, "drop")
+    (3, 2)
+    """
+    return count // 2 + 1 if on_failure == "drop" else count
 
 
 def settings_text(settings: Settings) -> str:

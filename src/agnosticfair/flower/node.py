@@ -119,7 +119,12 @@ def _refusal(status: int, date: str) -> str:
         apart = 0.0
     if status == 401 and abs(apart) > 4:
         return f"its clock is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} the coordinator's"
-    if status in (401, 403, 404, 409, 412):
+    if status == 412:
+        return (
+            "its key is not registered (any more): let the coordinator register it by 'deploy run'; or "
+            "another process of this site was connected a moment ago, and is waited for"
+        )
+    if status in (401, 403, 404, 409):
         return "its key is not registered (any more): let the coordinator register the public key"
     return f"the SuperLink answered with status {status}"
 

@@ -52,11 +52,31 @@ class Told:
 
 def run_federation(folder: Path, told: Told | None = None, timeout: float = 3600.0) -> Result:
     """Register the sites' keys, submit a run and wait for its end; stop it when the time is up."""
-    settings, told = read_settings(folder), told or Told()
-    config = read_config(folder)
+    run, out = _run(folder, told or Told(), timeout, {})
+    history = read_json(out / "history.json", run)
+    if not history:
+        raise FederationError(
+            f"run {run} ended well, but its history is not in {str(out)!r}: 'deploy run' reads it from "
+            "the SuperLink's machine"
+        )
+    return Result(run, load_model(out / "model.safetensors"), history, out)
+
+
+def check_federation(
+    folder: Path, told: Told | None = None, timeout: float = 60.0
+) -> dict[str, Any]:
+    """What every site says of itself, if keys, connections, versions and files are in order; no training."""
+    run, out = _run(folder, told or Told(), timeout, {"check": True, "on-failure": "wait"})
+    return dict(read_json(out / "check.json", run)["sites"])
+
+
+def _run(folder: Path, told: Told, timeout: float, changes: Mapping[str, Any]) -> tuple[str, Path]:
+    """Submit a run and follow it to a good end, or say why it had another."""
+    settings = read_settings(folder)
+    config = read_config(folder) | {"folder": str(settings.folder), **changes}
     config["patience"] = min(float(config.get("patience") or timeout), timeout)
-    config |= {"folder": str(settings.folder)}
     config["command"] = shlex.join(("agnosticfair", *COMMAND.get())) if COMMAND.get() else ""
+    out = Path(config["out"])
     with locked(settings):
         patiently(lambda: control.register(settings), told)
         for other in control.active_runs(settings):  # of a 'deploy run' that was killed
@@ -64,31 +84,20 @@ def run_federation(folder: Path, told: Told | None = None, timeout: float = 3600
             control.stop(settings, other)
         run = control.submit(settings, config)
         (settings.folder / LOCK).write_text(run)
-        out = Path(config["out"])
         try:
             status, why = _follow(settings, run, out, told, timeout)
         except KeyboardInterrupt:
             raise Interrupted(run) from None
     if status != "finished:completed":
-        said = _read(out / "error.json", run).get("error") or why
+        said = read_json(out / "error.json", run).get("error") or why
         raise FederationError(
             f"run {run} ended as {status}: {said or 'the SuperLink gave no cause'}"
         )
-    return _result(run, out)
+    return run, out
 
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C while a run goes on; ``args[0]`` is the run."""
-
-
-def _result(run: str, out: Path) -> Result:
-    history = _read(out / "history.json", run)
-    if not history:
-        raise FederationError(
-            f"run {run} ended well, but its history is not in {str(out)!r}: 'deploy run' reads it from "
-            "the SuperLink's machine"
-        )
-    return Result(run, load_model(out / "model.safetensors"), history, out)
 
 
 @contextmanager
@@ -133,7 +142,7 @@ def _follow(settings: Settings, run: str, out: Path, told: Told, timeout: float)
     waiting: Mapping[str, str] = {}
     begin, looked = time.monotonic(), -LOOK
     while True:
-        progress = _read(out / "progress.json", run)
+        progress = read_json(out / "progress.json", run)
         if progress and progress["round"] != seen:
             seen = progress["round"]
             told.on_round(progress)
@@ -142,7 +151,9 @@ def _follow(settings: Settings, run: str, out: Path, told: Told, timeout: float)
             if waiting.get(key) != why:
                 told.on_trouble(f"waiting for site {key!r}: {why}")
         waiting = now
-        ended = any(_read(out / name, run) for name in ("history.json", "error.json"))
+        ended = any(
+            read_json(out / name, run) for name in ("history.json", "check.json", "error.json")
+        )
         if ended or time.monotonic() - looked > LOOK:
             status, why = patiently(lambda: control.status_of(settings, run), told)
             looked = time.monotonic()
@@ -158,7 +169,7 @@ def _follow(settings: Settings, run: str, out: Path, told: Told, timeout: float)
         time.sleep(0.2)
 
 
-def _read(path: Path, run: str) -> dict[str, Any]:
+def read_json(path: Path, run: str) -> dict[str, Any]:
     """A file of this very run; nothing if it is not there, or of an earlier run."""
     try:
         told = json.loads(path.read_text())
