@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 from helpers import dealt, small_table
-from safetensors.numpy import save_file
+from safetensors.numpy import save, save_file
 
 from agnosticfair.errors import ModelError
 from agnosticfair.federation import fit
-from agnosticfair.model import load_model
+from agnosticfair.model import load_model, sealed
 
 ROWS = small_table(200, 4)
 MODEL = fit(dealt(ROWS, 2), "fairfl", positive="yes").model
@@ -61,8 +61,30 @@ def test_a_header_that_lies_is_refused(tmp_path, change):
 
     with safe_open(str(path), framework="numpy") as file:
         header = json.loads(file.metadata()["agnosticfair"])
-    save_file({"w": MODEL.w}, path, {"agnosticfair": json.dumps({**header, **change})})
-    with pytest.raises(ModelError):
+    about = {"agnosticfair": json.dumps({**header, **change}), "sha256": "0" * 64}
+    path.write_bytes(sealed(save({"w": MODEL.w}, about)))
+    with pytest.raises(ModelError) as error:
+        load_model(path)
+    assert "checksum" not in str(error.value)
+
+
+def test_any_changed_byte_is_refused(tmp_path):
+    path = tmp_path / "m.safetensors"
+    content = MODEL.to_bytes()
+    for place in range(0, len(content), 7):
+        for bit in (0x01, 0x20, 0xFF):
+            changed = bytes([*content[:place], content[place] ^ bit, *content[place + 1 :]])
+            path.write_bytes(changed)
+            with pytest.raises(ModelError):
+                load_model(path)
+    path.write_bytes(content)
+    assert load_model(path).positive == "yes"
+
+
+def test_a_file_without_a_checksum_is_refused(tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_file({"w": MODEL.w}, path, {"agnosticfair": "{}"})
+    with pytest.raises(ModelError, match="its checksum differs"):
         load_model(path)
 
 

@@ -11,6 +11,7 @@ import typer
 import agnosticfair
 from agnosticfair.commands import (
     audit,
+    bench,
     deploy,
     evaluate,
     export,
@@ -21,6 +22,7 @@ from agnosticfair.commands import (
     predict,
     report,
     reproduce,
+    schema,
     shifts,
     tune,
 )
@@ -37,11 +39,13 @@ app = typer.Typer(
 app.command("explain-messages", epilog=messages.EPILOG)(messages.explain_messages)
 app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command("fit", epilog=fit.EPILOG)(fit.fit)
+app.command("schema", epilog=schema.EPILOG)(schema.schema)
 app.command("predict", epilog=predict.EPILOG)(predict.predict)
 app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("methods", epilog=lists.METHODS_EPILOG)(lists.list_methods)
 app.command("data", epilog=lists.DATA_EPILOG)(lists.list_data)
 app.command("audit", epilog=audit.EPILOG)(audit.audit)
+app.command("bench", epilog=bench.EPILOG)(bench.bench)
 app.command("shifts", epilog=shifts.EPILOG)(shifts.shifts)
 app.command("export", epilog=export.EPILOG)(export.export)
 app.command("report", epilog=report.EPILOG)(report.report)

@@ -1,7 +1,8 @@
 """The fitted classifier: weights, the encoding they belong to, and where they came from.
 
 A model file is a safetensors file: one array, ``w``, behind a header of JSON. Reading it runs no
-code; a network is then built from this package's own table of names.
+code; a network is then built from this package's own table of names. The header holds the SHA-256 of the whole
+file (with zeros in its own place), so that a file with a flipped byte is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from agnosticfair.errors import ModelError
 from agnosticfair.mathematics.linear import sigmoid
 
 FORMAT = "agnosticfair-model-3"
+_UNSEALED = "0" * 64
 _TEXTS = ("positive", "negative", "outcome", "version")
 
 
@@ -58,7 +61,7 @@ class Model:
             return X @ self.w[:-1] + self.w[-1]
         from agnosticfair.networks import decide
 
-        return decide(self.network, self.w, X)
+        return decide(self.network["name"], self.network["hidden"], self.w, X)
 
     def probabilities(self, table: Table, who: str = "the data") -> np.ndarray:
         """Probability of the positive label, (n,)."""
@@ -74,7 +77,8 @@ class Model:
 
         fields = {k: v for k, v in vars(self).items() if k not in ("w", "encoding")}
         header = {"format": FORMAT, "encoding": self.encoding.to_json(), **fields}
-        return save({"w": self.w}, {"agnosticfair": json.dumps(header, default=str)})
+        about = {"agnosticfair": json.dumps(header, default=str), "sha256": _UNSEALED}
+        return sealed(save({"w": self.w}, about))
 
     def save(self, path: str | Path) -> None:
         """Write the model file, whole or not at all."""
@@ -88,18 +92,34 @@ class Model:
             raise ModelError(f"cannot write the model to {str(path)!r}: {error.strerror}") from None
 
 
+def sealed(content: bytes) -> bytes:
+    """A model file with its checksum in the place of the zeros."""
+    return content.replace(_UNSEALED.encode(), sha256(content).hexdigest().encode(), 1)
+
+
+def _check_seal(path: str | Path, seal: str) -> None:
+    content = Path(path).read_bytes()
+    if len(seal) != 64 or sealed(content.replace(seal.encode(), _UNSEALED.encode(), 1)) != content:
+        raise ModelError(
+            f"{str(path)!r} is not as it was written (its checksum differs): copy it again, or write "
+            "it again with 'fit'"
+        )
+
+
 def load_model(path: str | Path) -> Model:
-    """Read a model file; anything that is not one is refused with a sentence."""
+    """Read a model file; anything that is not one, or was changed since, is refused with a sentence."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(str(path), framework="numpy") as file:
-            header, names = (file.metadata() or {}).get("agnosticfair"), list(file.keys())
+            about, names = file.metadata() or {}, list(file.keys())
+            header = about.get("agnosticfair")
             if header is None or names != ["w"]:
                 raise ModelError(
                     f"{str(path)!r} is not a model of agnosticfair: name a file written by 'fit'"
                 )
             w = file.get_tensor("w")
+        _check_seal(path, about.get("sha256", ""))
         return _parse(json.loads(header), w)
     except FileNotFoundError:
         raise ModelError(f"there is no model file {str(path)!r}: check the path") from None
@@ -120,7 +140,7 @@ def load_model(path: str | Path) -> Model:
 def _parse(header: Any, w: np.ndarray) -> Model:
     if header["format"] != FORMAT:
         raise ModelError(
-            f"the model has format {header['format']!r}; this version reads {FORMAT!r}"
+            f"the model has format {header['format']!r} and this version reads {FORMAT!r}: train it again"
         )
     encoding = Encoding.from_json(header["encoding"])
     network = header.get("network")

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Thread
 
@@ -14,7 +14,7 @@ from agnosticfair.cli import main
 from agnosticfair.data.decided import Decided, read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS, Notion
 from agnosticfair.methods import method
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.live import serve
@@ -206,9 +206,10 @@ def page_of(rows, notion, name):
     profile = [{"feature": f"{name}=1", "mean": 0.1, "worst_mean": 0.2, "shift": 1.0}]
     entry = {"name": name, "seeds": 1, "accuracy": spread, "difference": spread}
     entry |= {"outcome": name, "note": name, "worst_profile": profile, "worst_groups": {}}
-    study = {"title": name, "kind": "audit", "notion": notion, "headline": name, "rows": 3}
+    study = {"title": name, "kind": "audit", "headline": name, "rows": 3}
+    study["notion"] = asdict(NOTIONS[notion]) | {"quantity": name}
     study |= {"methods": [entry, entry | {"name": "b"}], "sentences": [name], "warnings": [name]}
-    study |= {"quantity": name, "rows_are": name, "set": name, "clients": []}
+    study |= {"rows_are": name, "set": name, "clients": []}
     study |= {"explorer": counts(rows, notion=notion), "configuration": {name: name}}
     study |= {"provenance": {"command": name, "data": {name: {"rows": 1, "sha256": name}}}}
     study["deployments"] = [{"name": name, "kind": "test set", "values": {name: 0.1}}]
@@ -229,8 +230,10 @@ def test_markup_in_data_is_shown_as_text(look, tmp_path):
     assert EVIL in page.title()
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-def test_the_explorer_knows_every_notion(look, tmp_path, notion):
+@pytest.mark.parametrize("notion", [*NOTIONS, "predictive_equality"])
+def test_the_explorer_knows_every_notion(look, tmp_path, notion, monkeypatch):
+    """Also one that was registered from outside: the page has its record, and no list of its own."""
+    monkeypatch.setitem(NOTIONS, "predictive_equality", Notion("predictive_equality", ((0,),), "x"))
     rows = decided()
     rows = replace(rows, decisions={"hard": rows.decisions["hard"]})
     (tmp_path / "page.html").write_text(page_of(rows, notion, "hard"))
@@ -259,3 +262,28 @@ def test_a_live_page_follows_the_rounds(look, tmp_path):
         foreign = page.request.get(page.url, headers={"Host": "evil.example:80"})
         assert foreign.status == 403
         server.shutdown()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_has_a_verdict_contents_and_number_fields(browser, suite, scheme):
+    page = browser.new_page(viewport={"width": 390, "height": 900}, color_scheme=scheme)
+    page.goto(url(suite / "report.html"))
+    assert (
+        page.locator(".verdict")
+        .inner_text()
+        .lstrip("✓✗? \n")
+        .startswith(("Keeps", "Does not", "Not"))
+    )
+    for link in page.locator("nav a").all():
+        assert page.locator(link.get_attribute("href")).count() == 1
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 24, 30)"}[scheme]
+    first = page.locator(".times input").first
+    before = mixed(page)
+    first.fill("3")
+    assert page.locator(".slider input[type=range]").first.input_value() == "3"
+    assert mixed(page) != before
+    widths = "xs => xs.every(x => x.scrollWidth <= x.clientWidth + 1)"
+    assert page.eval_on_selector_all(".scroll", widths)  # no column is out of sight
+    assert page.eval_on_selector_all("table", "xs => xs.every(x => x.tBodies[0].rows.length)")
+    page.close()

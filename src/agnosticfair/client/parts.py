@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
 from agnosticfair.data.files import Roles, read_source
 from agnosticfair.errors import SettingsError
-from agnosticfair.protocol.engines.relay import together
+from agnosticfair.protocol.together import together
 
 Handler = Callable[[str, Any], Any]
 

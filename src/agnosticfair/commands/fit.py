@@ -77,6 +77,9 @@ def fit(
     secure: Annotated[
         bool, Option("--secure", help="Mask every client's sums, so that only totals are seen.")
     ] = False,
+    schema: Annotated[
+        Path | None, Option(help="What all clients agree on: see 'agnosticfair schema'.")
+    ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
@@ -87,6 +90,7 @@ def fit(
     """
     from agnosticfair import federation
     from agnosticfair.data.files import Roles, read_sources
+    from agnosticfair.data.schema import load_schema, under
     from agnosticfair.methods import Network
     from agnosticfair.methods import method as recipe
     from agnosticfair.runs import provenance as record
@@ -108,6 +112,9 @@ def fit(
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_sources(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
+    agreed = None if schema is None else load_schema(schema)
+    if agreed is not None:
+        clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
@@ -131,6 +138,7 @@ def fit(
                 checkpoint=checkpoint,
                 on_round=on_round,
                 secure=secure,
+                schema=agreed,
             )
         fitted.model.save(out)
         found = scores(fitted.model, clients)

@@ -94,13 +94,46 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
             part.unlink(missing_ok=True)
 
 
-def check_folder(folder: Path, needed: bool = False) -> None:
+def check_folder(folder: Path, needed: bool = False, option: str = "--out") -> None:
     """Say before the work, not after it, that its results cannot be written."""
     place = folder
     while not place.exists() and not needed and place != place.parent:
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK):
-        raise SettingsError(f"cannot write to {str(folder)!r}: name another place by --out")
+        why = "there is no such folder" if not place.exists() else "it is no folder to write in"
+        raise SettingsError(
+            f"cannot write to {str(folder)!r} ({why}): name another place by {option}"
+        )
+
+
+def check_file(
+    out: Path, inputs: Iterable[Path] = (), force: bool = False, option: str = "--out"
+) -> None:
+    """Say before the work that its result would be written over a file that is not ours."""
+    check_folder(out.parent, needed=True, option=option)
+    if out.is_dir():
+        raise SettingsError(f"{str(out)!r} is a folder: name a file by {option}")
+    if not out.exists():
+        return
+    if any(file.exists() and out.samefile(file) for file in inputs):
+        raise SettingsError(
+            f"{str(out)!r} is one of the files that are read: name another by {option}"
+        )
+    if not force and not _is_ours(out):
+        raise SettingsError(
+            f"{str(out)!r} is there and was not written by agnosticfair: name another by {option}, or "
+            "write over it with --force"
+        )
+
+
+def _is_ours(path: Path, looked_at: int = 1 << 16) -> bool:
+    """Whether a file says that it comes from here, or lists predictions."""
+    with path.open("rb") as file:
+        head = file.read(looked_at)
+        file.seek(max(path.stat().st_size - looked_at, 0))
+        tail = file.read(looked_at)
+    first = head.partition(b"\n")[0].strip()
+    return not head or b"agnosticfair" in head + tail or first.endswith(b"prediction,probability")
 
 
 def deliver(

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,18 @@ from agnosticfair.data import axes as agreed
 from agnosticfair.data.census import take_census
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, ModelError, SettingsError
-from agnosticfair.mathematics.fairness import NOTIONS
-from agnosticfair.mathematics.parts import Axis, Part, gram, named_parts, part_name, sizes_of
+from agnosticfair.mathematics.notions import PARITY, notion_of
+from agnosticfair.mathematics.parts import (
+    Axis,
+    Part,
+    gram,
+    named_parts,
+    part_name,
+    sizes_of,
+    starts_of,
+)
 from agnosticfair.model import Model
-from agnosticfair.settings import POSITIVE, require, require_name
+from agnosticfair.settings import POSITIVE, require
 
 FORMAT = "agnosticfair-baseline-1"
 EVERYBODY: Part = ()
@@ -52,11 +61,22 @@ class Baseline:
 
     def __post_init__(self) -> None:
         require(POSITIVE, limit=self.limit, bound=self.bound)
-        require_name("notion", self.notion, NOTIONS)
+        notion_of(self.notion)
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(part_name(self.axes, part) for part in self.parts)
+
+    @property
+    def values(self) -> np.ndarray:
+        """Rows of each value of each axis, those of no agreed value last, axis by axis: (I + C,)."""
+        here, starts = np.diag(self.counts), starts_of(sizes_of(self.axes))
+        return np.r_[here, [self.n - here[a:b].sum() for a, b in pairwise(starts)]]
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        named = (f"{axis.name} = {value}" for axis in self.axes for value in axis.values)
+        return (*named, *(f"a value of {axis.name} never seen" for axis in self.axes))
 
     @property
     def id(self) -> str:
@@ -124,7 +144,7 @@ def baseline_of(
     rows: Table,
     *,
     limit: float,
-    notion: str = "demographic_parity",
+    notion: str = PARITY.name,
     columns: Sequence[str] | None = None,
     depth: int = 2,
     least: float = 0.01,

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.mathematics.confidence import clopper_pearson
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import sizes_of, starts_of
 from agnosticfair.mathematics.sequences import change_evidence, rate_bounds
 from agnosticfair.monitoring.baseline import Baseline
 from agnosticfair.monitoring.state import State
-
-BOUNDING = "bounded_group_loss"
 
 
 @dataclass(frozen=True)
@@ -94,11 +92,11 @@ class Verdict:
 def rates_of(baseline: Baseline, counts: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """(k, n) of the known groups in every part, (P, G) each, for each of the notion's comparisons."""
     known = counts[:, :-1]  # (P, G, label, decision)
-    if baseline.notion == BOUNDING:
+    if NOTIONS[baseline.notion].bounds:
         wrong = known[:, :, 1, 1] + known[:, :, 2, 0]
         return [(wrong, known[:, :, 1:].sum(axis=(2, 3)))]
     found = []
-    for labels in NOTIONS[baseline.notion]:
+    for labels in NOTIONS[baseline.notion].labels:
         own = [0, 1, 2] if len(labels) == 2 else [1 + labels[0]]
         found.append((known[:, :, own, 1].sum(axis=2), known[:, :, own].sum(axis=(2, 3))))
     return found
@@ -116,7 +114,7 @@ def part_differences(
     for k, n in compared:
         least, most = rate_bounds(k, n, delta / (len(compared) * groups))
         rate = np.where(n > 0, k / np.maximum(n, 1), np.nan)
-        if baseline.notion == BOUNDING:
+        if NOTIONS[baseline.notion].bounds:
             lows, highs, now = least.max(axis=1), most.max(axis=1), rate.max(axis=1)
         else:
             lows = least.max(axis=1) - most.min(axis=1)
@@ -197,36 +195,36 @@ def _parts(baseline: Baseline, state: State, delta: float) -> tuple[PartNow, tup
 
 def _where(baseline: Baseline, state: State, delta: float) -> tuple[str, float, bool, str]:
     """Inside, edge or outside; the distance; whether the mix changed; and the value that moved most."""
-    axes, starts = baseline.axes, starts_of(sizes_of(baseline.axes))
-    if not axes or not state.rows:
+    if not baseline.axes or not state.rows:
         return "inside", 0.0, False, ""
-    here = np.diag(baseline.counts)
-    unseen = np.array(
-        [baseline.n - here[starts[c] : starts[c + 1]].sum() for c in range(len(axes))]
-    )
-    then = np.concatenate([here, unseen])
-    error = delta / 6 / len(then)
-    was_low, was_high = clopper_pearson(then, baseline.n, error)
-    low, high = rate_bounds(state.values, np.full(len(then), state.rows), 2 * error)
-    margin = np.maximum(was_high - then / baseline.n, then / baseline.n - was_low)
-    shares = state.values / state.rows
-    far = nearest(baseline, low - margin, high + margin)
+    then, shares = baseline.values / baseline.n, state.values / state.rows
+    error = delta / 2 / len(then)  # of each value; the other half is for the change
+    was_low, was_high = clopper_pearson(baseline.values, baseline.n, error / 3)
+    low, high = rate_bounds(state.values, np.full(len(then), state.rows), 2 * error / 3)
+    margin = np.maximum(was_high - then, then - was_low)
     point = nearest(baseline, shares, shares)
-    where = "outside" if far > 1e-9 else "inside" if point <= margin.max() else "edge"
-    changed, told = False, ""
-    for c in range(len(axes)):
+    if nearest(baseline, low - margin, high + margin) > 1e-9:
+        where = "outside"
+    else:
+        where = "inside" if point <= margin.max() else "edge"
+    changed = mix_changed(baseline, state.values, delta / 2)
+    k = int(np.abs(shares - then).argmax())
+    moved = f"{100 * then[k]:.1f}% to {100 * shares[k]:.1f}% of the rows."
+    told = f"{baseline.value_names[k]} went from {moved}" if changed or where != "inside" else ""
+    return where, float(point), changed, told
+
+
+def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
+    """Whether the counts of values, (I + C,), show that the mix is not the baseline's; while it is, this ever says
+    so with probability at most delta."""
+    starts, then = starts_of(sizes_of(baseline.axes)), baseline.values
+    low, high = clopper_pearson(then, baseline.n, delta / 2 / len(then))
+    threshold = log(len(baseline.axes) / (delta / 2))
+    for c in range(len(baseline.axes)):
         own = np.r_[starts[c] : starts[c + 1], starts[-1] + c]
-        limit = log(len(axes) / (delta / 3))
-        box = clopper_pearson(then[own], baseline.n, delta / 3 / len(then))
-        changed |= change_evidence(state.values[own], *box) > limit
-    moved = np.abs(shares - then / baseline.n)
-    if changed or where != "inside":
-        names = [f"{a.name} = {v}" for a in axes for v in a.values] + [
-            f"a value of {a.name} never seen" for a in axes
-        ]
-        k = int(moved.argmax())
-        told = f"{names[k]} went from {100 * then[k] / baseline.n:.1f}% to {100 * shares[k]:.1f}% of the rows."
-    return where, float(point), bool(changed), told
+        if change_evidence(values[own], low[own], high[own]) > threshold:
+            return True
+    return False
 
 
 def nearest(baseline: Baseline, low: np.ndarray, high: np.ndarray) -> float:

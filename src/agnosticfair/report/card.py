@@ -22,21 +22,13 @@ from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.model import Model
+from agnosticfair.report.facts import poor
+from agnosticfair.report.static import static
 from agnosticfair.runs.provenance import compared
 from agnosticfair.runs.tracking import parameters
 
 FEW = 100
 """Rows of a group under which its rates are said to be uncertain."""
-
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 1rem/1.55 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
-h1, h2 { line-height: 1.2; } h2 { margin-top: 2rem; font-size: 1.2rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; text-align: right; border-bottom: 1px solid #8886; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; min-width: 6rem; }
-td { overflow-wrap: break-word; max-width: 24rem; }
-""".strip()
 
 
 @dataclass(frozen=True)
@@ -72,7 +64,7 @@ def card(
         _data(model, clients),
         *(_groups(model, clients, name, values) for name, values in groups.items()),
         *(_certified(name, made) for name, made in certified.items()),
-        _limits(fitted, groups),
+        _limits(fitted, clients, groups),
         _made(fitted),
     )
 
@@ -93,22 +85,50 @@ def markdown(sections: Sequence[Section]) -> str:
 
 def html(sections: Sequence[Section]) -> str:
     """The card as one page that asks for nothing from elsewhere."""
-    parts = []
-    for level, section in zip(["h1", *["h2"] * len(sections)], sections, strict=False):
-        parts.append(f"<{level}>{escape(section.title)}</{level}>")
-        parts += [f"<p>{escape(text)}</p>" for text in section.says]
-        if section.points:
-            parts.append(f"<ul>{_tags('li', section.points)}</ul>")
-        if section.lines:
-            rows = "".join(f"<tr>{_tags('td', line)}</tr>\n" for line in section.lines[1:])
-            top = f"<thead><tr>{_tags('th', section.lines[0])}</tr></thead>"
-            parts.append(f"<div class='wide'><table>{top}\n<tbody>{rows}</tbody></table></div>")
+    first, *rest = sections
+    parts = [f"<header><h1>{escape(first.title)}</h1></header>"]
+    parts += ["<main id='main'>", f"<section>{_body(first)}</section>"]
+    parts += [
+        f"<section><h2 class='part'>{escape(section.title)}</h2>{_body(section)}</section>"
+        for section in rest
+    ]
     meta = "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-    head = f"<meta charset='utf-8'>{meta}<title>{escape(sections[0].title)}</title>"
+    head = f"<meta charset='utf-8'>{meta}<title>{escape(first.title)}</title>"
     body = "\n".join(parts)
     return (
-        f"<!doctype html>\n<html lang='en'><head>{head}\n<style>{STYLE}</style></head>\n"
-        f"<body>\n{body}\n</body></html>\n"
+        f"<!doctype html>\n<html lang='en'><head>{head}\n<style>{static('page.css')}</style></head>\n"
+        f"<body class='model-card'>\n{body}\n</main></body></html>\n"
+    )
+
+
+def _body(section: Section) -> str:
+    says = "".join(f"<p>{escape(text)}</p>" for text in section.says)
+    points = f"<ul>{_tags('li', section.points)}</ul>" if section.points else ""
+    return says + points + (_table(section.title, section.lines) if section.lines else "")
+
+
+def _table(title: str, lines: Sequence[Sequence[str]]) -> str:
+    """A table that the page's style folds into blocks where there is no room."""
+    header, *rest = lines
+    kinds = ("", *["n"] * (len(header) - 1))
+    top = "".join(
+        f"<th role='columnheader' scope='col' class='{kind}'>{escape(text)}</th>"
+        for kind, text in zip(kinds, header, strict=True)
+    )
+    rows = []
+    for first, *cells in rest:
+        inner = "".join(
+            f"<td role='cell' class='n' data-label='{escape(label)}'>{escape(text)}</td>"
+            for label, text in zip(header[1:], cells, strict=True)
+        )
+        rows.append(
+            f"<tr role='row'><th role='rowheader' scope='row'>{escape(first)}</th>{inner}</tr>"
+        )
+    size = "wide" if len(header) > 6 else "middling" if len(header) > 3 else "settings"
+    return (
+        f"<div class='scroll' tabindex='0' role='group' aria-label='{escape(title)}'>"
+        f"<table role='table' class='{size}'><thead role='rowgroup'><tr role='row'>{top}</tr></thead>"
+        f"<tbody role='rowgroup'>{''.join(rows)}</tbody></table></div>"
     )
 
 
@@ -134,9 +154,18 @@ def _about(model: Model, target: str) -> Section:
         (
             f"The model decides from {columns} columns whether {target} is {model.positive!r} (a "
             f"positive decision) or {model.negative!r}. {_kind(model)}",
-            f"It was trained on {model.rows:,} rows of {held}, and was asked to give the groups of "
-            f"{shown(model.sensitive_features) or 'no column'} similar treatment, as described below.",
+            f"It was trained on {model.rows:,} rows of {held}, and was {_asked(model)}.",
         ),
+    )
+
+
+def _asked(model: Model) -> str:
+    local = model.method.get("local") or {}
+    if not model.method.get("fairness") and not local.get("penalty"):
+        return "not asked to treat groups alike"
+    return (
+        f"asked to give the groups of {shown(model.sensitive_features) or 'no column'} similar treatment, as "
+        "described below"
     )
 
 
@@ -247,11 +276,13 @@ def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
     )
 
 
-def _limits(fitted: Fit, groups: Mapping[str, np.ndarray]) -> Section:
-    fairness = fitted.method.fairness
+def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.ndarray]) -> Section:
+    fairness, model = fitted.method.fairness, fitted.model
+    y = np.concatenate([t.labels(model.positive) for t in clients.values()])
+    y_hat = np.concatenate([model.predict(t) for t in clients.values()])
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
-    points = []
+    points = poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:
@@ -274,7 +305,7 @@ def _limits(fitted: Fit, groups: Mapping[str, np.ndarray]) -> Section:
         )
     if not fitted.converged:
         points.append(
-            f"Training ended as {fitted.outcome!r}, without reaching its own stopping rule."
+            f"Training did not converge: it ended as {fitted.outcome!r}, without reaching its own stopping rule."
         )
     if small:
         points.append(

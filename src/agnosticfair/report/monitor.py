@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 import agnosticfair
 from agnosticfair.data.encoding import shown
-from agnosticfair.mathematics.parts import sizes_of, starts_of
 from agnosticfair.monitoring.monitor import Monitor
 from agnosticfair.monitoring.verdict import Verdict
 
@@ -46,10 +44,9 @@ _VERDICTS = ("kept", "broken", "not yet known")
 def _mix(monitor: Monitor) -> list[dict[str, Any]]:
     """The values whose shares moved most, then and now."""
     baseline, state = monitor.baseline, monitor.state
-    names = [f"{axis.name} = {v}" for axis in baseline.axes for v in axis.values]
-    names += [f"{axis.name}: a value never seen" for axis in baseline.axes]
-    starts, here = starts_of(sizes_of(baseline.axes)), np.diag(baseline.counts)
-    unseen = [baseline.n - here[a:b].sum() for a, b in pairwise(starts)]
-    then, now = np.r_[here, unseen] / baseline.n, state.values / max(state.rows, 1)
-    order = np.argsort(-np.abs(now - then), kind="stable")[:MOST_VALUES]
+    then, now = baseline.values / baseline.n, state.values / max(state.rows, 1)
+    names, order = (
+        baseline.value_names,
+        np.argsort(-np.abs(now - then), kind="stable")[:MOST_VALUES],
+    )
     return [{"name": names[k], "before": float(then[k]), "now": float(now[k])} for k in order]

@@ -9,14 +9,15 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from importlib.resources import files
+from datetime import date
 from typing import Any
 
 import agnosticfair
 from agnosticfair.data.decided import Decided
 from agnosticfair.report.runs import Run
+from agnosticfair.report.static import static
 from agnosticfair.report.studies import studies
-from agnosticfair.report.words import headline, sentences
+from agnosticfair.report.words import headline, sentences, verdict
 
 LIBRARY = "chart.umd.min.js"
 
@@ -28,17 +29,19 @@ def data(
     made = studies(runs, tested, mix)
     for study in made:
         study |= {"headline": headline(study), "sentences": sentences(study)}
+        study["verdict"] = verdict(study)
     title = made[0]["title"] if len(made) == 1 else f"{len(made)} studies"
-    return {"version": agnosticfair.__version__, "title": title, "studies": made, "live": False}
+    about = {"version": agnosticfair.__version__, "title": title, "made": date.today().isoformat()}
+    return {**about, "studies": made, "live": False}
 
 
 def html(content: dict[str, Any], script: str = "page.js") -> str:
     """The page that shows this content; a live one may ask its own server for news."""
-    texts = {name: _static(name) for name in ("page.html", "page.css", LIBRARY, script)}
+    texts = {name: static(name) for name in ("page.html", "page.css", LIBRARY, script)}
     scripts = [texts[name].partition("//# sourceMappingURL")[0] for name in (LIBRARY, script)]
     policy = (
-        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
-        f"style-src {_hash(texts['page.css'])}; img-src data:; "
+        f"default-src 'none'; script-src {' '.join(map(script_hash, scripts))}; "
+        f"style-src {script_hash(texts['page.css'])}; img-src data:; "
         f"connect-src {chr(39)}{'self' if content['live'] else 'none'}{chr(39)}; "
         "base-uri 'none'; form-action 'none'"
     )
@@ -65,10 +68,7 @@ def as_text(content: Any) -> str:
     return text
 
 
-def _hash(text: str) -> str:
+def script_hash(text: str) -> str:
+    """How a page's policy names a script or a style that it allows."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-def _static(name: str) -> str:
-    return (files("agnosticfair.report") / "static" / name).read_text(encoding="utf-8")

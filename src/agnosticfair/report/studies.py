@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.certificate import DIFFERENCES, about, warnings
+from agnosticfair.auditing.certificate import about, warnings
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.errors import AgnosticFairError, DataError, ModelError
 from agnosticfair.experiments import shifts as suite
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import metrics, notions
 from agnosticfair.mathematics.basis import Basis
+from agnosticfair.report import facts, tables
 from agnosticfair.report import shifts as shift_tables
-from agnosticfair.report import tables
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.figures import NAMES, SETS
 from agnosticfair.report.runs import Run
@@ -75,7 +75,7 @@ def sensitive_feature_of(run: Run) -> str:
 
 
 def notion_of(run: Run) -> str:
-    return (run.told["method"].get("fairness") or {}).get("notion", "demographic_parity")
+    return (run.told["method"].get("fairness") or {}).get("notion", notions.PARITY.name)
 
 
 # --- the kinds of run ---
@@ -159,6 +159,7 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     study |= {"rows": told["rows"], "rows_are": "training rows"}
     study |= _certified(certificate, "training rows")
     study["clients"] = _client_scores(scores, entry["name"])
+    study["facts"] = facts.of_scores(scores[0]) if scores else {}
     study["warnings"] = [
         "Measured on the rows it was trained on: expect less on others. Give test rows by --test.",
         *_fit_warnings(run),
@@ -205,6 +206,7 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     study = _study(run, title, [entry], rows, mix, told["notion"])
     study |= {"rows": told["n"]} | _certified(told, "audited rows")
     study["warnings"] += _certificate_warnings(told)
+    study["limit"] = told.get("limit") or facts.LIMIT
     return [study]
 
 
@@ -245,7 +247,7 @@ def _study(
     methods: list[Json],
     rows: Decided | None,
     mix: Sequence[str],
-    notion: str = "demographic_parity",
+    notion: str = notions.PARITY.name,
     **parts: Any,
 ) -> Json:
     """A study with what its test rows give: the explorer's counts, clients, groups."""
@@ -254,8 +256,7 @@ def _study(
         "title": title,
         "kind": run.kind,
         "source": run.path.name,
-        "notion": notion,
-        "quantity": DIFFERENCES[notion],
+        "notion": asdict(notions.notion_of(notion)),
         "methods": methods,
         "rows_are": "test rows",
         "provenance": {k: told[k] for k in ("command", "versions", "data", "asked") if told.get(k)},
@@ -264,6 +265,8 @@ def _study(
         "no_explorer": "This run kept no test rows, so there is nothing to reweigh: "
         "for a run of fit, give some by 'report --test FILE'.",
         "clients": [],
+        "facts": {},
+        "limit": next((m["tau"] for m in methods if m.get("tau") is not None), facts.LIMIT),
         "warnings": _warnings(methods),
         **parts,
     }
@@ -272,6 +275,7 @@ def _study(
             "rows": len(rows.y),
             "explorer": counts(rows, mix, notion),
             "clients": _clients(rows),
+            "facts": facts.of_rows(rows),
         }
         made["warnings"] += _few(rows)
     return made
@@ -309,8 +313,7 @@ def _certified(certificate: Mapping[str, Any], rows: str) -> Json:
         return {"set": None, "no_set": certificate.get("says") or "There is no certificate."}
     basis, bound = Basis(**certificate["basis"]), certificate["bound"]
     words = _set(basis, float("inf") if bound is None else bound, certificate["floor"], rows)
-    notion = certificate["notion"]
-    return {"set": words, "notion": notion, "quantity": DIFFERENCES[notion]}
+    return {"set": words, "notion": asdict(notions.notion_of(certificate["notion"]))}
 
 
 def _set(basis: Basis, bound: float, floor: float, rows: str) -> str:
@@ -468,7 +471,7 @@ def _certificate_warnings(certificate: Mapping[str, Any]) -> list[str]:
 
 
 def _ended(told: Mapping[str, Any]) -> str:
-    if told["outcome"] == "converged" or told["method"].get("local"):
+    if told["outcome"] == "converged" or told["method"].get("averaging"):
         return f"{told['outcome']} after {told['rounds']} rounds"
     return f"not converged after {told['rounds']} rounds"
 

@@ -6,16 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agnosticfair.auditing.certificate import upper
+from agnosticfair.mathematics.notions import PARITY
 
 Json = Mapping[str, Any]
-
-
-def points(value: float) -> str:
-    """
-    >>> points(0.0217)
-    '2.2 percentage points'
-    """
-    return f"{100 * value:.1f} percentage points"
 
 
 def headline(study: Json) -> str:
@@ -27,11 +20,57 @@ def headline(study: Json) -> str:
     return study["methods"][0]["name"]
 
 
+def verdict(study: Json) -> dict[str, str]:
+    """Whether the method spoken of first keeps the limit: certified, broken on the rows, or not known.
+
+    An interval counts with its upper end.
+    """
+    method = next(m for m in study["methods"] if m["name"] == headline(study))
+    limit, what = study.get("limit"), study["notion"]["quantity"]
+    measured = (method.get("difference") or {}).get("mean")
+    bound = (method.get("certified") or {}).get("mean")
+    most = (method.get("certified_interval") or [None, bound])[1]
+    if limit is None or study["kind"] == "running" or measured is None:
+        return {}
+    over = f"measured {measured:.3f} on the {study['rows_are']}"
+    if measured > limit:
+        return {"state": "does not keep", "text": f"Does not keep {limit:g}: {what} {over}."}
+    if most is not None and most <= limit:
+        return {
+            "state": "keeps",
+            "text": f"Keeps {limit:g}: {what} certified at most {upper(most, 3)} over the set below, {over}.",
+        }
+    why = "nothing is certified" if most is None else f"certified only up to {upper(most, 3)}"
+    return {
+        "state": "not known",
+        "text": f"Not known whether it keeps {limit:g} elsewhere: {over}, but {why}.",
+    }
+
+
+def direction(study: Json) -> str:
+    """Who is favoured, and what the labels themselves say."""
+    facts, told = study.get("facts") or {}, []
+    name = headline(study)
+    there = [c for c in study["clients"] if c["method"] == name and c["client"] == "all rows"]
+    groups = there[0]["groups"] if there else {}
+    rates = {g: v["rate"] for g, v in groups.items() if v["rate"] is not None}
+    if len(rates) > 1:
+        most, least = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
+        told.append(
+            f"Favoured: {most} ({rates[most]:.3f} decided positively) over {least} ({rates[least]:.3f})."
+        )
+    if facts.get("base_rate") is not None:
+        told.append(f"Labelled positive: {facts['base_rate']:.3f} of the {study['rows_are']}.")
+    if facts.get("label_difference") is not None:
+        told.append(f"The labels' own difference: {facts['label_difference']:.3f}.")
+    return " ".join(told)
+
+
 def sentences(study: Json) -> list[str]:
     """What was measured, what is certified over which set, and where that ends."""
     methods = {m["name"]: m for m in study["methods"]}
     first = methods[headline(study)]
-    told = [_measured(study, first), _certified(study, first)]
+    told = [direction(study), _measured(study, first), _certified(study, first)]
     if len(methods) > 1:
         told.append(_compared(study, methods))
     return [text for text in (*told, _corner(study, first["name"])) if text]
@@ -41,24 +80,12 @@ def _measured(study: Json, method: Json) -> str:
     right, gap = ((method.get(k) or {}).get("mean") for k in ("accuracy", "difference"))
     if right is None or "rows" not in study:
         return ""
-    text = f"On {study['rows']:,} {study['rows_are']} {method['name']} decides {100 * right:.1f} of 100 rightly"
+    text = f"On {study['rows']:,} {study['rows_are']} {method['name']} is right for {right:.3f} of them"
     if gap is None:
         return f"{text}."
-    if study["notion"] != "demographic_parity":
-        return f"{text}; {study['quantity']}: {points(gap)}{_over(method)}."
-    groups = _rates(study, method["name"])
-    told = f" It decides positively for {groups}." if groups else ""
-    return f"{text}.{told} Between the groups that is a difference of {points(gap)}{_over(method)}."
-
-
-def _rates(study: Json, name: str) -> str:
-    """The positive rates of the groups, if all rows were of one seed."""
-    there = [c for c in study["clients"] if c["method"] == name and c["client"] == "all rows"]
-    several = any(m["seeds"] > 1 for m in study["methods"])
-    if not there or several:
-        return ""
-    rates = [(g, v["rate"]) for g, v in there[0]["groups"].items() if v["rate"] is not None]
-    return " and ".join(f"{100 * rate:.1f}% of {group}" for group, rate in rates)
+    if study["notion"]["name"] != PARITY.name:
+        return f"{text}; {study['notion']['quantity']}: {gap:.3f}{_over(method)}."
+    return f"{text}; between the groups' rates of positive decisions lies {gap:.3f}{_over(method)}."
 
 
 def _over(method: Json) -> str:
@@ -71,10 +98,9 @@ def _certified(study: Json, method: Json) -> str:
         return ""
     if found is None:
         return "Nothing is certified here: these numbers hold for these rows only."
-    most = f"{upper(100 * found, 1)} percentage points"
     return (
         f"Certified: however the rows are reweighed within the set named below, the "
-        f"{study['quantity']} stays at or below {most}{_over(method)}. "
+        f"{study['notion']['quantity']} stays at or below {upper(found, 3)}{_over(method)}. "
         "About any other deployment the certificate says nothing."
     )
 
@@ -86,12 +112,10 @@ def _compared(study: Json, methods: Mapping[str, Json]) -> str:
     best = max(there.values(), key=lambda m: m["accuracy"]["mean"])
     right, gap = best["accuracy"]["mean"], best["difference"]["mean"]
     bound = (best.get("certified") or {}).get("mean")
-    text = (
-        f"Of {len(methods)} methods {best['name']} is the most accurate: {100 * right:.1f} of 100"
-    )
+    text = f"Of {len(methods)} methods {best['name']} is the most accurate: {right:.3f}"
     if gap is not None:
-        text += f", {study['quantity']} {points(gap)}"
-    return f"{text}{'' if bound is None else f', certified within {upper(100 * bound, 1)}'}."
+        text += f", {study['notion']['quantity']} {gap:.3f}"
+    return f"{text}{'' if bound is None else f', certified within {upper(bound, 3)}'}."
 
 
 def _corner(study: Json, name: str) -> str:
@@ -105,6 +129,6 @@ def _corner(study: Json, name: str) -> str:
     rows = f"{found['rows']:,} test rows{' of the first run' if several else ''}"
     return (
         f"A part of the rows can differ from the whole: among the {rows} {where}, {name} "
-        f"has a {study['quantity']} of {points(found['difference'])}, the most of {found['tried']} parts "
+        f"has a {study['notion']['quantity']} of {found['difference']:.3f}, the most of {found['tried']} parts "
         f"with at least {study['explorer']['least_rows']} rows."
     )

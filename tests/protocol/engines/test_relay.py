@@ -10,10 +10,11 @@ from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
 from agnosticfair.protocol.engines.in_process import InProcess
-from agnosticfair.protocol.engines.relay import Relay, together, tree
+from agnosticfair.protocol.engines.relay import Relay, tree
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.faults import Policy
 from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.together import together
 
 ROWS = small_table(300, 3)
 

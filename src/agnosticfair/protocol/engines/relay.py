@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import Any
 
-from agnosticfair.data.census import Census, merge
-from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
+from agnosticfair.errors import AgnosticFairError, SettingsError
 from agnosticfair.protocol.engines.seam import Engine, Failure
-from agnosticfair.protocol.messages import Candidates, Reply, add_up
+from agnosticfair.protocol.together import together
 
 
 @dataclass(frozen=True)
@@ -57,27 +54,11 @@ class Relay:
             return Failure(f"its clients do not add up: {error}", final=True)
 
 
-def together(answers: Mapping[str, Any]) -> Any:
-    """One answer for all of these, which are of one kind.
-
-    >>> together({"a": Reply(1, {}), "b": Reply(1, {})})
-    Reply(round=1, sums={})
-    """
-    found = [answers[key] for key in sorted(answers)]
-    if all(isinstance(answer, Reply) for answer in found):
-        return add_up(found)
-    if all(isinstance(answer, Census) for answer in found):
-        return merge(answers)
-    if all(isinstance(answer, Candidates) for answer in found):
-        return reduce(add, found)
-    kinds = sorted({type(answer).__name__ for answer in found})
-    raise FederationError(f"a relay cannot add up {', '.join(kinds)}: ask such clients directly")
-
-
 def tree(engines: Mapping[str, Engine], fan: int) -> Relay:
     """Relays over these engines, none with more than ``fan`` below it.
 
     >>> from agnosticfair.protocol.engines.in_process import InProcess
+    >>> from agnosticfair.protocol.messages import Reply
     >>> leaves = {str(k): InProcess({"a": lambda step, payload: Reply(1, {})}) for k in range(5)}
     >>> tree(leaves, 2).clients()
     ('0', '1')

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from agnosticfair.data.schema import Schema
 from agnosticfair.errors import SettingsError
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
@@ -16,7 +17,10 @@ from agnosticfair.protocol.secure.site import OPEN_STEPS, SecureSite
 
 
 def rehearsed(
-    engine: Engine, may_drop: bool = False, open_steps: Iterable[str] = ()
+    engine: Engine,
+    may_drop: bool = False,
+    open_steps: Iterable[str] = (),
+    schema: Schema | None = None,
 ) -> tuple[InProcess, Roster]:
     """The engine with every client behind a ``SecureSite``, and their public keys."""
     if not isinstance(engine, InProcess):
@@ -30,7 +34,12 @@ def rehearsed(
     allowed = OPEN_STEPS | {*open_steps}
     sites = {
         own.site: SecureSite(
-            own, roster, engine.handlers[own.site], may_drop=may_drop, open_steps=allowed
+            own,
+            roster,
+            engine.handlers[own.site],
+            may_drop=may_drop,
+            open_steps=allowed,
+            schema=schema,
         )
         for own in identities
     }

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agnosticfair.data.schema import Schema, check_agreed
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import (
     Agreement,
@@ -21,6 +22,7 @@ from agnosticfair.protocol.messages import (
     Reply,
     hexadecimal,
 )
+from agnosticfair.protocol.questions import Counts
 from agnosticfair.protocol.secure.integers import flattened
 from agnosticfair.protocol.secure.keys import (
     ANSWER,
@@ -63,7 +65,8 @@ class SecureSite:
     answer: from (step, payload) to the site's reply in the open.  pinned: every site's long-term public key,
     its own among them, from ``deploy init`` or the site's own list.  least_sites: the fewest that a total
     may have.  may_drop: whether it takes part in a problem stated anew for fewer sites than are pinned.
-    open_steps: those that it answers in the open.  path: a file, readable by the site alone, that keeps
+    open_steps: those that it answers in the open.  schema: that it signed off; then it shows no range and no list
+    of values, and counts under no other schema.  path: a file, readable by the site alone, that keeps
     sessions over restarts; None to keep them in memory.
     """
 
@@ -73,6 +76,7 @@ class SecureSite:
     least_sites: int = 2
     may_drop: bool = False
     open_steps: frozenset[str] = OPEN_STEPS
+    schema: Schema | None = None
     path: Path | None = None
     sessions: dict[str, Session] = field(default_factory=dict)
 
@@ -91,13 +95,15 @@ class SecureSite:
             return self._offer(broadcast.session, dict(broadcast.sites))
         if isinstance(broadcast, Agreement):
             return self._agree(broadcast)
-        if step in self.open_steps:
+        if step in self.open_steps - ({"outline"} if self.schema else set()):
             return self.answer(step, broadcast)
         if not isinstance(broadcast, Broadcast) or not broadcast.session:
             raise FederationError(
                 f"site {self.identity.site!r} answers step {step!r} in masked sums only: let the coordinator "
                 "ask for secure sums"
             )
+        if broadcast.asked.step == Counts.step and self.schema is not None:
+            check_agreed(self.schema, broadcast.asked.outline, self.identity.site)
         return self._masked(step, broadcast)
 
     def _offer(self, session: str, roster: dict[str, str]) -> Offer:

@@ -9,6 +9,16 @@
     "test set": ["#000000", "star"], "sub-population": ["#0072b2", "circle"],
     "age quartile": ["#d55e00", "triangle"], "kernel tilt": ["#009e73", "rectRot"],
   };
+  // What charts are drawn with, of the page's own colours; black and grey turn light in the dark.
+  const DARK = { "#000000": "#ffffff", "#555555": "#b4bcc6" };
+  let theme = {};
+  const themed = (printing = false) => {
+    const style = getComputedStyle(document.documentElement);
+    const of = (name) => style.getPropertyValue(name).trim();
+    const dark = !printing && matchMedia("(prefers-color-scheme: dark)").matches;
+    theme = printing ? { dark, ink: "#1b2733", paper: "#ffffff", grid: "#e3e7ec", faint: "#c3ccd6" } : { dark, ink: of("--ink"), paper: of("--paper"), grid: of("--line"), faint: of("--faint") };
+  };
+  const hue = (colour) => (theme.dark ? DARK[colour] ?? colour : colour);
   const MOST_FEATURES = 12;
   const charts = [];
   const narrow = () => window.innerWidth < 600;
@@ -39,24 +49,27 @@
     const text = form(spread.mean) + (spread.count > 1 ? ` ± ${fixed(spread.deviation)}` : "");
     return number(spread.mean, text);
   };
-  const short = (study) => (study.notion === "demographic_parity" ? "RD" : study.quantity);
+  const short = (study) => study.notion.short || study.notion.quantity;
   let ids = 0;
   const fresh = () => `id${(ids += 1)}`;
 
-  // Cells: texts, or elements. The first of a line is its name.
+  // Cells: texts, or elements. The first of a line is its name. Where there is no room, a line becomes a
+  // block, each of its cells with the name of its column.
   const table = (caption, header, lines, about = {}) => {
-    const head = el("tr", {}, ...header.map((text, k) => el("th", { scope: "col", class: k ? "n" : null, text })));
-    const body = lines.map((line) => el("tr", {}, ...line.map((cell, k) => {
-      const made = k ? el("td", { class: "n" }) : el("th", { scope: "row" });
+    if (!lines.length) return null;
+    const head = el("tr", { role: "row" }, ...header.map((text, k) => el("th", { role: "columnheader", scope: "col", class: k ? "n" : null, text })));
+    const body = lines.map((line) => el("tr", { role: "row" }, ...line.map((cell, k) => {
+      const made = k ? el("td", { role: "cell", class: "n", "data-label": header[k] }) : el("th", { role: "rowheader", scope: "row" });
       made.append(cell instanceof Node ? cell : String(cell));
       return made;
     })));
-    const made = el("table", about, el("caption", { text: caption }), el("thead", {}, head), el("tbody", {}, ...body));
+    const size = header.length > 6 ? "wide" : header.length > 3 ? "middling" : "";
+    const made = el("table", { role: "table", ...about, class: [about.class, size].filter(Boolean).join(" ") || null }, el("caption", { text: caption }), el("thead", { role: "rowgroup" }, head), el("tbody", { role: "rowgroup" }, ...body));
     return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption }, made);
   };
 
   // Headings: one level deeper where the page has several studies.
-  const part = (study, text) => el(study.alone ? "h2" : "h3", { class: "part", text });
+  const part = (study, text) => el(study.alone ? "h2" : "h3", { class: "part", id: fresh(), text });
   const sub = (study, text) => el(study.alone ? "h3" : "h4", { class: "sub", text });
   const fold = (title, ...inside) => el("details", {}, el("summary", { text: title }), ...inside);
 
@@ -70,14 +83,14 @@
     charts.push(new Chart(canvas, config));
     return made;
   };
-  const axis = (title, more = {}) => ({ title: { display: true, text: title }, grid: { color: "#e3e7ec" }, ...more });
+  const axis = (title, more = {}) => ({ title: { display: true, text: title }, grid: { color: theme.grid }, ...more });
   const legend = (display = true) => ({ legend: { display, position: "bottom", labels: { usePointStyle: true, boxHeight: 7 } } });
   const looks = (study) => {
     const found = {};
     let next = 3;
     for (const { name } of study.methods) {
       const k = USUAL[name] ?? next++;
-      found[name] = [COLOURS[k % 8], SHAPES[(k + Math.floor(k / 8)) % 8]];
+      found[name] = [hue(COLOURS[k % 8]), SHAPES[(k + Math.floor(k / 8)) % 8]];
     }
     return found;
   };
@@ -87,26 +100,35 @@
   const card = (label, value, text, about, kind = "") => el("div", { class: `card ${kind}` },
     el("p", { class: "label", text: label }), el("p", { class: "big" }, number(value, text)), el("p", { class: "about", text: about }));
 
+  const SIGNS = { keeps: "✓", "does not keep": "✗", "not known": "?" };
+  const example = (method) => {
+    const top = (method.worst_profile || []).filter((tilt) => tilt.shift).slice(0, 2);
+    const said = top.map((t) => (t.feature.includes("=") ? `${t.feature.replace("=", " ")} in ${percent(t.worst_mean, 0)} of rows instead of ${percent(t.mean, 0)}` : `a mean ${t.feature} of ${Number(t.worst_mean.toPrecision(3))} instead of ${Number(t.mean.toPrecision(3))}`));
+    return said.length ? ` An example, the worst that was found: ${said.join(", ")}.` : "";
+  };
+
   const glance = (study) => {
     const method = study.methods.find((m) => m.name === study.headline);
     const runs = method.seeds > 1 ? `, mean of ${method.seeds} runs` : "";
     const where = `${there(study.rows) ? `${many(study.rows)} ` : ""}${study.rows_are}${runs}`;
     const cards = [];
-    if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), percent(mean(method.accuracy)), `of decisions are right; ${where}`));
-    if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.quantity}${study.notion === "bounded_group_loss" ? "" : ", 0 is equal"}; ${where}`));
+    const facts = study.facts || {};
+    if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), fixed(mean(method.accuracy)), `${there(facts.majority_rate) ? `one answer for everybody: ${fixed(facts.majority_rate)}; ` : ""}${where}`));
+    if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.notion.quantity}${study.notion.bounds ? "" : ", 0 is equal"}; ${where}`));
     if (there(mean(method.certified))) {
-      const interval = method.certified_interval ? ` (${percent(method.confidence, 0)} interval ${fixed(method.certified_interval[0])} to ${fixed(method.certified_interval[1])})` : "";
-      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
+      const interval = method.certified_interval ? `; with ${percent(method.confidence, 0)} confidence at most ${atMost(method.certified_interval[1])} (from ${fixed(method.certified_interval[0])})` : "";
+      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
     }
     const corner = study.explorer && study.explorer.corners[method.name];
-    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified`, "corner"));
+    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.notion.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified`, "corner"));
     return el("section", { class: "glance" },
       part(study, study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance"),
       study.status ? el("p", { class: "status", role: "status", text: study.status }) : null,
+      study.verdict && study.verdict.state ? el("p", { class: `verdict ${study.verdict.state.replaceAll(" ", "-")}` }, el("span", { class: "sign", "aria-hidden": "true", text: SIGNS[study.verdict.state] }), study.verdict.text) : null,
       cards.length ? el("div", { class: "cards" }, ...cards) : null,
       study.explorer ? el("p", { text: `A positive decision is "${study.explorer.positive_label}"; the groups are those of "${study.explorer.sensitive_feature}": ${study.explorer.groups.join(", ")}.` }) : null,
       ...study.sentences.map((text) => el("p", { text })),
-      study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "") : null,
+      study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "", example(method)) : null,
       study.no_set ? el("p", { class: "set", text: study.no_set }) : null,
       study.warnings.length ? el("div", { class: "warnings" }, sub(study, "Where these claims are weak"), el("ul", {}, ...study.warnings.map((text) => el("li", { text })))) : null);
   };
@@ -116,15 +138,15 @@
     const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["mean", "RD, mean of deployments", fixed], ["worst", "RD, worst deployment", fixed], ["certified", "certified at most", atMost]];
     const shown = columns.filter(([key]) => study.methods.some((m) => there(mean(m[key]))));
     const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => measure(m[key], form)), m.outcome || ""]);
-    const notes = study.methods.filter((m) => m.note).map((m) => `${m.name}: ${m.note}`);
+    const notes = study.methods.filter((m) => m.note);
     return el("section", {}, part(study, "Method against method"),
       table(`${study.rows_are}; RD: risk difference, 0 is equal; ± standard deviation over runs`, ["method", ...shown.map(([, text]) => text), "how it ended"], lines, { class: "methods" }),
-      notes.length ? fold("What the methods are", el("ul", {}, ...notes.map((text) => el("li", { text })))) : null,
+      notes.length ? el("ul", { class: "notes" }, ...notes.map((m) => el("li", {}, el("strong", { text: `${m.name}: ` }), m.note))) : null,
       el("div", { class: "pair" }, frontier(study), deployments(study)));
   };
 
   const frontier = (study) => {
-    const names = { certified: `certified worst-case ${study.quantity}`, worst: "risk difference of the worst deployment", difference: `${study.quantity} on the ${study.rows_are}` };
+    const names = { certified: `certified worst-case ${study.notion.quantity}`, worst: "risk difference of the worst deployment", difference: `${study.notion.quantity} on the ${study.rows_are}` };
     const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(mean(m[key])) && there(mean(m.accuracy))));
     if (!keys.length) return null;
     const look = looks(study);
@@ -159,10 +181,10 @@
     const names = study.methods.map((m) => m.name);
     const jitter = (k) => ((k * 0.618034) % 1) * 0.5 - 0.25;
     const sets = Object.keys(KINDS).map((kind) => ({
-      label: kind, backgroundColor: `${KINDS[kind][0]}b0`, borderColor: KINDS[kind][0], pointStyle: KINDS[kind][1], pointRadius: kind === "test set" ? 7 : 4, borderWidth: kind === "test set" ? 2 : 0.5,
+      label: kind, backgroundColor: `${hue(KINDS[kind][0])}b0`, borderColor: hue(KINDS[kind][0]), pointStyle: KINDS[kind][1], pointRadius: kind === "test set" ? 7 : 4, borderWidth: kind === "test set" ? 2 : 0.5,
       data: study.deployments.filter((d) => d.kind === kind).flatMap((d, k) => names.filter((m) => there(d.values[m])).map((m) => ({ x: d.values[m], y: names.indexOf(m) + (kind === "test set" ? 0 : jitter(k)), what: `${m}, ${d.name}` }))),
     }));
-    const y = { min: -0.6, max: names.length - 0.4, reverse: true, afterBuildTicks: (scale) => { scale.ticks = names.map((_, k) => ({ value: k })); }, ticks: { callback: (value) => names[value] ?? "", font: { size: 11 } }, grid: { color: "#e3e7ec" } };
+    const y = { min: -0.6, max: names.length - 0.4, reverse: true, afterBuildTicks: (scale) => { scale.ticks = names.map((_, k) => ({ value: k })); }, ticks: { callback: (value) => names[value] ?? "", font: { size: 11 } }, grid: { color: theme.grid } };
     const config = { type: "scatter", data: { datasets: sets }, options: { scales: { x: axis("risk difference (0 is equal)", { beginAtZero: true }), y }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: ${fixed(at.raw.x)}` } } } } };
     const lines = [...study.deployments].map((d) => [d.name, d.kind, ...names.map((m) => fixed(d.values[m]))]);
     return chart("Risk difference of every deployment", `${study.deployments.length} deployments that no method saw, one mark each per method; further left is fairer.`, 400, config, table("Risk difference of every deployment, mean over the runs", ["deployment", "kind", ...names], lines));
@@ -170,16 +192,18 @@
 
   // --- the explorer: weights per value, sums over the table of counts ---
 
-  const LABELS = { demographic_parity: [[0, 1]], equal_opportunity: [[1]], equalized_odds: [[0], [1]] };
+  // the notion comes with the data: its labels, and whether it bounds every group's rate or compares two
   const gap = (notion, mass, took) => {
-    const sum = (of, labels) => of.map((both) => labels.reduce((all, y) => all + both[y], 0));
-    if (notion === "bounded_group_loss") return Math.max(...mass.map((m, g) => (m[0] + m[1] > 0 ? (took[g][0] + m[1] - took[g][1]) / (m[0] + m[1]) : -1)));
-    const spreads = LABELS[notion].map((labels) => {
-      const b = sum(mass, labels), a = sum(took, labels);
-      const rates = b.flatMap((m, g) => (m > 0 ? [a[g] / m] : []));
+    const found = notion.labels.map((labels) => {
+      const rates = mass.flatMap((m, g) => {
+        const b = labels.reduce((all, y) => all + m[y], 0);
+        const a = labels.reduce((all, y) => all + (notion.bounds && y === 1 ? m[y] - took[g][y] : took[g][y]), 0);
+        return b > 0 ? [a / b] : [];
+      });
+      if (notion.bounds) return rates.length ? Math.max(...rates) : null;
       return rates.length > 1 ? Math.max(...rates) - Math.min(...rates) : null;
     }).filter(there);
-    return spreads.length ? Math.max(...spreads) : null;
+    return found.length ? Math.max(...found) : null;
   };
 
   const at = (counts, weights, positive) => {
@@ -230,16 +254,20 @@
     const look = looks(study);
     section.append(el("p", { text: `Each slider says how many times as common a value becomes: 1 is as in the ${many(counts.rows.reduce((a, b) => a + b, 0))} test rows, 0 is absent. All numbers below follow at once. This page holds no rows, only counts of rows by slider value, group, label and decision; for these sliders they give exactly what the rows would.${several ? " Models, rows and certificates here are those of the first run." : ""}` }));
 
+    const ticks = fresh();
+    section.append(el("datalist", { id: ticks }, ...[0, 1, 2, 3, 4, 5].map((x) => el("option", { value: String(x) }))));
     const sliders = counts.columns.map((column, c) => column.values.map((value, v) => {
       const id = fresh();
-      const input = el("input", { type: "range", id, min: "0", max: "5", step: "0.05", value: "1", "data-column": column.name, "data-value-name": value, oninput: () => { weights[c][v] = Number(input.value); draw(); } });
+      const set = (text) => { const w = Number(text); if (text !== "" && w >= 0) { weights[c][v] = w; input.value = String(w); if (field.value !== text) field.value = text; draw(); } };
+      const input = el("input", { type: "range", id, min: "0", max: "5", step: "0.05", value: "1", list: ticks, "data-column": column.name, "data-value-name": value, oninput: () => set(input.value) });
+      const field = el("input", { type: "number", min: "0", max: "100", step: "0.05", value: "1", "aria-label": `${column.name} ${value}: times as common`, oninput: () => set(field.value) });
       const share = el("output", { for: id, class: "share" });
-      return { input, share, row: el("div", { class: "slider" }, el("label", { for: id, text: value }), input, share) };
+      return { input, field, share, row: el("div", { class: "slider" }, el("label", { for: id, text: value }), input, el("span", { class: "times" }, "×", field), share) };
     }));
     const sets = counts.columns.map((column, c) => el("fieldset", {}, el("legend", { text: column.name }), ...sliders[c].map((slider) => slider.row)));
 
     const apply = (to) => {
-      to.forEach((column, c) => column.forEach((w, v) => { weights[c][v] = w; sliders[c][v].input.value = String(w); }));
+      to.forEach((column, c) => column.forEach((w, v) => { weights[c][v] = w; sliders[c][v].input.value = String(w); sliders[c][v].field.value = String(w); }));
       draw();
     };
     const reset = el("button", { type: "button", class: "reset", text: "Back to the test rows", onclick: () => apply(weights.map((column) => column.map(() => 1))) });
@@ -251,18 +279,19 @@
       return { name, accuracy: cell(), difference: cell(), rates, button };
     });
     const header = ["method", "accuracy: test rows", "at this mix", `${short(study)}: test rows`, "at this mix", "certified at most", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
-    const grid = table(`Accuracy and ${study.quantity} of every method at this mix`, header, rows.map((row) => [
+    const grid = table(`Accuracy and ${study.notion.quantity} of every method at this mix`, header, rows.map((row) => [
       row.name, number(usual[row.name].accuracy, fixed(usual[row.name].accuracy)), row.accuracy, number(usual[row.name].difference, fixed(usual[row.name].difference)), row.difference, there(certified[row.name]) ? number(certified[row.name], atMost(certified[row.name])) : "none", ...row.rates, row.button,
     ]), { class: "mix" });
     const said = el("p", { class: "said", role: "status" });
-    const bars = chart(`At this mix: ${study.quantity}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
+    const brief = el("p", { class: "brief", "aria-hidden": "true" }); // on a phone, in sight of every slider
+    const bars = chart(`At this mix: ${study.notion.quantity}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
       type: "bar",
       data: { labels: names, datasets: [
         { label: "at this mix", data: [], backgroundColor: names.map((name) => look[name][0]) },
-        { label: "test rows", data: names.map((name) => usual[name].difference), backgroundColor: "#c3ccd6" },
-        { label: "certified at most", data: names.map((name) => certified[name] ?? null), backgroundColor: "#ffffff", borderColor: "#1b2733", borderWidth: 1.5 },
+        { label: "test rows", data: names.map((name) => usual[name].difference), backgroundColor: theme.faint },
+        { label: "certified at most", data: names.map((name) => certified[name] ?? null), backgroundColor: theme.paper, borderColor: theme.ink, borderWidth: 1.5 },
       ] },
-      options: { indexAxis: "y", scales: { x: axis(study.quantity, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || "#ffffff", lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
+      options: { indexAxis: "y", scales: { x: axis(study.notion.quantity, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fontColor: theme.ink, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || theme.paper, lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
     });
     const drawn = charts[charts.length - 1];
 
@@ -287,6 +316,7 @@
         put(row.difference, found.difference, usual[row.name].difference);
         row.rates.forEach((cell, g) => put(cell, found.rates[g]));
         drawn.data.datasets[0].data[k] = found.difference;
+        if (row.name === study.headline) brief.textContent = `${row.name}: accuracy ${fixed(found.accuracy)}, ${short(study)} ${fixed(found.difference)}`;
         if (there(certified[row.name]) && found.difference > certified[row.name]) beyond.push(row.name);
       });
       drawn.update("none");
@@ -294,12 +324,13 @@
       const few = counts.groups.filter((_, k) => now.effective[k] < 100);
       const told = [`This mix: ${kept}.`];
       if (few.length) told.push(`Careful: ${few.join(" and ")} rests on fewer than 100 rows here, so the numbers are uncertain.`);
-      if (beyond.length) told.push(`Above its certified bound: ${beyond.join(", ")}. A certificate holds over its own set, and this mix is not in it.`);
+      const moved = weights.some((column) => column.some((w) => w !== 1));
+      if (beyond.length) told.push(`Above its certified bound: ${beyond.join(", ")}. ${moved ? "A certificate holds over its own set, and this mix is not in it." : "The certificate is about the rows it was made on, and these are others."}`);
       said.textContent = told.join(" ");
       said.classList.toggle("alert", few.length + beyond.length > 0);
     }
-    section.append(el("div", { class: "sliders" }, ...sets), el("p", { class: "buttons" }, reset), said, grid, bars,
-      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.quantity} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
+    section.append(el("div", { class: "explore" }, brief, el("div", { class: "sliders" }, ...sets), el("div", { class: "results" }, el("p", { class: "buttons" }, reset), said, grid, bars)),
+      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.notion.quantity} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
     draw();
     return section;
   };
@@ -312,16 +343,16 @@
     const line = (title, keys, note, y = {}) => {
       const sets = keys.filter(([get]) => history.some((e) => there(get(e)))).map(([get, label, colour, dash]) => ({ label, data: history.map((e) => ({ x: e.round, y: get(e) ?? null })), borderColor: colour, backgroundColor: colour, borderDash: dash || [], pointRadius: dash ? 0 : 2.5, borderWidth: 2 }));
       if (!sets.length) return null;
-      return chart(title, note, 230, { type: "line", data: { datasets: sets }, options: { parsing: true, scales: { x: { type: "linear", ...axis("round"), ticks: { precision: 0 } }, y: { grid: { color: "#e3e7ec" }, ...y } }, plugins: legend(sets.length > 1) } });
+      return chart(title, note, 230, { type: "line", data: { datasets: sets }, options: { parsing: true, scales: { x: { type: "linear", ...axis("round"), ticks: { precision: 0 } }, y: { grid: { color: theme.grid }, ...y } }, plugins: legend(sets.length > 1) } });
     };
     const tau = method.tau;
     const bounded = there(tau);
     const parts = [
       line("Loss", [[(e) => e.loss, "loss", COLOURS[0]]], "Loss by round."),
-      line("Worst difference in training", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", "#000000", [5, 4]]], "Worst case of the smooth difference by round, with tau."),
+      line("Worst difference in training", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", hue("#000000"), [5, 4]]], "Worst case of the smooth difference by round, with tau."),
       bounded ? line("Violation of tau", [[(e) => (there(e.worst) ? Math.max(0, e.worst - tau) : null), "violation", COLOURS[3]]], "How far the worst case exceeds tau, by round.", { min: 0, suggestedMax: tau / 10 }) : null,
       line("Multiplier of the fairness constraint", [[(e) => e.multiplier, "multiplier", COLOURS[2]]], "Multiplier by round."),
-      line("Training accuracy", [[(e) => e.accuracy, "accuracy", COLOURS[6]]], "Training accuracy by round."),
+      line("Training accuracy", [[(e) => e.accuracy, "accuracy", hue(COLOURS[6])]], "Training accuracy by round."),
     ].filter((part) => part);
     const keys = ["loss", "worst", "multiplier", "accuracy", "step", "cuts", "lp"].filter((key) => history.some((e) => e[key] !== undefined));
     return el("div", {}, sub(study, `Training, ${history.length} rounds`), el("div", { class: "small" }, ...parts),
@@ -401,22 +432,25 @@
     while (charts.length) charts.pop().destroy();
     const height = window.scrollY, open = [...document.querySelectorAll("details")].map((fold) => fold.open);
     Chart.defaults.font.family = "system-ui, sans-serif";
-    Chart.defaults.color = "#1b2733";
+    Chart.defaults.color = theme.ink;
     document.title = `${data.title}: agnosticfair report`;
     document.getElementById("top").replaceChildren(
-      el("p", { class: "kicker", text: data.live ? "agnosticfair, live" : "agnosticfair report" }), el("h1", { text: data.title }));
+      el("p", { class: "kicker", text: data.live ? "agnosticfair, live" : "agnosticfair report" }), el("h1", { text: data.title }),
+      el("p", { class: "note", text: [data.made, ...new Set(data.studies.flatMap((study) => [study.source, ...Object.keys((study.provenance || {}).data || {})]))].filter(Boolean).join(" · ") }));
     const main = document.getElementById("main");
     main.replaceChildren();
     for (const study of data.studies) {
       study.alone = data.studies.length === 1;
       const place = el("article", { "aria-label": study.title });
       main.append(place);
-      if (!study.alone) place.append(el("h2", { text: study.title }));
+      if (!study.alone) place.append(el("h2", { id: fresh(), text: study.title }));
       for (const section of [glance, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, inDetail, provenance]) {
         const made = section(study);
         if (made) place.append(made);
       }
     }
+    const parts = [...main.querySelectorAll(data.studies.length > 1 ? "article > h2" : ".part")];
+    document.getElementById("top").append(el("nav", { "aria-label": "Contents" }, ...parts.map((heading) => el("a", { href: `#${heading.id}`, text: heading.textContent }))));
     document.getElementById("foot").replaceChildren(el("p", { text: `Made by agnosticfair ${data.version}. This file asks nothing of the network and carries no rows. "Certified" always means: over the set that is named beside it.` }));
     document.querySelectorAll("details").forEach((fold, k) => { fold.open = open[k] === true; }); // a live page stays as it was
     window.scrollTo(0, height);
@@ -424,19 +458,22 @@
   const explorerFirst = (study) => study.methods.length < 2;
 
   window.addEventListener("beforeprint", () => {
+    if (theme.dark) { themed(true); render(data); } // paper is white
     document.querySelectorAll("details").forEach((fold) => { fold.open = true; });
     charts.forEach((drawn) => drawn.resize());
   });
 
-  const data = JSON.parse(document.getElementById("data").textContent);
+  let data = JSON.parse(document.getElementById("data").textContent);
+  themed();
   render(data);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { themed(); render(data); });
   if (data.live) {
     let seen = JSON.stringify(data.studies);
     const ask = async () => {
       try {
         const news = await (await fetch("data.json", { cache: "no-store" })).json();
         const text = JSON.stringify(news.studies);
-        if (text !== seen) { seen = text; render(news); }
+        if (text !== seen) { seen = text; data = news; render(news); }
       } catch { /* the server has gone, or is busy: ask again */ }
       setTimeout(ask, 1000);
     };

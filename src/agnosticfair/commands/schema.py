@@ -1,0 +1,83 @@
+"""``agnosticfair schema``: draft what all sites agree on, and check files against it."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from agnosticfair.commands.options import (
+    Categorical,
+    Client,
+    Drop,
+    Files,
+    Numeric,
+    SensitiveFeatures,
+    Target,
+)
+
+if TYPE_CHECKING:
+    from agnosticfair.data.schema import Schema
+    from agnosticfair.data.table import Table
+
+EPILOG = "Example: agnosticfair schema north.csv --target income --sensitive-features sex --out schema.json"
+
+
+def schema(
+    files: Files,
+    target: Target,
+    sensitive_features: SensitiveFeatures,
+    client_column: Client = None,
+    numeric: Numeric = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    check: Annotated[
+        Path | None, Option(help="Check the files against this schema instead of drafting one.")
+    ] = None,
+    outside: Annotated[
+        str, Option(help="What a draft says of values outside: refuse, or clip.")
+    ] = "refuse",
+    out: Annotated[Path, Option(help="The draft's file; an existing one is kept.")] = Path(
+        "schema.json"
+    ),
+) -> None:
+    """Draft the schema that all sites agree on, or check a site's file against it.
+
+    A draft shows the ranges and categories of the files it is made from: correct it to what is meant
+    before it leaves the site. Sites have agreed when each has checked its own file and all see the same
+    digest.
+    """
+    from agnosticfair.data.census import merge, take_census
+    from agnosticfair.data.files import Roles, read_sources
+    from agnosticfair.data.schema import OUTSIDE, load_schema, schema_of
+    from agnosticfair.errors import DataError, SettingsError
+
+    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
+    clients = read_sources(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
+    if check is not None:
+        agreed = load_schema(check)
+        for name, source in clients.items():
+            source.added_up(partial(_fitting, agreed, f"client {name!r}"))
+        rows = sum(len(source) for source in clients.values())
+        return print(f"{rows} rows fit the schema; its digest is {agreed.digest}.")
+    if outside not in OUTSIDE:
+        raise SettingsError(f"outside is {outside!r}: say {' or '.join(OUTSIDE)}")
+    if out.exists():
+        raise DataError(f"{str(out)!r} is there already: name another file by --out")
+    censuses = {
+        name: source.added_up(partial(take_census, who=f"client {name!r}"))
+        for name, source in clients.items()
+    }
+    draft = schema_of(merge(censuses), target, outside)
+    out.write_text(json.dumps(draft.to_json(), indent=1) + "\n", encoding="utf-8")
+    return print(f"Written: {out}, a draft: correct its ranges and categories before it leaves.")
+
+
+def _fitting(agreed: Schema, who: str, table: Table) -> list[int]:
+    """The rows that fit, or the sentence that says why some do not."""
+    from agnosticfair.data.schema import applied
+
+    return [len(applied(agreed, table, who))]

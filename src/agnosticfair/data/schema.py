@@ -1,0 +1,219 @@
+"""An agreed schema: columns, categories, ranges and bands, declared once in a file that every site signs off.
+
+With it nobody sends an extreme or a list of values: round zero is counts, which can be masked. What does
+not fit is named, and refused or brought inside, as the schema says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data import wire
+from agnosticfair.data.census import Census
+from agnosticfair.data.encoding import check_finite, shown
+from agnosticfair.data.stream import Stream
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import DataError
+
+FORMAT = "agnosticfair-schema-1"
+OUTSIDE = ("refuse", "clip")
+_FIELDS = {
+    "format",
+    "target",
+    "labels",
+    "sensitive_features",
+    "numeric",
+    "categorical",
+    "bands",
+    "outside",
+}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What rows look like at every site.
+
+    target, labels: the label's column, and its values.  sensitive_features: column -> groups.  numeric: column ->
+    (low, high).  categorical: column -> values.  bands: column -> edges, for the names of parts.  outside:
+    'refuse' rows with other values, or 'clip' numbers to the range and take an unknown category as the
+    declared value 'other'; labels and groups are never changed.
+    """
+
+    target: str
+    labels: tuple[str, ...]
+    sensitive_features: Mapping[str, tuple[str, ...]]
+    numeric: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    categorical: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    bands: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    outside: str = "refuse"
+
+    @property
+    def digest(self) -> str:
+        """What a site signs off: the same for the same content, however the file is laid out."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    def outline(self) -> Census:
+        """A census without a count: what clients would have to say of their rows, had nobody agreed on it."""
+        groups = {
+            name: dict.fromkeys(values, 0) for name, values in self.sensitive_features.items()
+        }
+        labels = dict.fromkeys(self.labels, 0)
+        return Census(0, labels, groups, dict(self.numeric), dict(self.categorical))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and numbers, for the file."""
+        return {"format": FORMAT, **json.loads(json.dumps(asdict(self)))}
+
+
+def schema_of(census: Census, target: str, outside: str = "refuse") -> Schema:
+    """A draft from what rows look like: to be corrected to what is meant, and then agreed on.
+
+    >>> seen = Census(2, {"no": 1, "yes": 1}, {"sex": {"f": 2}}, {"age": (17.0, 90.0)}, {})
+    >>> schema_of(seen, "income").numeric
+    {'age': (17.0, 90.0)}
+    """
+    return Schema(
+        target,
+        tuple(sorted(census.labels)),
+        {name: tuple(sorted(groups)) for name, groups in census.groups.items()},
+        dict(census.numeric),
+        dict(census.categorical),
+        {},
+        outside,
+    )
+
+
+def load_schema(path: str | Path) -> Schema:
+    """Read a schema's file; anything that is not one is refused with a sentence."""
+    try:
+        return _parse(json.loads(Path(path).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise DataError(f"cannot read the schema {str(path)!r}: {error.strerror}") from None
+    except (ValueError, TypeError) as error:
+        why = str(error) if type(error) is ValueError else "it is not JSON"
+        raise DataError(
+            f"the schema {str(path)!r} cannot be used: {why}; correct the file"
+        ) from None
+
+
+def _parse(data: object) -> Schema:
+    fields = wire.record(data, _FIELDS)
+    if fields["format"] != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    if fields["outside"] not in OUTSIDE:
+        raise ValueError(f"'outside' should be {' or '.join(OUTSIDE)}, not {fields['outside']!r}")
+    if not isinstance(fields["target"], str):
+        raise ValueError("'target' should be a column's name")
+    numeric, bands = (wire.mapping(fields[k], repr(k)) for k in ("numeric", "bands"))
+    for name, edges in bands.items():
+        if name not in numeric or list(edges) != sorted({float(edge) for edge in edges}):
+            raise ValueError(
+                f"the bands of {name!r} should be rising edges within a numeric column"
+            )
+    made = Schema(
+        fields["target"],
+        wire.texts(fields["labels"], "'labels'"),
+        _vocabularies(fields["sensitive_features"], "sensitive_features"),
+        {k: wire.limits(v, f"the range of {k!r}") for k, v in sorted(numeric.items())},
+        _vocabularies(fields["categorical"], "categorical"),
+        {k: tuple(float(edge) for edge in v) for k, v in sorted(bands.items())},
+        fields["outside"],
+    )
+    if twice := sorted({*made.numeric} & {*made.categorical}):
+        raise ValueError(f"column {twice[0]!r} is both numeric and categorical")
+    return made
+
+
+def _vocabularies(value: object, what: str) -> dict[str, tuple[str, ...]]:
+    found = wire.mapping(value, repr(what))
+    return {
+        k: tuple(sorted(wire.texts(v, f"the values of {k!r}"))) for k, v in sorted(found.items())
+    }
+
+
+def applied(schema: Schema, table: Table, who: str) -> Table:
+    """The rows as the schema has them: its columns only, every value inside, or a sentence that names it.
+
+    who: holds the rows, e.g. "client 'north'".
+    """
+    if table.target is None:
+        raise DataError(f"{who} has no label: the schema's is {schema.target!r}")
+    for name in (*schema.numeric, *schema.categorical, *schema.sensitive_features):
+        kind = "numeric" if name in schema.numeric else "categorical"
+        there = (
+            table.numeric
+            if name in schema.numeric
+            else {**table.categorical, **table.sensitive_features}
+        )
+        if name not in there:
+            raise DataError(
+                f"{who} has no {kind} column {name!r}, which the schema declares: add it, or agree on another schema"
+            )
+    return replace(
+        table,
+        numeric={k: _inside(schema, k, table.numeric[k], who) for k in schema.numeric},
+        categorical={
+            k: _known(table.categorical[k], v, f"column {k!r} of {who}", schema.outside)
+            for k, v in schema.categorical.items()
+        },
+        target=_known(table.target, schema.labels, f"the label of {who}", "refuse"),
+        sensitive_features={
+            k: _known(table.sensitive_features[k], v, f"sensitive feature {k!r} of {who}", "refuse")
+            for k, v in schema.sensitive_features.items()
+        },
+    )
+
+
+def _inside(schema: Schema, name: str, values: np.ndarray, who: str) -> np.ndarray:
+    check_finite(name, values, who)
+    low, high = schema.numeric[name]
+    beyond = (values < low) | (values > high)
+    if beyond.any() and schema.outside == "refuse":
+        raise DataError(
+            f"column {name!r} of {who} has {int(beyond.sum())} values outside the schema's range {low:g} to "
+            f"{high:g}: correct them, or agree on a wider range or on 'outside': 'clip'"
+        )
+    return np.clip(values, low, high)
+
+
+def _known(column: Column, values: tuple[str, ...], what: str, outside: str) -> Column:
+    codes = column.aligned(values)
+    unknown = codes < 0
+    if unknown.any():
+        if outside == "refuse" or "other" not in values:
+            new = sorted({str(v) for v in column.values()[unknown]})
+            raise DataError(
+                f"{what} has {shown(new)} in {int(unknown.sum())} rows, which the schema does not declare: correct "
+                "them, or agree on a schema that does"
+            )
+        codes = np.where(unknown, values.index("other"), codes)
+    return Column(codes.astype(np.int32), values)
+
+
+def under(schema: Schema, rows: Table | Stream, who: str) -> Table | Stream:
+    """Rows in memory as the schema has them; a stream's are brought under it as they are read."""
+    if isinstance(rows, Table):
+        return applied(schema, rows, who)
+    return replace(rows, table=partial(_read_under, schema, rows.table))
+
+
+def _read_under(schema: Schema, table: Callable[..., Table], *arguments: Any, who: str) -> Table:
+    return applied(schema, table(*arguments, who=who), who)
+
+
+def check_agreed(schema: Schema, outline: Census, site: str) -> None:
+    """Raise where others ask for what this site did not sign off."""
+    asked, own = (json.dumps(c.to_json(), sort_keys=True) for c in (outline, schema.outline()))
+    if asked != own:
+        raise DataError(
+            f"the schema that is asked for is not the one that site {site!r} signed off "
+            f"({schema.digest[:12]}): compare the files"
+        )

@@ -1,0 +1,58 @@
+"""What the rows themselves say, beside which a model's accuracy and difference are to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.decided import Decided
+from agnosticfair.mathematics import metrics
+
+LIMIT = 0.1
+"""The difference that a verdict is about where a run names none."""
+
+NEARLY_CONSTANT = 0.01
+"""A model is said to give nearly one answer where it gives the other to a smaller share of rows."""
+
+
+def of_rows(rows: Decided) -> dict[str, Any]:
+    """The labels' own rate, commonest answer and difference between groups."""
+    return {
+        "base_rate": float(np.mean(rows.y)),
+        "majority_rate": metrics.majority_rate(rows.y),
+        "label_difference": metrics.risk_difference(rows.y, rows.s.codes),
+    }
+
+
+def of_scores(score: Mapping[str, Any]) -> dict[str, Any]:
+    """The same from what a fit keeps of its training rows."""
+    names = {"base_rate": "base_rate", "majority_rate": "majority_rate"}
+    names["label_difference"] = "label_risk_difference"
+    return {name: score[key] for name, key in names.items() if score.get(key) is not None}
+
+
+def poor(
+    accuracy: float, majority: float, positive: float, who: str = "The model", limit: str = "tau"
+) -> list[str]:
+    """Sentences of warning about a model that is hardly better than one answer for everybody.
+
+    positive: its share of positive decisions.
+
+    >>> poor(0.75, 0.76, 0.3)
+    ['The model is right less often (0.750) than one answer for everybody (0.760): try a larger tau or method fl.']
+    """
+    found = []
+    if accuracy < majority - 5e-4:
+        found.append(
+            f"{who} is right less often ({accuracy:.3f}) than one answer for everybody "
+            f"({majority:.3f}): try a larger {limit} or method fl."
+        )
+    if min(positive, 1 - positive) < NEARLY_CONSTANT:
+        answer = "positively" if positive > 0.5 else "negatively"
+        found.append(
+            f"{who} decides nearly everybody ({max(positive, 1 - positive):.1%}) {answer}: equal, "
+            f"and hardly a decision; try a larger {limit}, more columns or another positive label."
+        )
+    return found

@@ -1,0 +1,122 @@
+"""A schema: what fits is read as it says, what does not is named; and no site need show a range."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import ROLES, client_rows, dealt, small_table, write
+
+from agnosticfair.cli import main
+from agnosticfair.data.census import take_census
+from agnosticfair.data.schema import applied, load_schema, schema_of
+from agnosticfair.data.table import Column
+from agnosticfair.errors import DataError, FederationError
+from agnosticfair.federation import fit, in_process
+from agnosticfair.protocol.secure.rehearsal import rehearsed
+
+ROWS = small_table(300, 1)
+DRAFT = schema_of(take_census(ROWS, "all"), "y")
+
+
+def written(tmp_path, **changes):
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps({**DRAFT.to_json(), **changes}))
+    return path
+
+
+def test_a_file_comes_back_with_the_same_digest(tmp_path):
+    read = load_schema(written(tmp_path))
+    assert read == DRAFT
+    assert read.digest == DRAFT.digest
+    assert replace(read, outside="clip").digest != DRAFT.digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"outside": "drop"}, "'outside' should be refuse or clip, not 'drop'"),
+        ({"format": "x"}, "its format is not agnosticfair-schema-1"),
+        ({"numeric": {"age": [2, 1]}}, "has its low end above its high end"),
+        ({"numeric": {"age": [1]}}, "should be a list of 2"),
+        ({"labels": ["no", "no"]}, "'labels' has an entry twice"),
+        ({"categorical": {"age": ["a"]}}, "'age' is both numeric and categorical"),
+        ({"bands": {"age": [3, 2]}}, "the bands of 'age' should be rising"),
+        ({"extra": 1}, "exactly the entries"),
+    ],
+)
+def test_a_bad_file_is_a_sentence(tmp_path, changes, said):
+    with pytest.raises(DataError, match=said):
+        load_schema(written(tmp_path, **changes))
+
+
+def test_values_outside_are_named_or_brought_inside():
+    narrow = replace(DRAFT, numeric={**DRAFT.numeric, "hours": (0.2, 0.8)})
+    with pytest.raises(
+        DataError, match=r"'hours' of client 'north' has .* outside the schema's range"
+    ):
+        applied(narrow, ROWS, "client 'north'")
+    clipped = applied(replace(narrow, outside="clip"), ROWS, "client 'north'").numeric["hours"]
+    np.testing.assert_array_equal(clipped, np.clip(ROWS.numeric["hours"], 0.2, 0.8))
+    fewer = replace(DRAFT, categorical={"job": ("a", "b", "other")})
+    with pytest.raises(DataError, match=r"has 'c' in .* rows, which the schema does not declare"):
+        applied(fewer, ROWS, "client 'north'")
+    other = applied(replace(fewer, outside="clip"), ROWS, "client 'north'").categorical["job"]
+    was = ROWS.categorical["job"].values()
+    np.testing.assert_array_equal(other.values() == "other", was == "c")
+
+
+def test_labels_and_groups_are_never_changed():
+    one = replace(DRAFT, labels=("no",), outside="clip")
+    with pytest.raises(DataError, match="the label of client 'north' has 'yes'"):
+        applied(one, ROWS, "client 'north'")
+    with pytest.raises(DataError, match="no categorical column 'race'"):
+        applied(replace(DRAFT, sensitive_features={"race": ("x", "y")}), ROWS, "client 'north'")
+
+
+def test_a_fit_under_a_drawn_up_schema_asks_for_no_summary_and_is_the_same():
+    tables = dealt(ROWS, 3)
+    plain = fit(tables, "fairfl", positive="yes")
+    under = fit(tables, "fairfl", positive="yes", schema=DRAFT)
+    secure = fit(tables, "fairfl", positive="yes", schema=DRAFT, secure=True)
+    np.testing.assert_array_equal(plain.model.w, under.model.w)
+    np.testing.assert_array_equal(plain.model.w, secure.model.w)
+    assert plain.history == under.history == secure.history
+
+
+def test_a_site_counts_under_its_own_schema_only():
+    wider = replace(DRAFT, numeric={**DRAFT.numeric, "hours": (-1.0, 2.0)})
+    engine, roster = rehearsed(in_process(dealt(ROWS, 2)), schema=DRAFT)
+    with pytest.raises(FederationError, match=r"is not the one that site '.*' signed off"):
+        fit(engine, "fl", positive="yes", secure=roster, schema=wider)
+    with pytest.raises(FederationError, match="masked sums only"):
+        fit(engine, "fl", positive="yes", secure=roster)
+    assert fit(engine, "fl", positive="yes", secure=roster, schema=DRAFT).converged
+
+
+def test_the_command_drafts_and_checks(tmp_path, capsys):
+    north, out = write(tmp_path / "north.csv", client_rows(0)), tmp_path / "schema.json"
+    run(["schema", str(north), *ROLES, "--out", str(out)])
+    run(["schema", str(north), *ROLES, "--check", str(out)])
+    assert load_schema(out).digest in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["schema", str(north), *ROLES, "--out", str(out)])
+    assert "is there already" in capsys.readouterr().err
+    south = write(tmp_path / "south.csv", client_rows(0), job="z")
+    with pytest.raises(SystemExit):
+        main(["schema", str(south), *ROLES, "--check", str(out)])
+    assert "has 'z' in 150 rows" in capsys.readouterr().err
+
+
+def run(arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+
+
+def test_a_column_with_other_codes_is_aligned():
+    job = Column.of(["c", "a", "c"])
+    table = replace(ROWS.take(np.arange(3)), categorical={"job": job})
+    got = applied(DRAFT, table, "client 'north'").categorical["job"]
+    assert got.categories == ("a", "b", "c")
+    assert list(got.values()) == ["c", "a", "c"]
