@@ -16,7 +16,8 @@ import numpy as np
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian
-from agnosticfair.mathematics.fairness import NOTIONS, Surrogate
+from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.settings import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Kind, require, require_name
 
 _UNIFORM, _PLAIN = constant(), Surrogate()
@@ -37,7 +38,7 @@ class Fairness:
 
     basis, bound: the fairness adversary's set A.  each: one constraint per kernel instead of every
     mixture of kernels.  floor: the least share of mass every group keeps in a reweighing.
-    notion: a key of NOTIONS; for 'bounded_group_loss' tau and nominal bound every group's mean loss.
+    notion: a name of NOTIONS; where it bounds, tau and nominal bound every group's mean loss.
     intersections: compare the intersections of several sensitive features, not each one's own groups.
     trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
     """
@@ -49,18 +50,18 @@ class Fairness:
     each: bool = False
     floor: float = 0.0
     nominal: float = inf
-    notion: str = "demographic_parity"
+    notion: str = PARITY.name
     intersections: bool = False
     trust: float = 0.0
 
     def __post_init__(self) -> None:
-        require_name("notion", self.notion, NOTIONS)
+        notion_of(self.notion)
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
         require(POSITIVE, tau=self.tau, bound=self.bound, nominal=self.nominal)
         require(SHARE, floor=self.floor, trust=self.trust)
         require(bool, each=self.each, intersections=self.intersections)
-        if self.surrogate.kind == "covariance" and self.notion != "demographic_parity":
+        if self.surrogate.kind == "covariance" and self.notion != PARITY.name:
             raise SettingsError(
                 f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
             )
@@ -68,7 +69,7 @@ class Fairness:
     @property
     def measured(self) -> Surrogate:
         """g, of which the parts' means are taken."""
-        return Surrogate("loss") if self.notion == "bounded_group_loss" else self.surrogate
+        return Surrogate("loss") if NOTIONS[self.notion].bounds else self.surrogate
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ def _deep(recipe: Method, changes: dict[str, Any]) -> dict[str, Any]:
     own = {k: v for k, v in own.items() if getattr(recipe, k) == getattr(usual, k)}
     if _sets(recipe) != _sets(usual):
         return own
-    off = {"nominal"} if changes.get("notion") == "bounded_group_loss" else set()
+    off = {"nominal"} if notion_of(changes.get("notion", PARITY.name)).bounds else set()
     if changes.get("basis") is not None:  # it comes with its own
         off |= {"kernels", "sigma", "split"}
     return own | {k: v for k, v in DEEP.get(recipe.name, {}).items() if k not in off}
@@ -297,10 +298,10 @@ def _sets(recipe: Method) -> tuple[Any, ...]:
 
 def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:
     """A bound on a loss is no bound on a difference: its tau must be said, and nominal is off unless said."""
-    if inner.get("notion") == "bounded_group_loss":
+    if notion_of(inner.get("notion", PARITY.name)).bounds:
         if "tau" not in inner:
             raise SettingsError(
-                "notion 'bounded_group_loss' needs tau, the largest mean log loss of a group: give "
+                f"notion {inner['notion']!r} needs tau, the largest mean log loss of a group: give "
                 "0.5 for example (0.69 is a coin's)"
             )
         return {"nominal": inf, **inner}

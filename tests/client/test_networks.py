@@ -24,9 +24,10 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.basis import by_client, gaussian, support
 from agnosticfair.mathematics.basis import width as basis_width
-from agnosticfair.mathematics.fairness import NOTIONS, Surrogate, surrogate_values
+from agnosticfair.mathematics.fairness import Surrogate, surrogate_values
 from agnosticfair.mathematics.linear import log_loss_derivatives
 from agnosticfair.mathematics.metrics import accuracy
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from agnosticfair.auditing.beyond import Wanted, bounded, check_held_out, fitted_on
 from agnosticfair.auditing.certificate import Certificate, Group, Tilt
 from agnosticfair.auditing.inputs import (
     Features,
@@ -24,7 +25,9 @@ from agnosticfair.auditing.inputs import (
     features,
     features_of,
     labels_and_decisions,
+    table_of,
 )
+from agnosticfair.auditing.parts import asked_parts, own_axes, own_counts
 from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
 from agnosticfair.data.encoding import shown
@@ -39,6 +42,7 @@ from agnosticfair.federation import (
     in_process,
     summaries,
 )
+from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.ambiguity import (
     Ambiguity,
     Outcome,
@@ -53,12 +57,13 @@ from agnosticfair.mathematics.basis import (
     Reweighing,
     check_seed,
     checked,
+    constant,
     design,
     gaussian,
     median_distance,
     row_priorities,
 )
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
@@ -67,14 +72,13 @@ from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.questions import Architecture, Decisions
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
-from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require, require_name
-
-ALONE = "bounded_group_loss"
-"""The notion that compares nothing: its "difference" is the highest share of wrong decisions of a group,
-the loss of which decisions tell."""
+from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require
 
 COARSE = 1e-3
 """Tolerance of the search in a resample: well under the resamples' own spread."""
+
+BOUND = 5.0
+"""Of alpha, where kernels are asked for without one."""
 
 MOST_ROWS = 100
 """Rows of the worst deployment that a certificate names."""
@@ -97,7 +101,7 @@ class _Question:
     notion: str
 
     def __post_init__(self) -> None:
-        require_name("notion", self.notion, NOTIONS)
+        notion_of(self.notion)
         require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
         require(SHARE, floor=self.floor)
         require(NATURAL, bootstrap=self.bootstrap)
@@ -111,20 +115,28 @@ def audit(
     *,
     sensitive_features: Any,
     basis: Basis | Reweighing | None = None,
-    bound: float | None = 5.0,
+    bound: float | None = BOUND,
     floor: float = 0.05,
     centres: ArrayLike | None = None,
     seed: int = 0,
     tolerance: float = 1e-4,
-    bootstrap: int = 200,
+    bootstrap: int | None = None,
     confidence: float = 0.95,
-    notion: str = "demographic_parity",
+    parts: Any = None,
+    precision: float = 0.1,
+    mixtures: bool = False,
+    held_out: bool = True,
+    notion: str = PARITY.name,
     threshold: float = 0.5,
     positive: object = None,
     scale: bool = True,
     on_progress: Progress | None = None,
 ) -> Certificate:
-    """The largest risk difference and the lowest accuracy over every reweighing of the rows in A.
+    """What a model's decisions do in every named part of the population, or under every reweighing by kernels.
+
+    Unless ``basis`` asks for kernels, the set is named parts (``auditing.parts``): conjunctions of values of
+    columns, for each of which an exact interval holds at ``confidence``, for all at once, in the population that
+    the rows were drawn from.
 
     predictions_or_model: decisions 0/1, probabilities (positive above ``threshold``) or labels, (n,);
     or a classifier with ``predict``, or any function, that gives these for X; or a ``Model``.
@@ -135,24 +147,35 @@ def audit(
     or more groups, or the name of a table's column.
     basis: Gaussian kernels, or a function from X to K, (n, M).  centres: (M, d), rows like those of X
     (a table's encoded); by default ``basis.kernels`` distinct rows drawn with ``seed``.
-    notion: a key of NOTIONS.  on_progress: called with (done, total).
+    parts: names of columns, or ``subpopulations(columns, depth, least, bands)``; all columns of X and pairs of
+    their values where neither parts nor a basis are asked for.  precision: parts whose interval is wider than +-
+    that are not estimable. mixtures: bound every mixture of the estimable parts, too.  held_out: False for rows
+    that the model was fitted on, beyond which nothing is then bounded.  notion: a key of NOTIONS.  on_progress:
+    called with (done, total).
 
-    The intervals are percentiles over ``bootstrap`` resamples of the rows (each row Poisson(1)
-    times), for each of which the worst case is found anew while kernels, bound and floor stay: they
-    tell the chance in the rows, not whether A holds the deployment you will meet.  A worst case over a
-    set leans outwards in resamples, so its interval lies on the cautious side.
+    ``upper`` bounds the difference over the whole set with that confidence, whatever is in it sharing 1 -
+    confidence evenly. For kernels there are besides, of the worst over the rows, intervals that are percentiles
+    over ``bootstrap`` (200) resamples of the rows (each row Poisson(1) times), for each of which the worst case is
+    found anew while kernels, bound and floor stay: they tell the chance in the rows, not whether A holds the
+    deployment you will meet.  A worst case over a set leans outwards in resamples, so its interval lies on the
+    cautious side.
 
-    >>> x, s = [[0.0], [0.0], [1.0], [1.0]], ["F", "M", "F", "M"]
-    >>> print(audit([0, 0, 0, 1], x, [0, 0, 1, 1], sensitive_features=s, bootstrap=0))
-    Certified over A (2 gaussian kernels of width 1, bound 5): risk difference at most 0.6225 \
-(measured 0.5000), between 'M' and 'F' while each keeps 5% of the mass; accuracy at least 0.6887 \
-(measured 0.7500).
+    >>> x, s = [[0.0], [0.0], [1.0], [1.0]] * 500, ["F", "M", "F", "M"] * 500
+    >>> print(audit([0, 0, 0, 1] * 500, x, [0, 0, 1, 1] * 500, sensitive_features=s))
+    Certified with 95% confidence for each of 3 parts: risk difference at most 1.0000 (measured 1.0000 where 0 = 1
+    or more, \
+between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
     """
     require(SHARE, threshold=threshold)
     if basis is not None and not isinstance(basis, Basis):
         require(Kind("a Basis, or a function from X to K", callable, object), basis=basis)
     own = None if isinstance(basis, Basis) else basis
     data = basis if isinstance(basis, Basis) else None
+    asked_for = basis is not None or centres is not None or bound != BOUND
+    by_parts = None if asked_for and parts is None else asked_parts(parts)
+    if not asked_for:
+        data, bound = constant(), None
+    bootstrap = (200 if asked_for else 0) if bootstrap is None else bootstrap
     check_seed(seed)
     asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
     if asked.basis.kind in ("by_client", "given"):
@@ -205,7 +228,17 @@ def audit(
     theta = np.concatenate([kernels(at(part)) @ alpha for part in _parts(given.n)])
     most = np.argsort(-theta, kind="stable")[:MOST_ROWS]
     shown_centres = None if b is None else units[0] + units[1] * b
-    return replace(made, worst_rows=most, worst_weights=theta[most], centres=shown_centres)
+    made = replace(made, worst_rows=most, worst_weights=theta[most], centres=shown_centres)
+    if not held_out or (by_parts is None and fitted_on(model, X)):
+        return made
+    check_held_out(model, X)
+    wanted = Wanted(by_parts, precision, mixtures, asked_for and (K is None or K.max() <= 1))
+    if by_parts is None:
+        return bounded(made, wanted, sums["psi"][0])
+    table = X if isinstance(X, Table) else table_of(X)
+    axes = own_axes(table, by_parts)
+    ask = own_counts(table, axes, cells, len(groups))
+    return bounded(made, wanted, sums["psi"][0], axes, ask)
 
 
 def audit_clients(
@@ -221,7 +254,7 @@ def audit_clients(
     tolerance: float = 1e-4,
     bootstrap: int = 200,
     confidence: float = 0.95,
-    notion: str = "demographic_parity",
+    notion: str = PARITY.name,
     on_progress: Progress | None = None,
     deadline: float | None = None,
     secure: bool | Roster = False,
@@ -299,7 +332,7 @@ def _certificate(
 ) -> Certificate:
     """The certificate from the sums of ``tally``, whoever added them up."""
     psi, *resamples = sums["psi"].reshape(1 + asked.bootstrap, len(groups), 2, 2, -1)
-    if not labelled and asked.notion != "demographic_parity":
+    if not labelled and NOTIONS[asked.notion].needs_labels:
         raise SettingsError(f"notion {asked.notion!r} compares rows of one label: give y")
     A, gap = _checked_gap(psi, asked, groups)
     alpha = gap.worst.alpha
@@ -312,7 +345,7 @@ def _certificate(
     return Certificate(
         worst_difference=gap.worst.value,
         worst_accuracy=1 - errors.value / A.n if labelled else nan,
-        difference=_measured(psi, asked.notion),
+        difference=notions.gap(NOTIONS[asked.notion], psi[..., -1]),
         accuracy=1 - float(_errors(psi)[-1]) / A.n if labelled else nan,
         pair=(groups[gap.pair[0]], groups[gap.pair[1]]),
         intervals=_intervals(found, names, asked.confidence),
@@ -341,15 +374,6 @@ def _set(psi: np.ndarray, bound: float) -> Ambiguity:
     return Ambiguity(total[:-1], float(total[-1]), bound if isfinite(bound) else None)
 
 
-def _rates(psi: np.ndarray, labels: tuple[int, ...], notion: str) -> tuple[np.ndarray, np.ndarray]:
-    """a, b: (G, M), whose ratios are the groups' positive rates among the rows of these labels; or,
-    where the notion bounds a loss, the groups' shares of wrong decisions."""
-    if notion == ALONE:
-        return psi[:, 0, 1] + psi[:, 1, 0], psi.sum(axis=(1, 2))
-    chosen = psi[:, list(labels)]
-    return chosen[:, :, 1].sum(axis=1), chosen.sum(axis=(1, 2))
-
-
 def _errors(psi: np.ndarray) -> np.ndarray:
     return psi[:, 0, 1].sum(axis=0) + psi[:, 1, 0].sum(axis=0)
 
@@ -372,23 +396,23 @@ def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: _Question, tolerance: float
     than what was seen are left out.
     """
     pairs, reachable = [], {*range(len(psi))}
-    for labels in NOTIONS[asked.notion]:
-        a, b = _rates(psi[..., :-1], labels, asked.notion)
+    looked = notions.ratios(NOTIONS[asked.notion], psi[..., :-1])
+    for labels, a, b in looked:
         most = [worst_ratio(A, a[g], b[g], asked.floor) for g in range(len(a))]
         there = [g for g, worst in enumerate(most) if worst.outcome is Outcome.OPTIMAL]
-        if asked.notion == ALONE:
+        if NOTIONS[asked.notion].bounds:
             high = max(there, key=lambda g: most[g].value, default=None)
             return (
                 None if high is None else _Gap(most[high], (high, high), labels, frozenset(there))
             )
         least = {g: 1 - worst_ratio(A, b[g] - a[g], b[g], asked.floor).value for g in there}
-        pairs += [(most[j].value - least[k], (j, k), labels) for j, k in permutations(there, 2)]
+        above = [(most[j].value - least[k], (j, k)) for j, k in permutations(there, 2)]
+        pairs += [(bound, pair, labels, a, b) for bound, pair in above]
         reachable &= {*there}
     best, value, shows = None, -inf, -inf
-    for bound, (j, k), labels in sorted(pairs, key=lambda pair: -pair[0]):
+    for bound, (j, k), labels, a, b in sorted(pairs, key=lambda pair: -pair[0]):
         if bound <= shows:
             break
-        a, b = _rates(psi[..., :-1], labels, asked.notion)
         worst = worst_difference(A, a[[k, j]], b[[k, j]], asked.floor, tolerance)
         if worst.outcome is Outcome.INFEASIBLE:
             continue
@@ -409,21 +433,9 @@ def _checked_gap(
     gap = _worst_gap(A, psi, asked, asked.tolerance)
     if gap is not None:
         return A, gap
-    for labels in NOTIONS[asked.notion]:
-        check(A, _rates(psi[..., :-1], labels, asked.notion)[1], asked.floor, groups)
+    for _, _, b in notions.ratios(NOTIONS[asked.notion], psi[..., :-1]):
+        check(A, b, asked.floor, groups)
     raise SettingsError(f"floor {asked.floor:g} holds for no two groups at once: lower it")
-
-
-def _measured(psi: np.ndarray, notion: str) -> float:
-    """The largest difference of rates on the rows as they are, nan without two groups; or the highest
-    rate."""
-    found = [nan]
-    for a, b in (_rates(psi[..., -1:], labels, notion) for labels in NOTIONS[notion]):
-        rates = a[b > 0] / b[b > 0]
-        if notion == ALONE:
-            return float(rates.max())
-        found += [float(rates.max() - rates.min())] if len(rates) > 1 else []
-    return float(np.fmax.reduce(found))
 
 
 def _resampled(psi: np.ndarray, asked: _Question) -> tuple[float, ...]:
@@ -436,7 +448,12 @@ def _resampled(psi: np.ndarray, asked: _Question) -> tuple[float, ...]:
     if gap is None:
         return (nan,) * len(MEASURES)
     worst = gap.worst.value - gap.worst.tolerance, 1 - worst_linear(A, errors[:-1]).value / A.n
-    return worst[0], _measured(psi, asked.notion), worst[1], 1 - float(errors[-1]) / A.n
+    return (
+        worst[0],
+        notions.gap(NOTIONS[asked.notion], psi[..., -1]),
+        worst[1],
+        1 - float(errors[-1]) / A.n,
+    )
 
 
 def _intervals(
@@ -455,7 +472,8 @@ def _group(
 ) -> Group:
     """One group from its cells, (2, 2, M + 1); its rates are those among its rows of these labels."""
     mass = psi.sum(axis=(0, 1))
-    (a,), (b,) = _rates(psi[None], labels, notion)
+    looked = notions.ratios(NOTIONS[notion], psi[None])
+    ((a,), (b,)) = next((a, b) for own, a, b in looked if own == labels)
     rate = float(a[-1] / b[-1]) if b[-1] > 0 else nan
     worst = alpha @ b[:-1]
     worst_rate = float(alpha @ a[:-1] / worst) if worst > 0 else nan

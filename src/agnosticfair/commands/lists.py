@@ -89,4 +89,5 @@ def _shift(shift: Shift) -> str:
     if shift.drawn:
         return f"{shift.drawn} values of {shift.column}, drawn by the seed, are held back"
     rest = "all others" if shift.rates[1] else "all others held back"
+    rest += f" ({', '.join(shift.left_out)} left out)" if shift.left_out else ""
     return f"{shift.column} {', '.join(shift.values)}, then {rest}"

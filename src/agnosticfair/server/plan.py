@@ -13,7 +13,8 @@ import numpy as np
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import KINDS, Basis, settled, width
-from agnosticfair.mathematics.fairness import Comparisons, comparisons, uses_labels
+from agnosticfair.mathematics.fairness import Comparisons, comparisons
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.methods import Fairness, Method, needs_groups
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
 from agnosticfair.protocol.questions import Architecture, Centres, Clusters, Task
@@ -106,7 +107,7 @@ def plan(
         encoding=encoding_of(census, scale),
         positive=positive,
         sensitive_features=tuple(features),
-        by_label=uses_labels(fairness.notion),
+        by_label=NOTIONS[fairness.notion].uses_labels,
         n=max(1, round(census.mass)),
         clients=clients,
         basis=method.basis,
