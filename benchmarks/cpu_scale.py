@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -22,13 +23,15 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from timing import seconds
 
-from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
 from agnosticfair.data import files
 from agnosticfair.data.files import Roles, read_source
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import Fairness, Method
-from agnosticfair.protocol.messages import Broadcast, add_up
+from agnosticfair.protocol.messages import add_up
 from agnosticfair.server import plan as server
+from agnosticfair.server import solvers
 from agnosticfair.threads import cpus
 
 PER_FILE, PER_GROUP = 1_000_000, 250_000
@@ -97,10 +100,11 @@ def one(folder: Path, n: int, d: int, M: int, repeats: int) -> dict[str, float]:
     ask = server.centres_question(plan, 0)
     offers = [answer(c, "centres", ask) for c in clients]
     plan = server.with_centres(plan, sum(offers[1:], offers[0]))
-    _, broadcast = server.question(server.init(plan))
+    broadcast = solvers.question(solvers.init(plan))
     rng = np.random.default_rng(0)
-    arrays = {k: 0.3 * rng.normal(size=v.shape) for k, v in broadcast.arrays.items()}
-    ask = Broadcast(1, broadcast.task, broadcast.settings, arrays)
+    asked = broadcast.asked
+    arrays = {k: 0.3 * rng.normal(size=getattr(asked, k).shape) for k in ("w", "alpha", "C")}
+    ask = replace(broadcast, asked=replace(asked, **arrays))
 
     def round_() -> None:
         add_up([answer(c, "sums", ask) for c in clients])

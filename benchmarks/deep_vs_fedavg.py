@@ -13,8 +13,9 @@ import torch
 from timing import in_turn, say
 
 from agnosticfair import federation, networks
-from agnosticfair.client.answers import Client, answer
-from agnosticfair.client.networks import _key
+from agnosticfair.client.client import Client
+from agnosticfair.client.networks import _key, kept, network_at
+from agnosticfair.client.steps import answer
 from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.splits import shift
 from agnosticfair.methods import Network, method
@@ -37,9 +38,7 @@ class Recorder:
 def plain(client: Client, broadcast, network: Network):
     """A round of FedAvg as a function without arguments."""
     rows = client.prepare(broadcast.task)
-    net = networks.flat(
-        broadcast.task.settings["network"], rows.X.shape[1] - 1, broadcast.arrays["w"]
-    )
+    net = network_at(client, broadcast.task, "cpu", broadcast.asked.w)
     z, y = net.inputs(rows.X[:, :-1]), torch.tensor(rows.y, dtype=torch.float32)
     module = networks.build(network.name, network.hidden, z.shape[1])
     start = {k: v.clone() for k, v in module.state_dict().items()}
@@ -67,10 +66,11 @@ def plain(client: Client, broadcast, network: Network):
 def turns(client: Client, broadcast, network: Network):
     """A round at one client: plain, and ours with at hand what it has when a round begins."""
     answer(client, "train", broadcast)
-    before = (_key(broadcast.arrays, "_before"), client.deep["before"][1])
+    held = client.kept(broadcast.task, kept)
+    before = (_key(broadcast.asked.before), held.before[1])
 
     def ours():
-        client.deep["before"] = before
+        held.before = before
         return answer(client, "train", broadcast)
 
     return plain(client, broadcast, network), ours

@@ -22,7 +22,7 @@ import torch
 
 from agnosticfair.client.sums import float32 as accelerated
 from agnosticfair.client.sums import torch_device as device
-from agnosticfair.client.sums.float32 import Question, Rows32, chunk_sums, exponents, moved
+from agnosticfair.client.sums.float32 import Question32, Rows32, chunk_sums, exponents, moved
 from agnosticfair.errors import AgnosticFairError
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.fairness import Surrogate
@@ -152,7 +152,7 @@ def make_question(d, M, M_L, rows, seed=1):
     rng = np.random.default_rng(seed)
     centres = rows.Z[:: max(1, len(rows.Z) // M)][:M, :d].cpu().double().numpy()
     sigma = 0.8 * (d / 40) ** 0.5
-    return Question(
+    return Question32(
         exponents(gaussian(M, sigma), centres, d),
         None,
         rng.normal(size=d + 1) * (40 / d) ** 0.5,
@@ -187,7 +187,7 @@ def reference(rows, q):
             ends = np.array([0] * (j + 1) + [part.stop - first] * (len(rows.starts) - 1 - j))
             pieces.append(Rows32(Z[part], y[part], ends))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(lambda piece: accelerated.sums(piece, q), pieces))
+        found = list(pool.map(lambda piece: accelerated.add_up(piece, q), pieces))
     return tuple(sum(parts) for parts in zip(*found))
 
 
@@ -268,8 +268,8 @@ def main_case(n, where):
 
         for config in CONFIGS:
             try:
-                fresh_error = errors(fused.sums(subset, q, config), true)
-                time_, peak = timed(lambda c=config: fused.sums(rows, q, c), where)
+                fresh_error = errors(fused.add_up(subset, q, config), true)
+                time_, peak = timed(lambda c=config: fused.add_up(rows, q, c), where)
                 name = "fused " + "/".join(str(v) for v in config.values())
                 line(name, n, d, M, M_L, time_, peak, max(fresh_error.values()))
                 if max(fresh_error.values()) < 1e-5 and time_ < best[0]:
@@ -277,7 +277,7 @@ def main_case(n, where):
             except Exception as error:
                 say("fused", config, "FAILED:", type(error).__name__, str(error)[:300])
         if best[1]:
-            say("best:", best[1], told(errors(fused.sums(subset, q, best[1]), true)))
+            say("best:", best[1], told(errors(fused.add_up(subset, q, best[1]), true)))
             part = seconds(lambda: only_sums(rows, q), where)
             say(
                 f"of it the first kernel of both cells, without curvature and host: {part * 1e3:.2f} ms"
@@ -289,7 +289,7 @@ def main_case(n, where):
         line(f"torch, {most} rows at a time", n, d, M, M_L, time_, peak, max(found.values()))
     whole = everything64(rows, q) if where.type == "cuda" else None
     if whole:
-        found = errors(device.sums(rows, q), whole)
+        found = errors(device.add_up(rows, q), whole)
         say("all rows, against float64 on the GPU:", told(found))
     fresh(where)
     return rows
@@ -300,7 +300,7 @@ def only_sums(rows, q):
 
     kept, fused._curvature = fused._curvature, Nothing()
     try:
-        fused.sums(rows, q)
+        fused.add_up(rows, q)
     finally:
         fused._curvature = kept
 
@@ -355,9 +355,9 @@ def growth(where, most, limit):
             rows = make_rows(n, d, where)
             q = make_question(d, M, M_L, rows)
             subset = some(rows, min(n, 20_000))
-            error = max(errors(device.sums(subset, narrowed(q)), reference(subset, q)).values())
+            error = max(errors(device.add_up(subset, narrowed(q)), reference(subset, q)).values())
             asked = narrowed(q)
-            time_, peak = timed(lambda r=rows, a=asked: device.sums(r, a), where, 5)
+            time_, peak = timed(lambda r=rows, a=asked: device.add_up(r, a), where, 5)
             line(what, n, d, M, M_L, time_, peak, error)
         except Exception as error:
             say(what, n, d, M, "FAILED:", type(error).__name__, str(error)[:300])
@@ -372,7 +372,7 @@ def growth(where, most, limit):
 
         def work(parts=parts):
             for part in parts:
-                device.sums(part, q)
+                device.add_up(part, q)
 
         time_, peak = timed(work, where, 1)
         line(f"{clients} clients in turn", few, 40, 200, 100, time_, peak, None)
@@ -390,7 +390,7 @@ def misfortune(where):
         return
     rows = make_rows(4_000_000, 40, where)
     q = narrowed(make_question(40, 200, 100, rows))
-    there = device.sums(rows, q)
+    there = device.add_up(rows, q)
     for left in (400, 40, 0):
         fresh(where)
         free, _ = torch.cuda.mem_get_info(where)
@@ -401,7 +401,7 @@ def misfortune(where):
             except torch.cuda.OutOfMemoryError:
                 break
         try:
-            found = errors(device.sums(rows, q, fuse=left == 400), there)
+            found = errors(device.add_up(rows, q, fuse=left == 400), there)
             say(f"{left} MiB left: done in smaller chunks, {told(found)}")
         except AgnosticFairError as error:
             say(f"{left} MiB left:", error)

@@ -12,11 +12,12 @@ import numpy as np
 from timing import in_turn, say
 
 from agnosticfair import federation
-from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.client.sums.float64 import kernels
 from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.splits import shift
-from agnosticfair.mathematics.basis import Basis
-from agnosticfair.mathematics.fairness import Surrogate, surrogate_values
+from agnosticfair.mathematics.fairness import surrogate_values
 from agnosticfair.mathematics.linear import log_loss_derivatives
 from agnosticfair.methods import method
 
@@ -37,13 +38,12 @@ class Recorder:
 
 def products(client: Client, broadcast):
     """The bare products of this round as a function without arguments."""
-    task, w = broadcast.task, broadcast.arrays["w"]
+    task, asked = broadcast.task, broadcast.asked
     rows, everything = client.prepare(task), slice(None)
-    K_L = client.kernels(task, Basis(**task.settings["basis"]))(everything)
-    K_F = client.kernels(task, Basis(**task.settings["fair_basis"]))(everything)
-    X, d = rows.X, rows.X @ w
+    K_L, K_F = (kernels(client, task, b)(everything) for b in (task.basis, task.fair_basis))
+    X, d = rows.X, rows.X @ asked.w
     slope, curve = log_loss_derivatives(d, rows.y)
-    _, g_slope, _ = surrogate_values(Surrogate(**broadcast.settings["surrogate"]), d)
+    _, g_slope, _ = surrogate_values(asked.surrogate, d)
     of_loss, of_fair, of_curve = X * slope[:, None], X * g_slope[:, None], X * curve[:, None]
     groups = [slice(a, b) for a, b in zip(rows.starts[:-1], rows.starts[1:], strict=True)]
 

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from agnosticfair.client.answers import answer
-from agnosticfair.client.sums.float32 import Question, Rows32, exponents, moved
+from agnosticfair.client.steps import answer
+from agnosticfair.client.sums.float32 import Question32, Rows32, exponents, moved
 from agnosticfair.data.decided import Decided
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import in_process
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.protocol.engines import Failure
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Reply
 from agnosticfair.report.explorer import values
 from agnosticfair.server import plan as server
+from agnosticfair.server import solvers
 
 
 def small_table(n: int = 300, seed: int = 0, groups: int = 2) -> Table:
@@ -159,7 +160,7 @@ def rows_and_question(n=2500, d=6, M=9, M_L=5, surrogate=KINDS[0], weighed=False
     rng = np.random.default_rng(0)
     X = np.round(rng.uniform(size=(n, d)) * 2**20) / 2**20
     Z = np.hstack([X, np.ones((n, 1)), -(X * X).sum(axis=1)[:, None] / 2])
-    q = Question(
+    q = Question32(
         exponents(gaussian(M, 0.8), rng.uniform(size=(M, d)), d),
         exponents(gaussian(M_L, 1.3), rng.uniform(size=(M_L, d)), d) if own else None,
         rng.normal(size=d + 1),
@@ -204,7 +205,7 @@ def question_of(clients, recipe):
     if ask is not None:
         offers = [answer(c, "centres", ask) for c in clients]
         plan = server.with_centres(plan, sum(offers[1:], offers[0]))
-    _, broadcast = server.question(server.init(plan))
-    rng = np.random.default_rng(0)
-    arrays = {k: rng.uniform(size=v.shape) for k, v in broadcast.arrays.items()}
-    return Broadcast(1, broadcast.task, broadcast.settings, arrays)
+    broadcast = solvers.question(solvers.init(plan))
+    rng, asked = np.random.default_rng(0), broadcast.asked
+    arrays = {k: rng.uniform(size=getattr(asked, k).shape) for k in ("w", "alpha", "C")}
+    return replace(broadcast, asked=replace(asked, **arrays))

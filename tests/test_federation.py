@@ -130,6 +130,6 @@ def test_a_diverging_fit_is_one_sentence():
     from agnosticfair.methods import METHODS
 
     wild = METHODS["fedavg"]
-    wild = replace(wild, local=replace(wild.local, rate=1e9))
+    wild = replace(wild, averaging=replace(wild.averaging, rate=1e9))
     with pytest.raises(SolverError, match="diverged in round 1"):
         fit(dealt(ROWS, 2), wild, positive="yes")

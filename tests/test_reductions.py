@@ -147,7 +147,7 @@ def test_local_minimisation_and_a_plain_average_is_not_the_federated_optimum(adu
 
     split = splits.shift(adult, datasets.dataset("adult"), 2, 0)
     literal = METHODS["fedavg"]
-    literal = replace(literal, local=replace(literal.local, steps=None), max_rounds=2)
+    literal = replace(literal, averaging=replace(literal.averaging, steps=None), max_rounds=2)
 
     def loss(model):
         return np.concatenate(

@@ -7,7 +7,7 @@ from agnosticfair import AgnosticFairClassifier
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.methods import Local, Network, method
+from agnosticfair.methods import Averaging, Network, method
 
 X, y, s = np.random.default_rng(0).normal(size=(40, 2)), [0, 1] * 20, [0, 0, 1, 1] * 10
 POSITIVE = "it must be a positive number"
@@ -46,7 +46,7 @@ BOTH = [
         ({"basis": "gaussian"}, "basis is 'gaussian'; it must be a Basis"),
         ({"surrogate": "sigmoid"}, "surrogate is 'sigmoid'; it must be a Surrogate"),
         ({"network": 5}, "network is 5; it must be a Network"),
-        ({"local": {"steps": 3}}, "local is {'steps': 3}; it must be a Local"),
+        ({"averaging": {"steps": 3}}, "averaging is {'steps': 3}; it must be a Averaging"),
         ({"tua": 0.1}, "unknown setting 'tua'; there are: tau"),
     ],
 )
@@ -83,8 +83,8 @@ def test_so_does_the_classifier(settings, said):
         (Network, {"batch": 0}, f"batch is 0; {COUNT}"),
         (Network, {"momentum": 1}, "momentum is 1; it must be a number from 0 to below 1"),
         (Network, {"name": None}, "name is None; it must be a str"),
-        (Local, {"steps": 1.5}, f"steps is 1.5; {COUNT}"),
-        (Local, {"penalty": "x"}, "penalty is 'x'; it must be a number, 0 or more"),
+        (Averaging, {"steps": 1.5}, f"steps is 1.5; {COUNT}"),
+        (Averaging, {"penalty": "x"}, "penalty is 'x'; it must be a number, 0 or more"),
         (Surrogate, {"kind": "tanh"}, "unknown surrogate 'tanh'; there are: sigmoid"),
         (gaussian, {"kernels": "200"}, f"kernels is '200'; {COUNT}"),
         (lambda tau: method("agnosticfair-printed", tau=tau), {"tau": 0}, f"tau is 0; {POSITIVE}"),

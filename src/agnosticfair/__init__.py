@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         indicator,
         product,
     )
+    from agnosticfair.mathematics.notions import NOTIONS, Notion, register_notion
     from agnosticfair.methods import METHODS, Method, Network, method
     from agnosticfair.model import Model, load_model
     from agnosticfair.monitoring.baseline import Baseline, baseline_of
@@ -44,6 +45,7 @@ _HOMES = {
         *("bands", "by_client", "constant", "gaussian"),
         *("gaussian_at", "indicator", "product"),
     ),
+    "mathematics.notions": ("NOTIONS", "Notion", "register_notion"),
     "methods": ("METHODS", "Method", "Network", "method"),
     "model": ("Model", "load_model"),
     "monitoring.baseline": ("Baseline", "baseline_of"),

@@ -11,6 +11,7 @@ import typer
 import agnosticfair
 from agnosticfair.commands import (
     audit,
+    bench,
     deploy,
     evaluate,
     export,
@@ -44,6 +45,7 @@ app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("methods", epilog=lists.METHODS_EPILOG)(lists.list_methods)
 app.command("data", epilog=lists.DATA_EPILOG)(lists.list_data)
 app.command("audit", epilog=audit.EPILOG)(audit.audit)
+app.command("bench", epilog=bench.EPILOG)(bench.bench)
 app.command("shifts", epilog=shifts.EPILOG)(shifts.shifts)
 app.command("export", epilog=export.EPILOG)(export.export)
 app.command("report", epilog=report.EPILOG)(report.report)

@@ -174,7 +174,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         K = checked(self.basis, given, len(X)) if is_function(self.basis) else None
         recipe = self._recipe(K)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
-        if weights is not None and recipe.local is not None:
+        if weights is not None and recipe.averaging is not None:
             raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
         self.classes_, codes_y = self._labels(y, weights)
         sensitive = feature_columns(sensitive_features, len(X))
@@ -228,9 +228,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
         # a process to which this estimator was sent knows the function by a name of its own
         own = _network(self._made_by) if callable(self._made_by) else None
-        network = {**model.network, "name": own.name} if isinstance(own, Network) else model.network
+        name = own.name if isinstance(own, Network) else model.network["name"]
         low, span = self._units
-        return decide(network, model.w, (X - low) / span)
+        return decide(name, model.network["hidden"], model.w, (X - low) / span)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of every row, (n,)."""

@@ -18,15 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agnosticfair import __version__
-from agnosticfair.client.answers import Client, answer
-from agnosticfair.data.census import (
-    Census,
-    check_labels_known,
-    counted,
-    counts_shapes,
-    merge,
-)
-from agnosticfair.data.encoding import Encoding
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.data.census import Census, check_labels_known, counted, merge
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -38,12 +32,13 @@ from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Asker, Missing, Policy, check_enough, policy
-from agnosticfair.protocol.messages import Broadcast, Task, check_candidates
+from agnosticfair.protocol.messages import Broadcast, check_candidates
+from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
-from agnosticfair.server import checkpoints, exact
+from agnosticfair.server import checkpoints, solvers
 from agnosticfair.server import plan as server
-from agnosticfair.server.exact import Start
+from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.threads import cpus, one_thread
 
 
@@ -149,13 +144,13 @@ def fit(
         inner.history,
         dict(Counter(outcome_of(entry) for entry in inner.history)),
         inner.alpha,
-        *server.worst_cases(state),
+        *state.solver.worst_cases(inner),
         perf_counter() - begin,
-        8 * sum(prod(shape) for shape in server.shapes(state).values()),
+        8 * sum(prod(shape) for shape in solvers.question(state).shapes.values()),
         tuple(asker.events),
-        getattr(inner, "under_floor", ()),
-        state.plan.task.arrays.get("centres"),
-        exact.start_of(inner) if isinstance(inner, exact.State) else None,
+        inner.under_floor,
+        state.plan.task.centres,
+        state.solver.start_of(inner),
     )
 
 
@@ -215,7 +210,7 @@ def _digest(*values: ArrayLike | None) -> str:
 
 def _until_answered(
     asker: Asker, run: Run, on_round: Callable[[dict], None] | None
-) -> server.State:
+) -> solvers.State:
     """The last state; where clients are dropped, of the problem stated anew for those that remain."""
     while True:
         try:
@@ -224,7 +219,7 @@ def _until_answered(
             asker.drop(missing)
 
 
-def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> server.State:
+def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> solvers.State:
     """From the census to the last state, for the clients that the asker has."""
     census = _census(asker, run)
     identity = run.identity(census, asker.keys)
@@ -236,8 +231,7 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
         state, asker.events[:0] = kept
         asker.note("resumed", round=state.inner.round)
     while not state.done:
-        step, broadcast = server.question(state)
-        state = server.step(state, asker.total(step, broadcast, server.shapes(state)))
+        state = solvers.step(state, asker.total(solvers.question(state)))
         if run.folder is not None:
             checkpoints.save(run.folder, identity, state, asker.events)
         if on_round is not None:
@@ -267,24 +261,14 @@ def census_of_all(asker: Asker, of_each: Mapping[str, Census]) -> Census:
 
 def counts_of_all(asker: Asker, agreed: Census) -> Census:
     """The census of labels, groups, ranges and categories that are agreed on: only counts are asked for."""
-    question = Broadcast(0, Task.of({"outline": agreed.to_json()}, {}))
-    return counted(agreed, asker.total("counts", question, counts_shapes(agreed)).sums)
+    return counted(agreed, asker.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
 
 
-def _begun(asker: Asker, run: Run, plan: server.Plan) -> server.State:
-    """The state before the first round; a network is built here once, to draw its weights."""
-    network = plan.method.network
-    if network is None:
-        return server.init(plan, run.start)
-    if run.start is not None:
-        raise SettingsError("a network begins at weights drawn by its seed: leave out start")
-    from agnosticfair.networks import initial
-
-    w, pulled = initial(network.name, network.hidden, server.features(plan), run.seed)
-    plan = server.with_network(plan)
-    question, wanted = server.moments_question(plan)
-    moments = asker.total("moments", question, wanted)
-    return server.init_network(plan, moments, server.Drawn(w, pulled, run.seed))
+def _begun(asker: Asker, run: Run, plan: server.Plan) -> solvers.State:
+    """The state before the first round."""
+    first = solvers.solver_of(plan.method).before(plan)
+    answer = None if first is None else asker.total(first)
+    return solvers.init(plan, Beginning(run.seed, run.start, answer))
 
 
 def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
@@ -310,27 +294,26 @@ def agree_on_centres(
             raise SettingsError(f"method {plan.method.name!r} has no gaussian kernels to centre")
         return plan
     if centres is not None:
-        return server.centred(plan, checked_centres(centres, server.features(plan)))
+        return server.centred(plan, checked_centres(centres, plan.features))
     if kind == "given":
         raise SettingsError("centres are 'given' and none were: give an array, (M, d)")
     if kind == "rows":
         return _sampled(plan, asker, seed)
     b = server.ranges_draw(plan, seed)
-    shapes: dict[str, tuple[int, ...]] = {"count": (len(b),), "total": b.shape}
     for k in range(1, 1 + (server.KMEANS_ROUNDS if kind == "kmeans" else 0)):
-        b = server.moved(b, asker.total("clusters", server.clusters_question(plan, b, k), shapes))
+        b = server.moved(b, asker.total(server.clusters_question(plan, b, k)))
     return server.centred(plan, b)
 
 
 def _sampled(plan: server.Plan, asker: Asker, seed: int) -> server.Plan:
     """The plan with distinct rows of the clients as centres, drawn by their content and the seed."""
-    check = partial(check_candidates, width=server.features(plan))
+    check = partial(check_candidates, width=plan.features)
     ask = server.centres_question(plan, seed)
     while ask is not None:
         offered = reduce(add, asker.ask("centres", ask, check).values())
         if server.enough(plan, ask, offered):
             return server.with_centres(plan, offered)
-        ask = server.centres_question(plan, seed, ask.settings["share"])
+        ask = server.centres_question(plan, seed, ask.asked.share)
     return plan
 
 
@@ -353,9 +336,9 @@ def _check_census(answer: object, key: str) -> Census:
     return answer
 
 
-def _check_converged(state: server.State) -> None:
+def _check_converged(state: solvers.State) -> None:
     inner, method = state.inner, state.plan.method
-    if inner.outcome != "converged" and method.local is None:
+    if inner.outcome != "converged" and method.averaging is None:
         last = inner.history[-1]
         raise SolverError(
             f"{method.name} did not converge in {inner.round} rounds (loss {last['loss']:.4f}, "
@@ -372,20 +355,20 @@ def outcome_of(entry: Mapping[str, Any]) -> str:
     return "step kept" if entry["kept"] else "step rejected"
 
 
-def model_of(state: server.State, seed: int) -> Model:
+def model_of(state: solvers.State, seed: int) -> Model:
     """The model with all that is needed to use it and to know where it came from."""
-    settings = state.plan.task.settings
+    plan, task = state.plan, state.plan.task
     return Model(
-        w=server.weights(state),
-        encoding=Encoding.from_json(settings["encoding"]),
-        positive=settings["positive"],
-        negative=settings["negative"],
-        sensitive_features=tuple(name for name, _ in settings["sensitive_features"]),
-        groups=tuple(settings["groups"]),
-        method=asdict(state.plan.method),
+        w=state.inner.w,
+        encoding=task.encoding,
+        positive=task.positive,
+        negative=plan.negative,
+        sensitive_features=tuple(name for name, _ in task.sensitive_features),
+        groups=task.groups,
+        method=asdict(plan.method),
         seed=seed,
-        rows=state.plan.n,
-        clients=len(state.plan.clients),
+        rows=plan.n,
+        clients=len(task.clients),
         outcome=state.inner.outcome,
-        network=settings.get("network"),
+        network=None if task.network is None else asdict(task.network),
     )

@@ -2,7 +2,7 @@
 
 A method says what the adversary of the *loss* may reweigh (``basis``, ``bound``), what the fairness
 constraint holds for (``fairness``), and, for the methods of local steps and an average, how a
-client trains (``local``). Which model is trained, linear or a network of PyTorch's, is its
+client trains (``averaging``). Which model is trained, linear or a network of PyTorch's, is its
 ``network``. Everything else is the same code for all of them.
 """
 
@@ -16,7 +16,8 @@ import numpy as np
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian
-from agnosticfair.mathematics.fairness import NOTIONS, Surrogate
+from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.settings import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Kind, require, require_name
 
 _UNIFORM, _PLAIN = constant(), Surrogate()
@@ -37,7 +38,7 @@ class Fairness:
 
     basis, bound: the fairness adversary's set A.  each: one constraint per kernel instead of every
     mixture of kernels.  floor: the least share of mass every group keeps in a reweighing.
-    notion: a key of NOTIONS; for 'bounded_group_loss' tau and nominal bound every group's mean loss.
+    notion: a name of NOTIONS; where it bounds, tau and nominal bound every group's mean loss.
     intersections: compare the intersections of several sensitive features, not each one's own groups.
     trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
     """
@@ -49,18 +50,18 @@ class Fairness:
     each: bool = False
     floor: float = 0.0
     nominal: float = inf
-    notion: str = "demographic_parity"
+    notion: str = PARITY.name
     intersections: bool = False
     trust: float = 0.0
 
     def __post_init__(self) -> None:
-        require_name("notion", self.notion, NOTIONS)
+        notion_of(self.notion)
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
         require(POSITIVE, tau=self.tau, bound=self.bound, nominal=self.nominal)
         require(SHARE, floor=self.floor, trust=self.trust)
         require(bool, each=self.each, intersections=self.intersections)
-        if self.surrogate.kind == "covariance" and self.notion != "demographic_parity":
+        if self.surrogate.kind == "covariance" and self.notion != PARITY.name:
             raise SettingsError(
                 f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
             )
@@ -68,11 +69,11 @@ class Fairness:
     @property
     def measured(self) -> Surrogate:
         """g, of which the parts' means are taken."""
-        return Surrogate("loss") if self.notion == "bounded_group_loss" else self.surrogate
+        return Surrogate("loss") if NOTIONS[self.notion].bounds else self.surrogate
 
 
 @dataclass(frozen=True)
-class Local:
+class Averaging:
     """Clients train by themselves and the server takes the plain average.
 
     steps: gradient steps a round, None for full local minimisation.  penalty: lambda of eq.
@@ -92,9 +93,9 @@ class Local:
 
 @dataclass(frozen=True)
 class Network:
-    """Which network clients train, and how (``solvers/local.py``).
+    """Which network clients train, and how (``server/saddle.py``).
 
-    name: 'mlp', 'linear', or one that ``deep.networks.register`` was told of.  hidden: widths of its
+    name: 'mlp', 'linear', or one that ``networks.register`` was told of.  hidden: widths of its
     layers.  steps: local steps a round, on ``batch`` rows each (None: all).  rate: of a step, scaled as
     in Adam.  momentum: of local steps.  decisions: the constraint holds for the decisions, and the
     surrogate lends its slope only; a network can meet tau in the surrogate and break it in what it
@@ -141,7 +142,7 @@ class Method:
     share: float = 1.0
     q: float = 0.0
     fairness: Fairness | None = None
-    local: Local | None = None
+    averaging: Averaging | None = None
     ridge: float = 1e-5
     max_rounds: int = 40
     tolerance: float = 1e-5
@@ -151,7 +152,7 @@ class Method:
     def __post_init__(self) -> None:
         require(Basis, basis=self.basis)
         require(Fairness, **_given(fairness=self.fairness))
-        require(Local, **_given(local=self.local))
+        require(Averaging, **_given(averaging=self.averaging))
         require(Network, **_given(network=self.network))
         require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
         require(NOT_NEGATIVE, q=self.q, ridge=self.ridge)
@@ -168,7 +169,7 @@ _RECIPES = (
     Method(
         "fedavg",
         "Algorithm 1: local gradient steps, plain average",
-        local=Local(steps=10),
+        averaging=Averaging(steps=10),
         max_rounds=60,
     ),
     Method(
@@ -192,7 +193,7 @@ _RECIPES = (
         "Algorithm 2 as printed: local minimisation, LP for alpha, plain average",
         basis=_PRINTED,
         bound=5.0,
-        local=Local(steps=None, penalty=2.0, tau=0.05),
+        averaging=Averaging(steps=None, penalty=2.0, tau=0.05),
         max_rounds=15,
     ),
     Method("agnosticfair-a", "loss robust over A, no fairness", basis=_PRINTED, bound=5.0),
@@ -258,8 +259,12 @@ def method(name: str | Method, **changes: Any) -> Method:
     recipe = _with_sets(recipe, sets)
     if inner and recipe.fairness is not None:
         changes["fairness"] = replace(recipe.fairness, **_of_notion(inner))
-    elif inner.keys() == {"tau"} and recipe.local is not None and recipe.local.penalty is not None:
-        changes["local"] = replace(recipe.local, tau=inner["tau"])
+    elif (
+        inner.keys() == {"tau"}
+        and recipe.averaging is not None
+        and recipe.averaging.penalty is not None
+    ):
+        changes["averaging"] = replace(recipe.averaging, tau=inner["tau"])
     elif inner:
         raise SettingsError(
             f"method {recipe.name!r} has no fairness constraint, so {', '.join(inner)} has no meaning"
@@ -271,11 +276,15 @@ def _deep(recipe: Method, changes: dict[str, Any]) -> dict[str, Any]:
     """What suits a network, without what the changes make meaningless (another basis' kernels, a
     difference's bound) and what the recipe has otherwise than the one of its name."""
     usual = METHODS.get(recipe.name, recipe)
-    own = {} if recipe.local is not None else {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
+    own = (
+        {}
+        if recipe.averaging is not None
+        else {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
+    )
     own = {k: v for k, v in own.items() if getattr(recipe, k) == getattr(usual, k)}
     if _sets(recipe) != _sets(usual):
         return own
-    off = {"nominal"} if changes.get("notion") == "bounded_group_loss" else set()
+    off = {"nominal"} if notion_of(changes.get("notion", PARITY.name)).bounds else set()
     if changes.get("basis") is not None:  # it comes with its own
         off |= {"kernels", "sigma", "split"}
     return own | {k: v for k, v in DEEP.get(recipe.name, {}).items() if k not in off}
@@ -289,10 +298,10 @@ def _sets(recipe: Method) -> tuple[Any, ...]:
 
 def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:
     """A bound on a loss is no bound on a difference: its tau must be said, and nominal is off unless said."""
-    if inner.get("notion") == "bounded_group_loss":
+    if notion_of(inner.get("notion", PARITY.name)).bounds:
         if "tau" not in inner:
             raise SettingsError(
-                "notion 'bounded_group_loss' needs tau, the largest mean log loss of a group: give "
+                f"notion {inner['notion']!r} needs tau, the largest mean log loss of a group: give "
                 "0.5 for example (0.69 is a coin's)"
             )
         return {"nominal": inf, **inner}
@@ -327,5 +336,5 @@ def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
 
 def needs_groups(method: Method) -> bool:
     """Whether the method looks at sensitive groups at all."""
-    local = method.local
-    return method.fairness is not None or (local is not None and local.penalty is not None)
+    averaging = method.averaging
+    return method.fairness is not None or (averaging is not None and averaging.penalty is not None)

@@ -61,7 +61,7 @@ class Model:
             return X @ self.w[:-1] + self.w[-1]
         from agnosticfair.networks import decide
 
-        return decide(self.network, self.w, X)
+        return decide(self.network["name"], self.network["hidden"], self.w, X)
 
     def probabilities(self, table: Table, who: str = "the data") -> np.ndarray:
         """Probability of the positive label, (n,)."""

@@ -7,12 +7,11 @@ its own table of names only: no code, and no name of code, comes over the wire.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -188,15 +187,14 @@ def _module(name: str, hidden: tuple[int, ...], d: int, where: str) -> Flat:
     return Flat(module, values, slopes, d)
 
 
-def flat(network: Mapping[str, Any], d: int, w: np.ndarray) -> Flat:
-    """The network of these settings with weights w; one per settings and process, made once."""
-    where = network.get("device", "cpu")
-    return _module(network["name"], tuple(network["hidden"]), d, where).load(w)
+def flat(name: str, hidden: Sequence[int], d: int, w: np.ndarray, where: str = "cpu") -> Flat:
+    """The network of that name with weights w; one per settings and process, made once."""
+    return _module(name, tuple(hidden), d, where).load(w)
 
 
-def decide(network: Mapping[str, Any], w: np.ndarray, X: np.ndarray) -> np.ndarray:
+def decide(name: str, hidden: Sequence[int], w: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Signed distances (n,) of rows X (n, d), on the CPU."""
-    net = flat({**network, "device": "cpu"}, X.shape[1], w)
+    net = flat(name, hidden, X.shape[1], w)
     net.module.eval()
     with torch.no_grad():
         parts = [

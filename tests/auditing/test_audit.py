@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import agnosticfair
 from agnosticfair import audit, audit_clients
-from agnosticfair.auditing.audit import NOTIONS
 from agnosticfair.cli import app, main
-from agnosticfair.client.answers import Client, decisions, tally
+from agnosticfair.client.answers import decisions, tally
+from agnosticfair.client.client import Client
 from agnosticfair.commands import audit as command
 from agnosticfair.data.census import take_census
 from agnosticfair.data.encoding import encode
@@ -28,8 +28,10 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import by_client, constant, gaussian, gaussian_kernel
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.questions import Decisions
 from agnosticfair.report import certificate as report
 from agnosticfair.report.figures import png
 from agnosticfair.server import plan as server
@@ -72,7 +74,7 @@ def deployments(made, X, seed):
 def gap(notion, y, d, s, w, floor):
     """The notion's difference under w among the groups that keep the floor; -inf without two."""
     found = [-math.inf]
-    for labels in NOTIONS[notion]:
+    for labels in NOTIONS[notion].labels:
         w_y = w * np.isin(y, labels)
         mass = np.bincount(s, weights=w_y, minlength=s.max() + 1) / w.sum()
         if notion == "bounded_group_loss":
@@ -419,7 +421,7 @@ def test_the_server_cannot_know_how_often_a_client_drew_a_row():
             sensitive_features="sex",
             positive="yes",
         ).task
-        broadcast = Broadcast(1, task, {"seed": 0, "replicates": 5}, {"w": np.r_[np.zeros(5), 1.0]})
+        broadcast = Broadcast(1, task, Decisions(0, 5, np.r_[np.zeros(5), 1.0]))
         drawn.append(decisions(Client("one", rows), broadcast).sums["psi"][:, :, -1])
     np.testing.assert_array_equal(drawn[0][0], drawn[1][0])
     assert (drawn[0][1:] != drawn[1][1:]).any()

@@ -1,6 +1,6 @@
 """The client's sums: gradients against finite differences, additivity over any split, idempotence."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,14 +8,18 @@ from helpers import dealt, small_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.client import answers as client_side
-from agnosticfair.client.answers import Client, answer, train_locally
+from agnosticfair.client import client as client_side
+from agnosticfair.client.averaging import train_locally
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.client.sums import float64
 from agnosticfair.data.census import merge
 from agnosticfair.errors import FederationError
 from agnosticfair.mathematics.basis import by_client, gaussian, row_priorities
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.questions import Average, Sums
 from agnosticfair.server import plan as server
 
 METHOD = Method(
@@ -39,12 +43,13 @@ def asked(plan, w, surrogate=None, alpha=None, C=None):
     return Broadcast(
         1,
         plan.task,
-        {"surrogate": asdict(surrogate or Surrogate("sigmoid", 0.5)), "share": 0.7},
-        {
-            "w": w,
-            "alpha": np.ones(M) if alpha is None else alpha,
-            "C": np.zeros((G, M + 1)) if C is None else C,
-        },
+        Sums(
+            surrogate or Surrogate("sigmoid", 0.5),
+            0.7,
+            w,
+            np.ones(M) if alpha is None else alpha,
+            np.zeros((G, M + 1)) if C is None else C,
+        ),
     )
 
 
@@ -106,7 +111,7 @@ def test_the_same_question_gets_the_same_answer_even_after_the_client_forgot_eve
 def test_kernels_too_large_to_keep_are_rebuilt_and_change_nothing(monkeypatch):
     clients, plan = planned({"a": small_table()})
     kept = answer(clients["a"], "sums", asked(plan, np.ones(6)))
-    monkeypatch.setattr(client_side, "KERNEL_BYTES", 0)
+    monkeypatch.setattr(float64, "KERNEL_BYTES", 0)
     clients, plan = planned({"a": small_table()})
     rebuilt = answer(clients["a"], "sums", asked(plan, np.ones(6)))
     for name in kept.sums:
@@ -125,11 +130,11 @@ def test_chunks_change_nothing(monkeypatch):
 
 def test_centres_are_distinct_rows_and_the_same_for_any_spread():
     table = small_table(400)
-    one = planned({"all": table})[1].task.arrays["centres"]
-    many = planned(dealt(table, 9))[1].task.arrays["centres"]
+    one = planned({"all": table})[1].task.centres
+    many = planned(dealt(table, 9))[1].task.centres
     np.testing.assert_array_equal(one, many)
     assert len(np.unique(one, axis=0)) == 5
-    assert not np.array_equal(one, planned({"all": table}, seed=4)[1].task.arrays["centres"])
+    assert not np.array_equal(one, planned({"all": table}, seed=4)[1].task.centres)
 
 
 def test_priorities_look_uniform_and_ignore_the_sign_of_zero():
@@ -150,12 +155,8 @@ def test_a_client_without_rows_of_one_group_still_answers():
 def test_indicator_basis_fills_only_the_clients_own_column():
     method = Method("m", basis=by_client())
     clients, plan = planned(dealt(small_table(90), 3), method)
-    question = Broadcast(
-        1,
-        plan.task,
-        {"surrogate": asdict(Surrogate()), "share": 1.0},
-        {"w": np.zeros(6), "alpha": np.ones(3), "C": np.zeros((2, 2))},
-    )
+    asked = Sums(Surrogate(), 1.0, np.zeros(6), np.ones(3), np.zeros((2, 2)))
+    question = Broadcast(1, plan.task, asked)
     psi = answer(clients["c001"], "sums", question).sums["psi_theta_L"]
     np.testing.assert_array_equal(psi, [0, 30, 0])
 
@@ -169,14 +170,14 @@ def test_local_training_minimises_the_printed_objective(steps):
         rng.uniform(size=200),
         rng.normal(size=3),
     )
-    wanted = {"penalty": 2.0, "tau": 0.05, "steps": steps, "ridge": 1e-3, "rate": 0.05}
+    asked = Average(steps, 0.05, 2.0, 0.05, 1e-3, 200, 0.5, np.zeros(3), np.ones(1), phi)
 
     def value(w):
         d = X @ w
         loss = theta @ (np.logaddexp(0, d) - y * d) / 200
         return loss + 2.0 * (phi @ w - 0.05) ** 2 + 1e-3 * (w[:-1] @ w[:-1]) / 2
 
-    w = train_locally(X, y, theta, phi, np.zeros(3), wanted)
+    w = train_locally(X, y, theta, phi, asked)
     nearby = [value(w + 1e-3 * step) for step in rng.normal(size=(50, 3))]
     assert value(w) <= min(nearby) + 1e-9
 

@@ -16,23 +16,25 @@ import torch
 from agnosticfair import federation, networks
 from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client import networks as steps
-from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import AgnosticFairError, FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.ambiguity import Ambiguity
-from agnosticfair.mathematics.basis import Basis, by_client, gaussian, support
+from agnosticfair.mathematics.basis import by_client, gaussian, support
 from agnosticfair.mathematics.basis import width as basis_width
-from agnosticfair.mathematics.fairness import NOTIONS, Surrogate, surrogate_values
+from agnosticfair.mathematics.fairness import Surrogate, surrogate_values
 from agnosticfair.mathematics.linear import log_loss_derivatives
 from agnosticfair.mathematics.metrics import accuracy
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import add_up, pack, unpack
-from agnosticfair.server import checkpoints
-from agnosticfair.server import saddle as local
+from agnosticfair.protocol.questions import Sums
+from agnosticfair.server import checkpoints, saddle
 
 ROWS = small_table(400, 2)
 TABLES = dealt(ROWS, 3)
@@ -98,8 +100,7 @@ def test_drift_is_corrected():
     class Forgetful(Questions):
         def exchange(self, step, payload, deadline=None, only=None):
             if step == "train":
-                arrays = {k: v for k, v in payload.arrays.items() if "before" not in k}
-                payload = replace(payload, arrays=arrays)
+                payload = replace(payload, asked=replace(payload.asked, before=None))
             return super().exchange(step, payload, deadline, only)
 
     plain = fit(Forgetful(tables), made, positive="yes").history[11]["loss"]
@@ -112,8 +113,8 @@ def test_one_full_batch_step_of_many_clients_is_that_of_one():
     made = method(made, split=False)  # one problem, however the rows lie
     tables = by_job(ROWS)
     asked = question(made, tables, number=4)
-    assert "gradient_before" in asked.arrays
-    assert asked.settings["rate"] > 0
+    assert asked.asked.before is not None
+    assert asked.asked.rate > 0
     split = add_up([answer(Client(k, t), "train", asked) for k, t in tables.items()]).sums
     pooled = answer(Client("c0", ROWS), "train", asked).sums
     moved = pooled["moved"] / pooled["mass"]
@@ -135,21 +136,22 @@ def test_sums_and_gradient_of_a_linear_network_are_the_formulas(kind):
     made = method("agnosticfair", network=Network("linear", steps=2), kernels=20, max_rounds=3)
     made = method(made, notion=notion, tau=0.3)
     asked = question(made, {"a": ROWS})
-    C = np.random.default_rng(0).normal(size=asked.arrays["C"].shape)
-    asked = replace(asked, arrays={**asked.arrays, "C": C})
+    C = np.random.default_rng(0).normal(size=asked.asked.C.shape)
+    asked = replace(asked, asked=replace(asked.asked, C=C))
     client = Client("a", ROWS)
     found = answer(client, "train", asked).sums
-    rows, w = client.prepare(asked.task), asked.arrays["w"]
+    rows, w = client.prepare(asked.task), asked.asked.w
     d = rows.X.shape[1] - 1
     X = (rows.X[:, :-1] - w[:d]) / w[d : 2 * d]
     out = X @ w[2 * d : 3 * d] + w[-1]
     slope, _ = log_loss_derivatives(out, rows.y)
-    surrogate = Surrogate(**asked.settings["surrogate"])
+    surrogate, alpha = asked.asked.surrogate, asked.asked.alpha
     g_slope = slope if kind == "loss" else surrogate_values(surrogate, out)[1]
-    linear = answer(client, "sums", replace(asked, arrays={**asked.arrays, "w": np.zeros(d + 1)}))
+    at_zero = Sums(surrogate, 0.1, np.zeros(d + 1), alpha, C)
+    linear = answer(client, "sums", replace(asked, asked=at_zero))
     np.testing.assert_allclose(found["psi_theta"], linear.sums["psi_theta"], rtol=1e-3)
     fair = steps.kernels(client, asked.task, made.fairness.basis)(slice(None)).T.double().numpy()
-    a = 0.9 + 0.1 * fair @ asked.arrays["alpha"]
+    a = 0.9 + 0.1 * fair @ alpha
     c = np.einsum("im,im->i", fair, C[rows.s, :-1]) + C[rows.s, -1]
     weights = a * slope + c * g_slope
     expected = np.concatenate([np.zeros(2 * d), weights @ X, [weights.sum()]])
@@ -163,9 +165,9 @@ def test_the_gradient_of_a_network_is_the_slope_of_its_objective():
     asked = question(quick())
     client = Client("c000", TABLES["c000"])
     gradient = answer(client, "train", asked).sums["gradient"]
-    rng, w = np.random.default_rng(1), asked.arrays["w"]
-    net = networks.flat(asked.task.settings["network"], 5, w)
-    held, surrogate = steps.held_at(client, asked, net), Surrogate(**asked.settings["surrogate"])
+    rng, w, surrogate = np.random.default_rng(1), asked.asked.w, asked.asked.surrogate
+    net = steps.network_at(client, asked.task, "cpu", w)
+    held = steps.held_at(client, asked.task, net, asked.asked.share, asked.asked)
     frozen = np.r_[np.zeros(10), np.ones(len(w) - 10)]
 
     def value(at):
@@ -273,7 +275,7 @@ def test_what_was_hardly_trained_is_not_called_converged(net, rounds):
         fit(TABLES, method("fl", network=net, max_rounds=rounds), positive="yes").outcome
         == "rounds"
     )
-    if rounds > local.PATIENCE:
+    if rounds > saddle.PATIENCE:
         good = method("fl", network=replace(net, rate=0.1), max_rounds=rounds)
         assert fit(TABLES, good, positive="yes").converged
 
@@ -303,16 +305,17 @@ def test_the_printed_penalty_sees_the_shares_of_all_clients():
     made = quick("agnosticfair-printed", max_rounds=3)
     engine = Questions(TABLES)
     fit(engine, made, positive="yes")
-    asked = engine.asked["average"][2]
-    shares = [answer(Client(k, t), "average", asked).sums["C"] for k, t in TABLES.items()]
-    pooled = answer(Client("c000", ROWS), "average", asked).sums["C"]
+    asked = engine.asked["average_network"][2]
+    shares = [answer(Client(k, t), "average_network", asked).sums["C"] for k, t in TABLES.items()]
+    pooled = answer(Client("c000", ROWS), "average_network", asked).sums["C"]
     assert sum(shares) == pytest.approx(float(pooled), abs=1e-3)
     # one client's gradient of the penalty at its start is that of the whole, restricted to its rows
     client = Client("c000", TABLES["c000"])
-    free = {**asked.settings, "penalty": 0.0}
     moved, unmoved = (
-        answer(client, "average", replace(asked, settings=s)).sums["w"]
-        for s in ({**asked.settings, "penalty": 50.0}, free)
+        answer(
+            client, "average_network", replace(asked, asked=replace(asked.asked, penalty=p))
+        ).sums["w"]
+        for p in (50.0, 0.0)
     )
     assert not np.allclose(moved, unmoved)
 
@@ -322,7 +325,7 @@ def test_products_of_cuts_are_means_over_rows(split):
     engine = Questions(TABLES)
     fit(engine, quick(kernels=6, split=split), positive="yes")
     asked = engine.asked["moments"][0]
-    basis, keys = Basis(**asked.task.settings["fair_basis"]), asked.task.settings["clients"]
+    basis, keys = asked.task.fair_basis, asked.task.clients
     F = basis_width(basis, keys)
     pool = np.random.default_rng(0).normal(size=(3, 2, F + 1))
     clients = [Client(key, table) for key, table in TABLES.items()]
@@ -333,7 +336,7 @@ def test_products_of_cuts_are_means_over_rows(split):
         K = steps.kernels(client, asked.task, basis)(slice(None)).double().numpy()
         weights.append(np.einsum("kim,mi->ki", pool[:, s, own], K) + pool[:, s, -1])
     W = np.concatenate(weights, axis=1)
-    np.testing.assert_allclose(local.products(pool, gram), W @ W.T, rtol=1e-4)
+    np.testing.assert_allclose(saddle.products(pool, gram), W @ W.T, rtol=1e-4)
 
 
 def test_a_merit_that_creeps_is_not_stale():
@@ -345,8 +348,8 @@ def test_a_merit_that_creeps_is_not_stale():
 
 
 def test_a_constraint_that_swings_has_not_converged(monkeypatch):
-    last, ended = [], local._ended
-    monkeypatch.setattr(local, "_ended", lambda state: last.append(state) or ended(state))
+    last, ended = [], saddle._ended
+    monkeypatch.setattr(saddle, "_ended", lambda state: last.append(state) or ended(state))
     made = replace(quick("fl", max_rounds=60), tolerance=1e-2)
     net = Network("mlp", (8,), steps=10, rate=0.01)
     assert fit(TABLES, replace(made, network=net), positive="yes").outcome == "converged"
@@ -357,7 +360,7 @@ def test_a_constraint_that_swings_has_not_converged(monkeypatch):
 
 
 def test_inputs_keep_their_digits():
-    net = networks.flat({"name": "linear", "hidden": ()}, 1, np.array([1.7e9, 10.0, 1.0, 0.0]))
+    net = networks.flat("linear", (), 1, np.array([1.7e9, 10.0, 1.0, 0.0]))
     z = net.inputs(np.array([[1.7e9 + 10.0], [1.7e9 - 20.0]]))
     np.testing.assert_allclose(z[:, 0].numpy(), [1.0, -2.0], atol=1e-5)
 
@@ -376,7 +379,7 @@ def test_ascent_projects_as_a_quadratic_program_does():
     for _ in range(5):
         p, alpha, psi = rng.uniform(0.5, 2, 6), rng.uniform(0, 1, 6), rng.uniform(0, 1, 6)
         A = Ambiguity(p, float(p.sum()), 1.3)
-        found = local.ascended(A, alpha, psi, 1.5)
+        found = saddle.ascended(A, alpha, psi, 1.5)
         target = alpha + 1.5 * psi / p
         G = np.vstack([np.eye(6), -np.eye(6), p, -p])
         h = np.r_[np.full(6, 1.3), np.zeros(6), A.n, -A.n]
@@ -386,8 +389,8 @@ def test_ascent_projects_as_a_quadratic_program_does():
 def test_cuts_that_are_the_same_share_one_multiplier():
     Q, gap = np.ones((3, 3)), np.full(3, 0.1)
     state = type("S", (), {"mu": np.zeros(3)})()
-    together = local.multipliers(state, Q, gap, 2.0).sum()
-    alone = local.multipliers(type("S", (), {"mu": np.zeros(1)})(), Q[:1, :1], gap[:1], 2.0).sum()
+    together = saddle.multipliers(state, Q, gap, 2.0).sum()
+    alone = saddle.multipliers(type("S", (), {"mu": np.zeros(1)})(), Q[:1, :1], gap[:1], 2.0).sum()
     assert together == pytest.approx(alone, rel=1e-3)
 
 
@@ -578,7 +581,7 @@ def test_what_cannot_be_trained_is_refused_with_a_sentence(made, said, monkeypat
 def test_a_device_without_room_gets_smaller_chunks_and_then_a_sentence(monkeypatch):
     asked, client = question(quick()), Client("c000", TABLES["c000"])
     whole = answer(client, "train", asked).sums
-    asked = replace(asked, settings={**asked.settings, "batch": 8})
+    asked = replace(asked, asked=replace(asked.asked, batch=8))
     inner, most, stack = steps.slopes, [100], torch.stack
 
     def crowded(d, held, surrogate):
@@ -599,7 +602,7 @@ def test_a_device_without_room_gets_smaller_chunks_and_then_a_sentence(monkeypat
     np.testing.assert_allclose(parts["gradient"], whole["gradient"], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(parts["psi_g"], whole["psi_g"], rtol=1e-4)
     with pytest.raises(SettingsError, match="take a smaller batch or network"):
-        answer(client, "train", replace(asked, settings={**asked.settings, "batch": None}))
+        answer(client, "train", replace(asked, asked=replace(asked.asked, batch=None)))
     most[0] = 0
     with pytest.raises(
         SettingsError, match="no room for 16 rows at a time: take a smaller network"

@@ -20,6 +20,7 @@ from agnosticfair.data.splits import Split
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import peers, reproduce, shifts
 from agnosticfair.experiments.deployments import KINDS, measure
+from agnosticfair.experiments.sceptic import matching_threshold
 from agnosticfair.experiments.shifts import (
     COMPARED,
     FACTORS,
@@ -30,7 +31,6 @@ from agnosticfair.experiments.shifts import (
     Task,
     cells,
     certify,
-    matching_threshold,
     run,
     run_cell,
 )

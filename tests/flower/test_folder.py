@@ -147,7 +147,14 @@ def test_what_is_explained_is_what_is_sent(recipe):
 
     told = explain(recipe, take_census(rows, "all"), engine.clients(), 1 / 3)
     found = {(m.step, m.sender): m.size for m in told}
-    for step in {"sums", "local", "clusters", "moments", "train", "average"} & sizes.keys():
+    for step in {
+        "sums",
+        "average",
+        "clusters",
+        "moments",
+        "train",
+        "average_network",
+    } & sizes.keys():
         asked, answered = sizes[step]
         assert answered == {found[step, "site"]}
         assert abs(asked - found[step, "server"]) < 200  # numbers in the header have other digits
@@ -164,7 +171,8 @@ def test_every_field_has_a_sentence():
 def test_a_gradient_over_one_row_is_that_row_and_its_label():
     """What is said of it: in a layer that sees the row, slopes of weights are slopes of offsets times it."""
     pytest.importorskip("torch")
-    from agnosticfair.client.answers import Client, answer
+    from agnosticfair.client.client import Client
+    from agnosticfair.client.steps import answer
 
     one, asked = small_table(1, 3), []
     engine = in_process({"a": small_table(300, 3), "b": one})
@@ -180,7 +188,7 @@ def test_a_gradient_over_one_row_is_that_row_and_its_label():
     fit(Listening(), method("fl", network="mlp", max_rounds=1), positive="yes")
     step, question = asked[-1]
     site = Client("b", one)
-    x, w = site.prepare(question.task).X[0, :-1], question.arrays["w"]
+    x, w = site.prepare(question.task).X[0, :-1], question.asked.w
     d, hidden = len(x), 32
     slopes = answer(site, step, question).sums["gradient"][2 * d :]
     weights, offsets = slopes[: hidden * d].reshape(hidden, d), slopes[hidden * d :][:hidden]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
 from agnosticfair.mathematics import confidence
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS
 
 few = settings(max_examples=15, deadline=None)
 GRID = np.linspace(0.02, 0.98, 17)

@@ -16,13 +16,13 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import (
-    NOTIONS,
     Surrogate,
     comparisons,
     rate_cut,
     worst_rate_cuts,
 )
 from agnosticfair.mathematics.linear import log_loss, sigmoid
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.methods import method
 
 SMALL = {"kernels": 12, "bound": 8.0}
@@ -56,7 +56,7 @@ def test_under_uniform_weights_the_surrogates_rates_of_each_label_agree(notion):
     recipe = method("fairfl", notion=notion, tau=0.01)
     made, free = fit({"a": ROWS}, recipe, positive="yes"), fit({"a": ROWS}, "fl", positive="yes")
     y, s = ROWS.labels("yes"), ROWS.sensitive_features["sex"].codes
-    labels = [label for chosen in NOTIONS[notion] for label in chosen]
+    labels = [label for chosen in NOTIONS[notion].labels for label in chosen]
 
     def spread(model):
         g = sigmoid(model.decision(ROWS) / recipe.fairness.surrogate.temperature)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,18 +11,23 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from safetensors.numpy import save
 
+from agnosticfair.client.steps import STEPS
 from agnosticfair.data.census import Census
+from agnosticfair.data.encoding import Encoding
 from agnosticfair.errors import FederationError
+from agnosticfair.mathematics.basis import by_client, constant, gaussian
+from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.protocol import questions
 from agnosticfair.protocol.messages import (
     FORMAT,
     Broadcast,
     Candidates,
     Reply,
-    Task,
     check_candidates,
     pack,
     unpack,
 )
+from agnosticfair.protocol.records import taken_apart
 
 NUMBERS = arrays(
     np.float64,
@@ -29,8 +35,10 @@ NUMBERS = arrays(
     elements=st.floats(allow_nan=False, allow_infinity=False),
 )
 NAMED = st.dictionaries(st.text("abc_", min_size=1, max_size=4), NUMBERS, max_size=4)
-SETTINGS = st.dictionaries(
-    st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False) | st.text() | st.none()
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+ENCODING = Encoding((("age", 17.0, 90.0),), (("job", ("b", "å")),))
+TASK = questions.Task(
+    ENCODING, "ja", (("sex", ("F", "M")),), True, 7, ("a", "b"), by_client(), gaussian(3, "median")
 )
 
 
@@ -48,14 +56,37 @@ def test_a_reply_comes_back(sums, round):
     same(back.sums, sums)
 
 
-@given(NAMED, NAMED, SETTINGS, SETTINGS)
-def test_a_broadcast_comes_back(of_task, of_round, settings, task_settings):
-    sent = Broadcast(7, Task.of(task_settings, of_task), settings, of_round)
-    back = unpack(pack(sent))
-    assert (back.round, back.settings, back.task.id) == (7, settings, sent.task.id)
-    assert back.task.settings == task_settings
-    same(back.arrays, of_round)
-    same(back.task.arrays, of_task)
+@given(st.none() | NUMBERS, st.text(), NUMBERS, FINITE, st.none() | st.integers(1, 9))
+def test_a_broadcast_comes_back(centres, positive, w, share, batch):
+    network = questions.Architecture("mlp", (3, 4))
+    task = replace(TASK, centres=centres, positive=positive, network=network)
+    before = None if batch is None else questions.Trained(w, w, w, w)
+    asked = [
+        questions.Moments(),
+        questions.Sums(Surrogate("sigmoid", 0.5), share, w, w, w),
+        questions.Average(batch, 1.0, 0.0, 0.05, 1e-5, 7.0, 0.5, w, w, w),
+        questions.Train(Surrogate(), share, 3, 0.1, 5, batch, 0.9, "cpu", w, w, w, w, w, before),
+    ]
+    for question in asked:
+        back = unpack(pack(Broadcast(7, task, question)))
+        assert (back.round, back.task.id, type(back.asked)) == (7, task.id, type(question))
+        for one, two in ((task, back.task), (question, back.asked)):
+            (plain, arrays), (other, others) = map(taken_apart, (one, two))
+            assert other == plain
+            same(others, arrays)
+
+
+def test_the_task_s_id_is_a_digest_of_all_that_it_says():
+    others = [replace(TASK, n=8), replace(TASK, centres=np.zeros((1, 3)))]
+    others += [replace(TASK, centres=np.ones((1, 3))), replace(TASK, basis=constant())]
+    assert len({task.id for task in (TASK, *others)}) == 5
+    assert replace(TASK, n=7).id == TASK.id
+
+
+@pytest.mark.parametrize("question", [*questions.QUESTIONS.values()], ids=lambda q: q.step)
+def test_every_question_is_answered_by_a_step(question):
+    assert question.step in STEPS
+    assert {*STEPS} == {*questions.QUESTIONS, "census", "outline"}
 
 
 @given(st.integers(0, 5), st.integers(1, 3))
@@ -83,7 +114,8 @@ def test_noise_is_refused(content):
         unpack(content, "client 'x'")
 
 
-GOOD = pack(Broadcast(1, Task.of({"k": 1}, {"c": np.ones(3)}), {"s": 2}, {"w": np.ones(2)}))
+SUMS = questions.Sums(Surrogate(), 0.5, np.ones(2), np.ones(3), np.ones((4, 4)))
+GOOD = pack(Broadcast(1, replace(TASK, centres=np.ones((3, 3))), SUMS))
 
 
 @given(st.integers(0, len(GOOD) - 1), st.integers(0, 255))
@@ -96,7 +128,16 @@ def forged(header, tensors=None):
     return save(tensors or {}, {"agnosticfair": json.dumps(header)})
 
 
-TASK = {"id": "x", "settings": {}}
+def asked(**changes):
+    """A question as it travels, with some entries of the header changed."""
+    plain, _ = taken_apart(TASK)
+    header = {"format": FORMAT, "kind": "broadcast", "round": 1, "id": TASK.id, "step": "centres"}
+    header |= {"task": plain, "question": {"seed": 3, "share": 0.5}}
+    return forged(header | {"task": plain | changes.pop("of_task", {})} | changes)
+
+
+def test_a_question_made_by_hand_is_read():
+    assert unpack(asked()).asked == questions.Centres(3, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +152,23 @@ TASK = {"id": "x", "settings": {}}
             forged({"format": FORMAT, "kind": "reply", "round": 1}, {"a": np.zeros(2, np.float32)}),
             "a is float32, not float64",
         ),
+        (asked(id="x"), "its task is not what its id says"),
+        (asked(of_task={"n": 8}), "its task is not what its id says"),
+        (asked(of_task={"n": "7"}), "'n' is of the wrong type"),
+        (asked(of_task={"clients": "ab"}), "'clients' is of the wrong type"),
         (
-            forged(
-                {"format": FORMAT, "kind": "broadcast", "round": 1, "settings": {}, "task": TASK}
-            ),
-            "its task is not what its id says",
+            asked(of_task={"sensitive_features": [["sex", "F"]]}),
+            "'sensitive_features' is of the wrong type",
         ),
+        (asked(of_task={"code": "x"}), "Task has no 'code'"),
+        (asked(of_task={"basis": {"kind": "exec", "kernels": 1}}), "'sigma' is missing"),
+        (asked(of_task={"encoding": {"numeric": []}}), "the encoding is damaged"),
+        (asked(step="shell"), "no step 'shell' is known here"),
+        (asked(question={"seed": True, "share": 0.5}), "'seed' is of the wrong type"),
+        (asked(question={"seed": 3}), "'share' is missing"),
+        (asked(question={"seed": 3, "share": 0.5, "path": "/"}), "Centres has no 'path'"),
+        (asked(question=[3, 0.5]), "Centres is not a record"),
+        (asked(step="sums"), "Sums has no 'seed'"),
         (save({}, {"agnosticfair": "[" * 100_000}), "damaged"),
         (save({}), "damaged"),
     ],
@@ -127,8 +179,8 @@ def test_a_forged_message_is_refused_by_what_is_wrong(content, said):
 
 
 def test_a_broadcast_that_is_not_finite_is_refused():
-    sent = Broadcast(1, Task.of({}, {}), {}, {"w": np.array([np.nan])})
-    with pytest.raises(FederationError, match=r"round\.w is not finite"):
+    sent = Broadcast(1, TASK, replace(SUMS, w=np.array([np.nan])))
+    with pytest.raises(FederationError, match=r"question\.w is not finite"):
         unpack(pack(sent))
 
 

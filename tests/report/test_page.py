@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Thread
 
@@ -14,7 +14,7 @@ from agnosticfair.cli import main
 from agnosticfair.data.decided import Decided, read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS, Notion
 from agnosticfair.methods import method
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.live import serve
@@ -206,9 +206,10 @@ def page_of(rows, notion, name):
     profile = [{"feature": f"{name}=1", "mean": 0.1, "worst_mean": 0.2, "shift": 1.0}]
     entry = {"name": name, "seeds": 1, "accuracy": spread, "difference": spread}
     entry |= {"outcome": name, "note": name, "worst_profile": profile, "worst_groups": {}}
-    study = {"title": name, "kind": "audit", "notion": notion, "headline": name, "rows": 3}
+    study = {"title": name, "kind": "audit", "headline": name, "rows": 3}
+    study["notion"] = asdict(NOTIONS[notion]) | {"quantity": name}
     study |= {"methods": [entry, entry | {"name": "b"}], "sentences": [name], "warnings": [name]}
-    study |= {"quantity": name, "rows_are": name, "set": name, "clients": []}
+    study |= {"rows_are": name, "set": name, "clients": []}
     study |= {"explorer": counts(rows, notion=notion), "configuration": {name: name}}
     study |= {"provenance": {"command": name, "data": {name: {"rows": 1, "sha256": name}}}}
     study["deployments"] = [{"name": name, "kind": "test set", "values": {name: 0.1}}]
@@ -229,8 +230,10 @@ def test_markup_in_data_is_shown_as_text(look, tmp_path):
     assert EVIL in page.title()
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-def test_the_explorer_knows_every_notion(look, tmp_path, notion):
+@pytest.mark.parametrize("notion", [*NOTIONS, "predictive_equality"])
+def test_the_explorer_knows_every_notion(look, tmp_path, notion, monkeypatch):
+    """Also one that was registered from outside: the page has its record, and no list of its own."""
+    monkeypatch.setitem(NOTIONS, "predictive_equality", Notion("predictive_equality", ((0,),), "x"))
     rows = decided()
     rows = replace(rows, decisions={"hard": rows.decisions["hard"]})
     (tmp_path / "page.html").write_text(page_of(rows, notion, "hard"))

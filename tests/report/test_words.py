@@ -1,7 +1,10 @@
 """The verdict against a limit, who is favoured, and warnings of a model that hardly decides."""
 
+from dataclasses import asdict
+
 import pytest
 
+from agnosticfair.mathematics.notions import PARITY
 from agnosticfair.report.facts import poor
 from agnosticfair.report.words import direction, verdict
 
@@ -15,7 +18,7 @@ def study(measured, certified=None, interval=None, limit=0.1, kind="audit"):
         "methods": [method],
         "kind": kind,
         "limit": limit,
-        "quantity": "risk difference",
+        "notion": asdict(PARITY),
         "rows_are": "test rows",
         "clients": [{"method": "m", "client": "all rows", "groups": rates}],
         "facts": {"base_rate": 0.25, "label_difference": 0.3},

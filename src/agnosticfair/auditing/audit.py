@@ -25,7 +25,8 @@ from agnosticfair.auditing.inputs import (
     features_of,
     labels_and_decisions,
 )
-from agnosticfair.client.answers import CHUNK, tally
+from agnosticfair.client.answers import tally
+from agnosticfair.client.client import CHUNK
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -38,6 +39,7 @@ from agnosticfair.federation import (
     in_process,
     summaries,
 )
+from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.ambiguity import (
     Ambiguity,
     Outcome,
@@ -56,21 +58,17 @@ from agnosticfair.mathematics.basis import (
     gaussian,
     median_distance,
     row_priorities,
-    width,
 )
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Policy
-from agnosticfair.protocol.messages import Broadcast, Task
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.questions import Architecture, Decisions
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
-from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require, require_name
-
-ALONE = "bounded_group_loss"
-"""The notion that compares nothing: its "difference" is the highest share of wrong decisions of a group,
-the loss of which decisions tell."""
+from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require
 
 COARSE = 1e-3
 """Tolerance of the search in a resample: well under the resamples' own spread."""
@@ -96,7 +94,7 @@ class _Question:
     notion: str
 
     def __post_init__(self) -> None:
-        require_name("notion", self.notion, NOTIONS)
+        notion_of(self.notion)
         require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
         require(SHARE, floor=self.floor)
         require(NATURAL, bootstrap=self.bootstrap)
@@ -117,7 +115,7 @@ def audit(
     tolerance: float = 1e-4,
     bootstrap: int = 200,
     confidence: float = 0.95,
-    notion: str = "demographic_parity",
+    notion: str = PARITY.name,
     threshold: float = 0.5,
     positive: object = None,
     scale: bool = True,
@@ -220,7 +218,7 @@ def audit_clients(
     tolerance: float = 1e-4,
     bootstrap: int = 200,
     confidence: float = 0.95,
-    notion: str = "demographic_parity",
+    notion: str = PARITY.name,
     on_progress: Progress | None = None,
     deadline: float | None = None,
     secure: bool | Roster = False,
@@ -250,23 +248,15 @@ def audit_clients(
     plan = server.plan(
         method, census, engine.clients(), sensitive_features=name, positive=model.positive
     )
-    settings = {**plan.task.settings, "encoding": model.encoding.to_json()}
-    settings |= {} if model.network is None else {"network": dict(model.network)}
-    plan = replace(plan, task=Task.of(settings, {}))
+    own = model.network
+    network = None if own is None else Architecture(own["name"], tuple(own["hidden"]))
+    plan = replace(plan, task=replace(plan.task, encoding=model.encoding, network=network))
     plan = agree_on_centres(plan, asker, seed, b)
     asked = replace(asked, basis=plan.method.basis)
-    task, groups = plan.task, tuple(plan.task.settings["groups"])
-    M, d = width(asked.basis, plan.clients), model.encoding.width
-    shapes = {
-        "psi": (1 + bootstrap, 4 * len(groups), M + 1),
-        "psi_x": (M + 1, d),
-        "x_squares": (d,),
-    }
-    question = Broadcast(1, task, {"seed": seed, "replicates": bootstrap}, {"w": model.w})
-    total = asker.total("decisions", question, shapes)
+    sums = asker.total(Broadcast(1, plan.task, Decisions(seed, bootstrap, model.w))).sums
     encoded, tell = features_of(model.encoding), _counter(on_progress, bootstrap)
-    made = _certificate(asked, total.sums, groups, encoded, True, tell)
-    return replace(made, centres=task.arrays.get("centres"))
+    made = _certificate(asked, sums, plan.task.groups, encoded, True, tell)
+    return replace(made, centres=plan.task.centres)
 
 
 def _settled(basis: Basis, b: np.ndarray) -> Basis:
@@ -306,7 +296,7 @@ def _certificate(
 ) -> Certificate:
     """The certificate from the sums of ``tally``, whoever added them up."""
     psi, *resamples = sums["psi"].reshape(1 + asked.bootstrap, len(groups), 2, 2, -1)
-    if not labelled and asked.notion != "demographic_parity":
+    if not labelled and NOTIONS[asked.notion].needs_labels:
         raise SettingsError(f"notion {asked.notion!r} compares rows of one label: give y")
     A, gap = _checked_gap(psi, asked, groups)
     alpha = gap.worst.alpha
@@ -319,7 +309,7 @@ def _certificate(
     return Certificate(
         worst_difference=gap.worst.value,
         worst_accuracy=1 - errors.value / A.n if labelled else nan,
-        difference=_measured(psi, asked.notion),
+        difference=notions.gap(NOTIONS[asked.notion], psi[..., -1]),
         accuracy=1 - float(_errors(psi)[-1]) / A.n if labelled else nan,
         pair=(groups[gap.pair[0]], groups[gap.pair[1]]),
         intervals=_intervals(found, names, asked.confidence),
@@ -348,15 +338,6 @@ def _set(psi: np.ndarray, bound: float) -> Ambiguity:
     return Ambiguity(total[:-1], float(total[-1]), bound if isfinite(bound) else None)
 
 
-def _rates(psi: np.ndarray, labels: tuple[int, ...], notion: str) -> tuple[np.ndarray, np.ndarray]:
-    """a, b: (G, M), whose ratios are the groups' positive rates among the rows of these labels; or,
-    where the notion bounds a loss, the groups' shares of wrong decisions."""
-    if notion == ALONE:
-        return psi[:, 0, 1] + psi[:, 1, 0], psi.sum(axis=(1, 2))
-    chosen = psi[:, list(labels)]
-    return chosen[:, :, 1].sum(axis=1), chosen.sum(axis=(1, 2))
-
-
 def _errors(psi: np.ndarray) -> np.ndarray:
     return psi[:, 0, 1].sum(axis=0) + psi[:, 1, 0].sum(axis=0)
 
@@ -379,23 +360,23 @@ def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: _Question, tolerance: float
     than what was seen are left out.
     """
     pairs, reachable = [], {*range(len(psi))}
-    for labels in NOTIONS[asked.notion]:
-        a, b = _rates(psi[..., :-1], labels, asked.notion)
+    looked = notions.ratios(NOTIONS[asked.notion], psi[..., :-1])
+    for labels, a, b in looked:
         most = [worst_ratio(A, a[g], b[g], asked.floor) for g in range(len(a))]
         there = [g for g, worst in enumerate(most) if worst.outcome is Outcome.OPTIMAL]
-        if asked.notion == ALONE:
+        if NOTIONS[asked.notion].bounds:
             high = max(there, key=lambda g: most[g].value, default=None)
             return (
                 None if high is None else _Gap(most[high], (high, high), labels, frozenset(there))
             )
         least = {g: 1 - worst_ratio(A, b[g] - a[g], b[g], asked.floor).value for g in there}
-        pairs += [(most[j].value - least[k], (j, k), labels) for j, k in permutations(there, 2)]
+        above = [(most[j].value - least[k], (j, k)) for j, k in permutations(there, 2)]
+        pairs += [(bound, pair, labels, a, b) for bound, pair in above]
         reachable &= {*there}
     best, value, shows = None, -inf, -inf
-    for bound, (j, k), labels in sorted(pairs, key=lambda pair: -pair[0]):
+    for bound, (j, k), labels, a, b in sorted(pairs, key=lambda pair: -pair[0]):
         if bound <= shows:
             break
-        a, b = _rates(psi[..., :-1], labels, asked.notion)
         worst = worst_difference(A, a[[k, j]], b[[k, j]], asked.floor, tolerance)
         if worst.outcome is Outcome.INFEASIBLE:
             continue
@@ -416,21 +397,9 @@ def _checked_gap(
     gap = _worst_gap(A, psi, asked, asked.tolerance)
     if gap is not None:
         return A, gap
-    for labels in NOTIONS[asked.notion]:
-        check(A, _rates(psi[..., :-1], labels, asked.notion)[1], asked.floor, groups)
+    for _, _, b in notions.ratios(NOTIONS[asked.notion], psi[..., :-1]):
+        check(A, b, asked.floor, groups)
     raise SettingsError(f"floor {asked.floor:g} holds for no two groups at once: lower it")
-
-
-def _measured(psi: np.ndarray, notion: str) -> float:
-    """The largest difference of rates on the rows as they are, nan without two groups; or the highest
-    rate."""
-    found = [nan]
-    for a, b in (_rates(psi[..., -1:], labels, notion) for labels in NOTIONS[notion]):
-        rates = a[b > 0] / b[b > 0]
-        if notion == ALONE:
-            return float(rates.max())
-        found += [float(rates.max() - rates.min())] if len(rates) > 1 else []
-    return float(np.fmax.reduce(found))
 
 
 def _resampled(psi: np.ndarray, asked: _Question) -> tuple[float, ...]:
@@ -443,7 +412,12 @@ def _resampled(psi: np.ndarray, asked: _Question) -> tuple[float, ...]:
     if gap is None:
         return (nan,) * len(MEASURES)
     worst = gap.worst.value - gap.worst.tolerance, 1 - worst_linear(A, errors[:-1]).value / A.n
-    return worst[0], _measured(psi, asked.notion), worst[1], 1 - float(errors[-1]) / A.n
+    return (
+        worst[0],
+        notions.gap(NOTIONS[asked.notion], psi[..., -1]),
+        worst[1],
+        1 - float(errors[-1]) / A.n,
+    )
 
 
 def _intervals(
@@ -462,7 +436,8 @@ def _group(
 ) -> Group:
     """One group from its cells, (2, 2, M + 1); its rates are those among its rows of these labels."""
     mass = psi.sum(axis=(0, 1))
-    (a,), (b,) = _rates(psi[None], labels, notion)
+    looked = notions.ratios(NOTIONS[notion], psi[None])
+    ((a,), (b,)) = next((a, b) for own, a, b in looked if own == labels)
     rate = float(a[-1] / b[-1]) if b[-1] > 0 else nan
     worst = alpha @ b[:-1]
     worst_rate = float(alpha @ a[:-1] / worst) if worst > 0 else nan

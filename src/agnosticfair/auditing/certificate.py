@@ -12,14 +12,9 @@ import numpy as np
 from agnosticfair.data.encoding import shown
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import Basis
+from agnosticfair.mathematics.notions import NOTIONS
 
 FORMAT = "agnosticfair-certificate-1"
-DIFFERENCES = {
-    "demographic_parity": "risk difference",
-    "equal_opportunity": "difference of true positive rates",
-    "equalized_odds": "difference of true or false positive rates",
-    "bounded_group_loss": "error rate of a group",
-}
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class Certificate:
 
     worst_difference: no alpha shows more between two groups that each keep the share ``floor`` of
     the mass, and alpha_difference shows at least that less ``tolerance``.  pair: these two
-    groups, the one of the higher rate first (notion 'bounded_group_loss': twice the group of the highest
+    groups, the one of the higher rate first (a notion that bounds: twice the group of the highest
     error rate, and that rate instead of a difference).  worst_accuracy: no alpha shows less, and
     alpha_accuracy shows it.  difference, accuracy: measured on the rows as they are, a
     weighting that need not lie in A.  Without labels both accuracies are nan.
@@ -92,7 +87,7 @@ class Certificate:
     @property
     def quantity(self) -> str:
         """What is compared between the groups, in words."""
-        return DIFFERENCES[self.notion]
+        return NOTIONS[self.notion].quantity
 
     @property
     def about(self) -> str:
@@ -138,7 +133,7 @@ def warnings(made: Mapping[str, Any]) -> tuple[str, ...]:
         told.append(f"Left out, as it never has {share} of the mass: {shown(made['under_floor'])}.")
     if made["outcome"] != Outcome.OPTIMAL:
         gap = f"by up to {made['tolerance']:.4f}"
-        what = DIFFERENCES[made["notion"]]
+        what = NOTIONS[made["notion"]].quantity
         told.append(f"The search stopped early: the worst {what} may be less {gap}.")
     return tuple(told)
 

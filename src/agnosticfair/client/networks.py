@@ -13,20 +13,29 @@ from the question where it is not at hand, so that an answer is a function of ro
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch.nn.functional import softplus
 
-from agnosticfair.client.answers import CHUNK, KERNEL_BYTES, Client, Rows, given_kernels
+from agnosticfair.client.client import CHUNK, Client, Rows
+from agnosticfair.client.sums.float64 import KERNEL_BYTES, given_kernels
 from agnosticfair.errors import SettingsError, SolverError
-from agnosticfair.mathematics.basis import Basis, at_client, design, support, width
+from agnosticfair.mathematics.basis import KINDS, Basis, own_design, own_width, support, width
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.networks import Flat, flat
-from agnosticfair.protocol.messages import Broadcast, Reply, Task
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import (
+    Averaged,
+    AverageNetwork,
+    Moments,
+    Task,
+    Train,
+    Trained,
+)
 
 LEAST_CHUNK = 1 << 10
 """A device that has no room for this many rows at a time is too small."""
@@ -65,40 +74,49 @@ def enough_room() -> Iterator[None]:
         ) from None
 
 
+@dataclass
+class Kept:
+    """What steps keep between the rounds of a task.  inputs: where the network is.  before: the client's
+    mean gradient at the point of this digest."""
+
+    inputs: dict[torch.device, torch.Tensor] = field(default_factory=dict)
+    before: tuple[bytes, np.ndarray] | None = None
+
+
+def kept(client: Client, task: Task) -> Kept:
+    """Nothing is kept at first."""
+    return Kept()
+
+
 def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch.Tensor]:
     """From a slice of the rows to K^T, (M, n), of its ``support`` only, in float32: in this layout a
     product with a vector, from either side, runs at the speed of memory."""
-    rows, centres = client.prepare(task), task.arrays.get("centres")
-    if basis.kind == "given":
-        given = given_kernels(client.key, rows, basis)
+    rows, M = client.prepare(task), own_width(basis)
+    if KINDS[basis.kind].design is None:
+        given = given_kernels(client, rows, basis)
         return lambda part: torch.as_tensor(given(part).T, dtype=torch.float32)
-    own = at_client(basis)
-    centres = None if centres is None else centres[: basis.kernels]
 
     def build(part: slice) -> torch.Tensor:
-        K = design(own, rows.X[part, :-1], centres, client.key, ())
+        K = own_design(basis, rows.X[part, :-1], task.centres)
         return torch.as_tensor(K.T, dtype=torch.float32)
 
-    if len(rows.X) * width(own, ()) * 4 > KERNEL_BYTES:
+    if len(rows.X) * M * 4 > KERNEL_BYTES:
         return build
-    if basis not in client.deep:
-        whole = torch.empty(width(own, ()), len(rows.X))
-        for _, part in rows.chunks():
-            whole[:, part] = build(part)
-        client.deep[basis] = whole
-    return lambda part: client.deep[basis][:, part]
+    whole = torch.empty(M, len(rows.X))
+    for _, part in rows.chunks():
+        whole[:, part] = build(part)
+    return lambda part: whole[:, part]
 
 
-def moments(client: Client, broadcast: Broadcast) -> Reply:
+def moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
     """First and second moments of the features, and of the kernels per cell: gram[j] = sum_{s=j} K K^T,
     with K = 1 as its last column, in one block for all clients, or where each has its own kernels
     (``support``) in a block of each: (G, blocks, M + 1, M + 1)."""
     task, rows = broadcast.task, client.prepare(broadcast.task)
-    basis, clients = Basis(**task.settings["fair_basis"]), task.settings["clients"]
-    K, own = kernels(client, task, basis), support(basis, client.key, clients)
-    M = own.stop - own.start
-    gram = np.zeros((task.settings["cells"], width(basis, clients) // M, M + 1, M + 1))
-    block = gram[:, own.start // M]
+    K = client.kept(task, kernels, task.fair_basis)
+    own = support(task.fair_basis, client.key, task.clients)
+    gram = np.zeros(broadcast.shapes["gram"])
+    block = gram[:, own.start // (own.stop - own.start)]
     x, squares, mass = np.zeros(rows.X.shape[1] - 1), np.zeros(rows.X.shape[1] - 1), 0.0
     with one_torch_thread():
         for j, part in rows.chunks():
@@ -152,25 +170,22 @@ def slopes(d: torch.Tensor, held: Held, surrogate: Surrogate) -> torch.Tensor:
     return of_loss.mul_(held.a).addcmul_(held.c, g - g * g, value=1.0 / surrogate.temperature)
 
 
-def held_at(client: Client, broadcast: Broadcast, net: Flat, suffix: str = "") -> Held:
-    """The rows, weighed as this question says; ``suffix`` for the question before."""
-    task, arrays, share = broadcast.task, broadcast.arrays, broadcast.settings["share"]
-    rows, clients = client.prepare(task), task.settings["clients"]
-    of_L, of_F = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
-    K_L, K_F = kernels(client, task, of_L), kernels(client, task, of_F)
-    alpha = torch.from_numpy(arrays["alpha" + suffix][support(of_L, client.key, clients)]).float()
-    own = support(of_F, client.key, clients)
-    C = torch.from_numpy(arrays["C" + suffix]).float()
+def held_at(client: Client, task: Task, net: Flat, share: float, at: Train | Trained) -> Held:
+    """The rows, weighed as a question says, this round's or the last one's."""
+    rows, own = client.prepare(task), support(task.fair_basis, client.key, task.clients)
+    K_L, K_F = (client.kept(task, kernels, basis) for basis in (task.basis, task.fair_basis))
+    alpha = torch.from_numpy(at.alpha[support(task.basis, client.key, task.clients)]).float()
+    C = torch.from_numpy(at.C).float()
     a, c = torch.empty(len(rows.X)), torch.empty(len(rows.X))
     for j, part in rows.chunks():
         a[part] = (1.0 - share) + share * (K_L(part).T @ alpha)
         c[part] = K_F(part).T @ C[j, own] + C[j, -1]
     weights, where = torch.from_numpy(_weights(rows)), net.values.device
-    place = f"z, {where}"
-    if place not in client.deep:
-        client.deep[place] = net.inputs(rows.X[:, :-1])
+    inputs = client.kept(task, kept).inputs
+    if where not in inputs:
+        inputs[where] = net.inputs(rows.X[:, :-1])
     y = torch.from_numpy(np.asarray(rows.y, np.float32))
-    return Held(client.deep[place], *(v.to(where) for v in (y, weights, a * weights, c * weights)))
+    return Held(inputs[where], *(v.to(where) for v in (y, weights, a * weights, c * weights)))
 
 
 def in_chunks(n: int, where: torch.device, visit: Callable[[slice], None]) -> None:
@@ -191,13 +206,13 @@ def in_chunks(n: int, where: torch.device, visit: Callable[[slice], None]) -> No
 
 
 def sums_at(
-    client: Client, broadcast: Broadcast, net: Flat, held: Held, surrogate: Surrogate
+    client: Client, task: Task, net: Flat, held: Held, surrogate: Surrogate
 ) -> dict[str, np.ndarray]:
-    """Sums over the rows at w, as in ``client.sums``, and the gradient of sum_i a_i l_i + c_i g_i."""
-    rows, n = client.prepare(broadcast.task), len(held.y)
-    v = torch.empty(
-        4, n
-    )  # loss, g, what is decided, whether that is right, each times the row's weight
+    """Sums over the rows at w, as ``mathematics.sums`` states them, and the gradient of
+    sum_i a_i l_i + c_i g_i."""
+    n = len(held.y)
+    # loss, g, what is decided, whether that is right, each times the row's weight
+    v = torch.empty(4, n)
     net.module.eval()
     gradient = torch.zeros_like(net.slopes)
 
@@ -214,10 +229,8 @@ def sums_at(
         gradient.add_(net.slopes)  # last: a chunk that has no room is visited again
 
     in_chunks(n, net.values.device, visit)
-    if "theta" not in client.deep:
-        client.deep["theta"] = by_kernel(client, broadcast.task, torch.from_numpy(_weights(rows)))
-    of_loss, of_fair = by_kernel(client, broadcast.task, v[0], v[1], v[2])
-    theta_L, theta = client.deep["theta"]
+    of_loss, of_fair = by_kernel(client, task, v[0], v[1], v[2])
+    theta_L, theta = client.kept(task, masses)
     loss, right = v[[0, 3]].double().sum(dim=1).tolist()
     return {
         "loss": np.array(loss),
@@ -237,13 +250,12 @@ def by_kernel(
 ) -> tuple[np.ndarray, np.ndarray]:
     """sum_i K_m(x_i) v_i over the loss adversary's kernels, (M,), and for each v (by default the same) per
     cell over the other's, with K = 1 as a last column, (.., G, F + 1)."""
-    rows, clients = client.prepare(task), task.settings["clients"]
-    L, F = Basis(**task.settings["basis"]), Basis(**task.settings["fair_basis"])
-    K_L, K_F = kernels(client, task, L), kernels(client, task, F)
-    own_L, own_F = (support(basis, client.key, clients) for basis in (L, F))
+    rows, L, F = client.prepare(task), task.basis, task.fair_basis
+    K_L, K_F = client.kept(task, kernels, L), client.kept(task, kernels, F)
+    own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
     of_fair = of_fair or (of_loss,)
-    psi_L = np.zeros(width(L, clients))
-    psi = np.zeros((len(of_fair), task.settings["cells"], width(F, clients) + 1))
+    psi_L = np.zeros(width(L, task.clients))
+    psi = np.zeros((len(of_fair), task.cells, width(F, task.clients) + 1))
     for j, part in rows.chunks():
         psi_L[own_L] += (K_L(part) @ of_loss[part]).numpy()
         for k, v in enumerate(of_fair):
@@ -252,78 +264,76 @@ def by_kernel(
     return psi_L, psi
 
 
-def train(client: Client, broadcast: Broadcast) -> Reply:
+def masses(client: Client, task: Task) -> tuple[np.ndarray, np.ndarray]:
+    """``by_kernel`` of the rows' weights, the same in every round."""
+    return by_kernel(client, task, torch.from_numpy(_weights(client.prepare(task))))
+
+
+def train(client: Client, broadcast: Broadcast[Train]) -> Reply:
     """Sums and gradient at w, then some local steps: what they moved (times n_k), and the mean square of
     their gradients, by which the server scales the steps of the next round."""
-    task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
-    surrogate, w = Surrogate(**settings["surrogate"]), arrays["w"]
+    task, asked, number = broadcast.task, broadcast.asked, broadcast.round
     with one_torch_thread(), enough_room():
-        before = _gradient_before(client, broadcast, surrogate)
-        net = flat({**task.settings["network"], "device": settings["device"]}, _d(client, task), w)
-        held = held_at(client, broadcast, net)
-        sums = sums_at(client, broadcast, net, held, surrogate)
+        before = _gradient_before(client, task, asked)
+        net = network_at(client, task, asked.device, asked.w)
+        held = held_at(client, task, net, asked.share, asked)
+        sums = sums_at(client, task, net, held, asked.surrogate)
         mass = float(sums["mass"])
         if not np.isfinite(sums["loss"]):
-            first = "check its module, which has not been trained yet"
+            fresh = "check its module, which has not been trained yet"
+            slower = f"lower its rate, which is {asked.rate:g}"
             raise SolverError(
-                f"client {client.key!r}: the network's logits are not finite in round {broadcast.round}: "
-                + (
-                    first
-                    if broadcast.round == 1
-                    else f"lower its rate, which is {settings['rate']:g}"
-                )
+                f"{client.who}: the network's logits are not finite in round {number}: "
+                + (fresh if number == 1 else slower)
             )
-        client.deep["before"] = (_key(arrays, ""), sums["gradient"] / mass)
-        correction = np.zeros_like(w) if before is None else arrays["gradient_before"] - before
-        steps = descend(net, held, surrogate, correction, broadcast, _rng(client, broadcast))
+        client.kept(task, kept).before = (_key(asked), sums["gradient"] / mass)
+        correction = np.zeros_like(asked.w)
+        if before is not None and asked.before is not None:
+            correction = asked.before.gradient - before
+        steps = descend(net, held, correction, asked, _rng(client, asked.seed, number))
         if not bool(torch.isfinite(net.values).all()):
             raise SolverError(
-                f"client {client.key!r}: weights of the network became NaN in round {broadcast.round}: "
-                f"lower the network's rate, which is {settings['rate']:g}"
+                f"{client.who}: weights of the network became NaN in round {number}: "
+                f"lower the network's rate, which is {asked.rate:g}"
             )
-        moved = net.values.double().cpu().numpy() - w
-    return Reply(broadcast.round, {**sums, "moved": mass * moved, "squares": mass * steps})
+        moved = net.values.double().cpu().numpy() - asked.w
+    return Reply(number, {**sums, "moved": mass * moved, "squares": mass * steps})
 
 
-def _d(client: Client, task: Task) -> int:
-    return client.prepare(task).X.shape[1] - 1
+def network_at(client: Client, task: Task, device: str, w: np.ndarray) -> Flat:
+    """The task's network with weights w."""
+    assert task.network is not None
+    d = client.prepare(task).X.shape[1] - 1
+    return flat(task.network.name, task.network.hidden, d, w, device)
 
 
-def _rng(client: Client, broadcast: Broadcast) -> np.random.Generator:
+def _rng(client: Client, seed: int, number: int) -> np.random.Generator:
     digest = hashlib.sha256(client.key.encode()).digest()
-    seed = broadcast.settings.get("seed", 0)  # Algorithm 2 has none
-    return np.random.default_rng([seed, broadcast.round, *digest])
+    return np.random.default_rng([seed, number, *digest])
 
 
-def _key(arrays: Mapping[str, np.ndarray], suffix: str) -> bytes:
-    content = b"".join(arrays[name + suffix].tobytes() for name in ("w", "alpha", "C"))
-    return hashlib.sha256(content).digest()
+def _key(at: Train | Trained) -> bytes:
+    return hashlib.sha256(b"".join(v.tobytes() for v in (at.w, at.alpha, at.C))).digest()
 
 
-def _gradient_before(
-    client: Client, broadcast: Broadcast, surrogate: Surrogate
-) -> np.ndarray | None:
+def _gradient_before(client: Client, task: Task, asked: Train) -> np.ndarray | None:
     """The client's mean gradient at the start of the last round; None in the first one."""
-    task, arrays = broadcast.task, broadcast.arrays
-    if "w_before" not in arrays:
+    if asked.before is None:
         return None
-    client.prepare(task)
-    key, found = client.deep.get("before", (b"", None))
-    if key == _key(arrays, "_before"):
-        return found
-    settings = {**task.settings["network"], "device": broadcast.settings["device"]}
-    net = flat(settings, _d(client, task), arrays["w_before"])
-    held = held_at(client, broadcast, net, "_before")
-    sums = sums_at(client, broadcast, net, held, surrogate)
+    found = client.kept(task, kept).before
+    if found is not None and found[0] == _key(asked.before):
+        return found[1]
+    net = network_at(client, task, asked.device, asked.before.w)
+    held = held_at(client, task, net, asked.share, asked.before)
+    sums = sums_at(client, task, net, held, asked.surrogate)
     return sums["gradient"] / float(sums["mass"])
 
 
 def descend(
     net: Flat,
     held: Held,
-    surrogate: Surrogate,
     correction: np.ndarray,
-    broadcast: Broadcast,
+    asked: Train,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Local steps v <- v - rate scale m, m the running mean of grad f_k(v) + b_k over batches; no weight
@@ -331,25 +341,24 @@ def descend(
 
     Changes the network; returns the mean of the squared gradients, (P,).
     """
-    settings, arrays, where = broadcast.settings, broadcast.arrays, net.values.device
+    where = net.values.device
     ridge, scale, b = (
-        torch.from_numpy(v).float().to(where)
-        for v in (arrays["ridge"], arrays["scale"], correction)
+        torch.from_numpy(v).float().to(where) for v in (asked.ridge, asked.scale, correction)
     )
     m, squares = torch.zeros_like(net.values), torch.zeros_like(net.values)
-    keep, mean_weight = settings["momentum"], float(held.weights.double().mean())
+    keep, mean_weight = asked.momentum, float(held.weights.double().mean())
     with training(net, rng):
-        for rows in batches(len(held.y), settings["batch"], settings["steps"], rng):
+        for rows in batches(len(held.y), asked.batch, asked.steps, rng):
             here = held if rows is None else held.take(torch.from_numpy(rows).to(where))
             net.slopes.zero_()
             d = net.logits(here.z)
             part = 1.0 / (len(here.y) * mean_weight)
-            d.backward(slopes(d.detach(), here, surrogate).mul_(part))
+            d.backward(slopes(d.detach(), here, asked.surrogate).mul_(part))
             gradient = torch.addcmul(b, ridge, net.values).add_(net.slopes)
             squares.addcmul_(gradient, gradient)
             m.lerp_(gradient, 1.0 - keep)
-            net.values.sub_((scale * m).clamp_(-1.0, 1.0), alpha=settings["rate"])
-    return (squares / settings["steps"]).double().cpu().numpy()
+            net.values.sub_((scale * m).clamp_(-1.0, 1.0), alpha=asked.rate)
+    return (squares / asked.steps).double().cpu().numpy()
 
 
 def batches(
@@ -371,65 +380,87 @@ def batches(
         first += size
 
 
-def average(client: Client, broadcast: Broadcast) -> Reply:
+def average(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
     """Algorithms 1 and 2 for a network: Adam's steps on (1/n_k) sum theta l + lambda (C - tau)^2 (eq.
     agnostic_objective_fairness_penalty_term), all rows at a time, then the coefficients at w_k.
 
     C = (C_k(w) + the others' share) / n. The others' share is that of the last round's start, the total
     from the server less the client's own, and lags as phi_C does for a linear model.
     """
-    task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
-    rows, basis = client.prepare(task), Basis(**task.settings["basis"])
-    own = support(basis, client.key, task.settings["clients"])
-    K = kernels(client, task, basis)(slice(0, len(rows.X))).T
-    network = {**task.settings["network"], "device": settings["device"]}
-    centred = torch.from_numpy(rows.s - settings["s_bar"]).float()
+    task, asked = broadcast.task, broadcast.asked
+    rows, own = client.prepare(task), support(task.basis, client.key, task.clients)
+    K = client.kept(task, kernels, task.basis)(slice(0, len(rows.X))).T
     y = torch.from_numpy(np.asarray(rows.y, np.float32))
-
-    def share(suffix: str) -> tuple[Flat, torch.Tensor, torch.Tensor]:
-        net = flat(network, _d(client, task), arrays["w" + suffix])
-        net.module.eval()
-        z = net.inputs(rows.X[:, :-1])
-        theta = K @ torch.from_numpy(arrays["alpha" + suffix][own]).float()
-        return net, z, theta.to(z.device)
-
-    def spread(values: torch.Tensor) -> np.ndarray:
-        whole = np.zeros_like(arrays["alpha"])
-        whole[own] = values.numpy()
-        return whole
-
+    s = torch.from_numpy(rows.s - asked.s_bar).float()
     with one_torch_thread(), enough_room():
         others = 0.0
-        if settings["penalty"] and "w_before" in arrays:
-            net, z, theta = share("_before")
-            with torch.no_grad():
-                mine = (theta * centred.to(z.device) * net.logits(z)).sum()
-            others = settings["C"] - float(mine)
-        net, z, theta = share("")
-        s, labels = centred.to(z.device), y.to(z.device)
+        if asked.penalty and asked.before is not None:
+            others = asked.C - covariance(weighed_at(client, task, asked, asked.before, K, s))
+        at = weighed_at(client, task, asked, asked, K, s)
+        C = covariance(at)
+        adam_steps(at, y, others, asked, _rng(client, 0, broadcast.round))
         with torch.no_grad():
-            C = float((theta * s * net.logits(z)).sum())
-        ridge = torch.from_numpy(arrays["ridge"]).float().to(z.device)
-        optimiser = torch.optim.Adam(net.module.parameters(), lr=settings["rate"])
-        with training(net, _rng(client, broadcast)):
-            for _ in range(settings["steps"]):
-                net.slopes.zero_()
-                d = net.logits(z)
-                loss = (theta * (softplus(d) - labels * d)).sum() / len(labels)
-                gap = ((theta * s * d).sum() + others) / settings["n"] - settings["tau"]
-                (loss + settings["penalty"] * gap**2).backward()
-                net.slopes.add_(ridge * net.values)
-                optimiser.step()
-        with torch.no_grad():
-            d = net.logits(z).cpu()
+            d = at.net.logits(at.z).cpu()
         loss = softplus(d) - y * d
+        coefficients = {"psi_L": K.T @ loss, "psi_theta": K.sum(dim=0), "psi_C": K.T @ (s * d)}
         sums = {
-            "w": net.values.double().cpu().numpy(),
+            "w": at.net.values.double().cpu().numpy(),
             "clients": np.array(1.0),
-            "psi_L": spread(K.T @ loss),
-            "psi_theta": spread(K.sum(dim=0)),
-            "psi_C": spread(K.T @ (centred * d)),
             "C": np.array(C),
             "correct": np.array(float(((d > 0) == (y > 0)).sum())),
         }
+    for name, values in coefficients.items():
+        sums[name] = np.zeros_like(asked.alpha)
+        sums[name][own] = values.numpy()
     return Reply(broadcast.round, sums)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """A network at some weights, its inputs z, and of every row theta and s - s_bar, where it is."""
+
+    net: Flat
+    z: torch.Tensor
+    theta: torch.Tensor
+    s: torch.Tensor
+
+
+def weighed_at(
+    client: Client,
+    task: Task,
+    asked: AverageNetwork,
+    at: AverageNetwork | Averaged,
+    K: torch.Tensor,
+    s: torch.Tensor,
+) -> Weighed:
+    """The network and the rows' weights at this round's start, or the last one's."""
+    net = network_at(client, task, asked.device, at.w)
+    net.module.eval()
+    z = net.inputs(client.prepare(task).X[:, :-1])
+    own = support(task.basis, client.key, task.clients)
+    theta = K @ torch.from_numpy(at.alpha[own]).float()
+    return Weighed(net, z, theta.to(z.device), s.to(z.device))
+
+
+def covariance(at: Weighed) -> float:
+    """sum_i theta_i (s_i - s_bar) d_i, the client's share of n C."""
+    with torch.no_grad():
+        return float((at.theta * at.s * at.net.logits(at.z)).sum())
+
+
+def adam_steps(
+    at: Weighed, y: torch.Tensor, others: float, asked: AverageNetwork, rng: np.random.Generator
+) -> None:
+    """Changes the network.  others: the share of all other clients in n C."""
+    ridge = torch.from_numpy(asked.ridge).float().to(at.z.device)
+    labels = y.to(at.z.device)
+    optimiser = torch.optim.Adam(at.net.module.parameters(), lr=asked.rate)
+    with training(at.net, rng):
+        for _ in range(asked.steps):
+            at.net.slopes.zero_()
+            d = at.net.logits(at.z)
+            loss = (at.theta * (softplus(d) - labels * d)).sum() / len(labels)
+            gap = ((at.theta * at.s * d).sum() + others) / asked.n - asked.tau
+            (loss + asked.penalty * gap**2).backward()
+            at.net.slopes.add_(ridge * at.net.values)
+            optimiser.step()

@@ -21,6 +21,7 @@ from agnosticfair.commands.options import (
 )
 from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import DataError, SettingsError, SolverError
+from agnosticfair.mathematics.notions import PARITY
 
 EPILOG = "Example: agnosticfair audit test.csv --target income --sensitive-features sex --model model.safetensors"
 
@@ -40,7 +41,7 @@ def audit(
     threshold: Annotated[
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
-    notion: NotionName = "demographic_parity",
+    notion: NotionName = PARITY.name,
     bound: Annotated[float, Option(help="Bound B on the adversary's alpha.")] = 5.0,
     kernels: Annotated[int, Option(help="Gaussian kernels around rows drawn at random.")] = 200,
     sigma: Annotated[float, Option(help="Their width; features are scaled to [0, 1].")] = 1.0,

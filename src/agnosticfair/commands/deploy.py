@@ -28,7 +28,7 @@ EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
     "--target income --sensitive-features sex"
 )
-ROUND = ("sums", "local", "train", "average")
+ROUND = ("sums", "average", "train", "average_network")
 """The steps of which every round has one."""
 
 deploy = typer.Typer(

@@ -30,7 +30,13 @@ def list_methods(as_json: Json = False) -> None:
         return print(json.dumps([plain(asdict(m)) for m in METHODS.values()], indent=1))
     lines = []
     for m in METHODS.values():
-        tau = m.fairness.tau if m.fairness else m.local.tau if m.local and m.local.penalty else ""
+        tau = (
+            m.fairness.tau
+            if m.fairness
+            else m.averaging.tau
+            if m.averaging and m.averaging.penalty
+            else ""
+        )
         kernels = f" {m.basis.kernels}" if m.basis.kind == "gaussian" else ""
         bound = f"{m.bound:g}" if isfinite(m.bound) else ""
         values = (f"{m.basis.kind}{kernels}", bound, f"{tau}", f"{m.max_rounds}")
@@ -83,4 +89,5 @@ def _shift(shift: Shift) -> str:
     if shift.drawn:
         return f"{shift.drawn} values of {shift.column}, drawn by the seed, are held back"
     rest = "all others" if shift.rates[1] else "all others held back"
+    rest += f" ({', '.join(shift.left_out)} left out)" if shift.left_out else ""
     return f"{shift.column} {', '.join(shift.values)}, then {rest}"

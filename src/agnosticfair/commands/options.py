@@ -8,6 +8,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from agnosticfair.mathematics.notions import NOTIONS
+
 Columns = list[str] | None
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
 ModelFile = Annotated[Path, Argument(help="A model written by 'fit'.")]
@@ -33,9 +35,7 @@ MethodName = Annotated[str, Option(help="See 'agnosticfair methods'.")]
 NetworkName = Annotated[
     str | None, Option(help="mlp, a network (extra 'torch'); by default the linear model.")
 ]
-_NOTION = Option(
-    help="demographic_parity, equal_opportunity, equalized_odds or bounded_group_loss."
-)
+_NOTION = Option(help=f"{', '.join(NOTIONS)}.")
 Notion = Annotated[str | None, _NOTION]
 NotionName = Annotated[str, _NOTION]
 Intersections = Annotated[

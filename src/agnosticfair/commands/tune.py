@@ -24,6 +24,7 @@ from agnosticfair.commands.options import (
 )
 from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics.notions import PARITY
 
 EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive-features sex --out tune"
 
@@ -40,7 +41,7 @@ def tune(
     drop: Drop = None,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
-    notion: NotionName = "demographic_parity",
+    notion: NotionName = PARITY.name,
     intersections: Annotated[
         bool, Option("--intersections", help="Compare the sensitive features' intersections.")
     ] = False,

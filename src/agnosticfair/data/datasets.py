@@ -22,13 +22,15 @@ class Shift:
     """Which rows train: the share ``rates[0]`` of those with one of ``values`` in ``column``, and the
     share ``rates[1]`` of the others: 0 holds these back from every client.
 
-    drawn: instead of naming values, how many of the column's a seed holds back.
+    drawn: instead of naming values, how many of the column's a seed holds back.  left_out: values whose rows
+    neither train nor test.
     """
 
     column: str
     values: tuple[str, ...] = ()
     rates: tuple[float, float] = (0.8, 0.0)
     drawn: int = 0
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,9 @@ _KNOWN = (
         positive="no",
         sensitive_features="race",
         also=("sex",),
-        shift=Shift("quarter", ("2013 Q1", "2013 Q2", "2013 Q3", "2013 Q4"), (0.8, 0.0)),
+        shift=Shift(
+            "quarter", ("2013 Q1", "2013 Q2", "2013 Q3"), (0.8, 0.0), left_out=("2014 Q2 to Q4",)
+        ),
         source=Source(
             "compas",
             "compas-scores-two-years_clean.csv",

@@ -209,9 +209,10 @@ def _read_under(schema: Schema, table: Callable[..., Table], *arguments: Any, wh
     return applied(schema, table(*arguments, who=who), who)
 
 
-def check_agreed(schema: Schema, outline: object, site: str) -> None:
+def check_agreed(schema: Schema, outline: Census, site: str) -> None:
     """Raise where others ask for what this site did not sign off."""
-    if outline != json.loads(json.dumps(schema.outline().to_json())):
+    asked, own = (json.dumps(c.to_json(), sort_keys=True) for c in (outline, schema.outline()))
+    if asked != own:
         raise DataError(
             f"the schema that is asked for is not the one that site {site!r} signed off "
             f"({schema.digest[:12]}): compare the files"

@@ -40,12 +40,15 @@ def client_names(clients: int) -> tuple[str, ...]:
 
 def shift(table: Table, dataset: Dataset, clients: int | None = 2, seed: int = 0) -> Split:
     """The data set's shift: one share of the rows of the values it names trains, another of the rest's;
-    everything else is the test set, whose parts these two groups are.
+    everything else, but for what is left out, is the test set, whose parts these two groups are.
 
     The first half of the clients (rounded up) shares the first group evenly, the others the second; where
     the second is held back altogether, all share the first.  clients: None for the data set's natural
     sites, or two where it has none.
     """
+    if dataset.shift.left_out:
+        out = table.column(dataset.shift.column).aligned(dataset.shift.left_out) >= 0
+        table = table.take(~out)
     named, name = _first_group(table, dataset.shift, seed)
     rng = np.random.default_rng(seed)
     train, test = [], []

@@ -38,6 +38,7 @@ from agnosticfair.experiments.deployments import (
 from agnosticfair.experiments.detail import SEED, detail, split_of
 from agnosticfair.experiments.peers import PEERS, fit_peer
 from agnosticfair.experiments.pool import Row, run_cells
+from agnosticfair.experiments.sceptic import matching_threshold
 from agnosticfair.federation import Fit, fit
 from agnosticfair.mathematics.ambiguity import Ambiguity, Worst, worst_difference
 from agnosticfair.mathematics.basis import gaussian_kernel, row_priorities
@@ -177,7 +178,7 @@ def run_cell(task: Task) -> Row:
 def _head(task: Task) -> Row:
     head = {k: v for k, v in asdict(task).items() if k not in ("strict", "folder")}
     found = _recipe(task)
-    fairness = found and (found.fairness or (found.local if found.local else None))
+    fairness = found and (found.fairness or (found.averaging if found.averaging else None))
     return head | {"tau": fairness.tau if fairness else None}
 
 
@@ -277,28 +278,6 @@ def _threshold(task: Task, fitted: Fit, held: Held) -> float:
 
 def _on_train(fitted: Fit, held: Held) -> np.ndarray:
     return np.concatenate([fitted.model.decision(t) for t in held.split.train.values()])
-
-
-def matching_threshold(d: np.ndarray, y: np.ndarray, what: str, target: float) -> float:
-    """The smallest threshold t >= 0 on d at which [d > t] has accuracy, or balanced accuracy, of at
-    most ``target``; where there is none, that of the closest.
-
-    d: (n,) signed distances.  y: (n,) labels 0 and 1.
-
-    >>> matching_threshold(np.array([1.0, 2.0, 3.0, -1.0]), np.array([1, 1, 1, 0]), "accuracy", 0.75)
-    1.0
-    """
-    y = np.asarray(y, float)
-    sizes = np.array([len(y), len(y)] if what == "accuracy" else 2 * np.bincount(y.astype(int)))
-    worth = 1.0 / sizes[y.astype(int)]
-    start = worth @ ((d > 0) == (y > 0))
-    order = np.argsort(d)[(d <= 0).sum() :]
-    steps = np.concatenate([[0.0], d[order]])  # a row that is passed is now decided negatively
-    values = start + np.concatenate([[0.0], np.cumsum((worth * (1 - 2 * y))[order])])
-    last = np.append(steps[1:] > steps[:-1], True)  # of rows at the same distance
-    steps, values = steps[last], values[last]
-    low = np.flatnonzero(values <= target + 1e-12)
-    return float(steps[low[0] if len(low) else np.argmin(np.abs(values - target))])
 
 
 def _measured(decider: Decider, held: Held, task: Task) -> Row:

@@ -12,7 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from agnosticfair.client.answers import STEPS, Client, answer
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import STEPS, answer
 from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_table
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
@@ -29,7 +30,7 @@ _NAMES = {"site", "file", "target", "least-rows", *_LISTS}
 @dataclass(frozen=True)
 class Site:
     """key: the site's name in the federation.  allow: the steps it answers.  least_rows: per group.
-    imports: modules of its own, which make its networks known (``deep.networks.register``)."""
+    imports: modules of its own, which make its networks known (``networks.register``)."""
 
     key: str
     file: str

@@ -39,9 +39,9 @@ class Basis:
     split: bool = False
 
     def __post_init__(self) -> None:
-        require_name("basis", self.kind, ("constant", "by_client", "gaussian", "given"))
+        require_name("basis", self.kind, KINDS)
         require(bool, split=self.split)
-        if self.split and self.kind != "gaussian":
+        if self.split and not KINDS[self.kind].splits:
             raise SettingsError(f"a basis {self.kind!r} cannot be split by client: take 'gaussian'")
         require_name("centres", self.centres, CENTRES)
         require(COUNT, kernels=self.kernels)
@@ -159,19 +159,89 @@ def gaussian_kernel(X: np.ndarray, centres: np.ndarray, sigma: float) -> np.ndar
     return np.exp(K, out=K)
 
 
+def _gaussian_design(basis: Basis, X: np.ndarray, centres: np.ndarray | None) -> np.ndarray:
+    return gaussian_kernel(X, _centres(basis, centres), float(basis.sigma))
+
+
+def _gaussian_exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
+    b, sigma = _centres(basis, centres), float(basis.sigma)
+    b = b / sigma
+    return np.vstack([b.T / sigma, -(b * b).sum(axis=1) / 2, np.full(len(b), 1.0 / sigma**2)])
+
+
+def _centres(basis: Basis, centres: np.ndarray | None) -> np.ndarray:
+    if centres is None:
+        raise SettingsError(f"a {basis.kind} basis needs centres: draw them before the first round")
+    if isinstance(basis.sigma, str):
+        raise SettingsError(f"sigma {basis.sigma!r} is settled by the centres: draw them first")
+    return centres[: basis.kernels]
+
+
+@dataclass(frozen=True)
+class BasisKind:
+    """What a kind of basis is.
+
+    design: (basis, X, centres) to K, (n, M), at one client; None where K comes with the rows.
+    kernels: M at one client.  centred: it has centres, (M, d), which clients and server agree on.
+    apart: each client's rows have kernels of their own; ``splits``: only where the basis says so.
+    exponents: (basis, centres, d) to W, (d + 2, M), such that K = exp((x, 1, -|x|^2 / 2) W): by it
+    sums are made in float32, from a stream or on a device.
+    """
+
+    name: str
+    design: Callable[[Basis, np.ndarray, np.ndarray | None], np.ndarray] | None
+    kernels: Callable[[Basis], int] = lambda basis: basis.kernels
+    centred: bool = False
+    apart: bool = False
+    splits: bool = False
+    exponents: Callable[[Basis, np.ndarray | None, int], np.ndarray] | None = None
+
+
+def _ones(basis: Basis, X: np.ndarray, centres: np.ndarray | None) -> np.ndarray:
+    return np.ones((len(X), 1))
+
+
+def _no_exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
+    return np.zeros((d + 2, 1))
+
+
+KINDS: dict[str, BasisKind] = {}
+"""The kinds of basis by name; ``register`` adds one."""
+
+
+def register(kind: BasisKind) -> BasisKind:
+    """Know a kind of basis, in every process that takes part."""
+    KINDS[kind.name] = kind
+    return kind
+
+
+register(BasisKind("constant", _ones, lambda basis: 1, exponents=_no_exponents))
+register(BasisKind("by_client", _ones, lambda basis: 1, apart=True, exponents=_no_exponents))
+register(
+    BasisKind(
+        "gaussian", _gaussian_design, centred=True, splits=True, exponents=_gaussian_exponents
+    )
+)
+register(BasisKind("given", None))
+
+
+def own_width(basis: Basis) -> int:
+    """The number of kernels that one client's rows have: those of its ``support``."""
+    return KINDS[basis.kind].kernels(basis)
+
+
+def is_apart(basis: Basis) -> bool:
+    """Whether every client's rows have kernels of their own."""
+    return KINDS[basis.kind].apart or basis.split
+
+
 def width(basis: Basis, clients: Sequence[str]) -> int:
-    """M, the number of kernels."""
-    return {
-        "constant": 1,
-        "by_client": len(clients),
-        "gaussian": basis.kernels * (len(clients) if basis.split else 1),
-        "given": basis.kernels,
-    }[basis.kind]
+    """M, the number of kernels in all.
 
-
-def at_client(basis: Basis) -> Basis:
-    """What one client makes of its rows: the kernels of its ``support``."""
-    return constant() if basis.kind == "by_client" else replace(basis, split=False)
+    >>> width(by_client(), ["a", "b"])
+    2
+    """
+    return own_width(basis) * (len(clients) if is_apart(basis) else 1)
 
 
 def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
@@ -180,10 +250,17 @@ def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
     >>> support(by_client(), "b", ["a", "b"])
     slice(1, 2, None)
     """
-    if basis.kind != "by_client" and not basis.split:
-        return slice(0, width(basis, clients))
-    own, size = clients.index(client), width(at_client(basis), ())
+    own, size = clients.index(client) if is_apart(basis) else 0, own_width(basis)
     return slice(own * size, (own + 1) * size)
+
+
+def settled(basis: Basis, centres: np.ndarray) -> Basis:
+    """The basis as its centres, (M, d), make it: no more kernels than centres, and the width that
+    their distance decides."""
+    if not KINDS[basis.kind].centred:
+        return basis
+    sigma = median_distance(centres) if basis.sigma == "median" else basis.sigma
+    return replace(basis, kernels=min(basis.kernels, len(centres)), sigma=sigma)
 
 
 def around(K: np.ndarray, weights: np.ndarray | None, trust: float) -> np.ndarray:
@@ -197,6 +274,16 @@ def around(K: np.ndarray, weights: np.ndarray | None, trust: float) -> np.ndarra
     return r[:, None] * ((1 - trust) * K + trust * (r @ K / len(r)))
 
 
+def own_design(basis: Basis, X: np.ndarray, centres: np.ndarray | None) -> np.ndarray:
+    """K for the rows X (n, d) of one client, of its ``support`` only."""
+    make = KINDS[basis.kind].design
+    if make is None:
+        raise SettingsError(
+            f"kernels of a basis {basis.kind!r} come with the rows: give a function of X"
+        )
+    return make(basis, X, centres)
+
+
 def design(
     basis: Basis, X: np.ndarray, centres: np.ndarray | None, client: str, clients: Sequence[str]
 ) -> np.ndarray:
@@ -206,19 +293,12 @@ def design(
     array([[0., 1.],
            [0., 1.]])
     """
-    if basis.split:
-        K = np.zeros((len(X), width(basis, clients)))
-        K[:, support(basis, client, clients)] = design(at_client(basis), X, centres, client, ())
+    K = own_design(basis, X, centres)
+    if not is_apart(basis):
         return K
-    if basis.kind == "gaussian":
-        if centres is None:
-            raise SettingsError("a gaussian basis needs centres: draw them before the first round")
-        if isinstance(basis.sigma, str):
-            raise SettingsError(f"sigma {basis.sigma!r} is settled by the centres: draw them first")
-        return gaussian_kernel(X, centres, basis.sigma)
-    K = np.zeros((len(X), width(basis, clients)))
-    K[:, clients.index(client) if basis.kind == "by_client" else 0] = 1.0
-    return K
+    whole = np.zeros((len(X), width(basis, clients)))
+    whole[:, support(basis, client, clients)] = K
+    return whole
 
 
 def check_seed(seed: int) -> None:

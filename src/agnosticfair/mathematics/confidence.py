@@ -19,8 +19,9 @@ from itertools import permutations, product
 import numpy as np
 from numpy.typing import ArrayLike
 
+from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, worst_difference, worst_ratio
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS
 
 BEND = 0.02
 """How much of the region's boundary is given up away from its middle: about 1% of width there, and the region
@@ -163,14 +164,10 @@ def spent(rows: ArrayLike, n: float, sets: int, candidates: int, delta: float) -
 def compared(counts: np.ndarray, notion: str) -> tuple[np.ndarray, np.ndarray]:
     """Positive decisions k and rows n behind every rate that a notion looks at: (L, G, M) each, L sets of labels.
 
-    counts: (M, G, 2, 2) rows by part, group, label, decision.  Notion 'bounded_group_loss' counts wrong decisions.
+    counts: (M, G, 2, 2) rows by part, group, label, decision.
     """
-    if notion == "bounded_group_loss":
-        wrong = counts[..., 0, 1] + counts[..., 1, 0]
-        return wrong.T[None], counts.sum(axis=(2, 3)).T[None]
-    by_label = [counts[:, :, list(labels)] for labels in NOTIONS[notion]]
-    k = np.stack([chosen[..., 1].sum(axis=2).T for chosen in by_label])
-    return k, np.stack([chosen.sum(axis=(2, 3)).T for chosen in by_label])
+    looked = notions.ratios(NOTIONS[notion], np.moveaxis(counts, 0, -1))
+    return np.stack([k for _, k, _ in looked]), np.stack([n for _, _, n in looked])
 
 
 @dataclass(frozen=True)
@@ -185,14 +182,14 @@ class Bounds:
 
 
 def differences(counts: np.ndarray, delta: ArrayLike, notion: str) -> Bounds:
-    """The largest difference of two groups' rates in each part, from (M, G, 2, 2) counts; 'bounded_group_loss':
-    the highest error rate.  delta: (M,) what the part's bounds may fail with, together.
+    """The largest difference of two groups' rates in each part, from (M, G, 2, 2) counts; of a notion that bounds:
+    the highest rate.  delta: (M,) what the part's bounds may fail with, together.
 
     Both ends hold at once. A group without rows is compared with none on the rows, and leaves ``high`` at 1: what
     is not there cannot be bounded.
     """
     k, n = compared(counts, notion)
-    if notion == "bounded_group_loss":
+    if NOTIONS[notion].bounds:
         return _rates_alone(k[0], n[0], np.asarray(delta, float))
     value, pair = _widest(k, n)
     ups = _ups(k, n, delta)
@@ -293,7 +290,7 @@ def mixtures(
     k, n = compared(counts, notion)
     total = counts.sum(axis=(1, 2, 3))
     level = np.asarray(delta, float) / (2 * k.shape[1] * len(k))
-    if notion == "bounded_group_loss":  # a mixture's rate of one group is an average of the parts'
+    if NOTIONS[notion].bounds:  # a mixture's rate of one group is an average of the parts'
         return float(clopper_pearson(k[0], n[0], level)[1].max())
     worst = 0.0
     for y in range(len(k)):
@@ -375,8 +372,8 @@ def reweighings(
     total = psi.sum(axis=(0, 1, 2))
     live = total > 0
     psi, total = psi[..., live], total[live]
-    cells = [(0, 1)] if notion == "bounded_group_loss" else NOTIONS[notion]
-    events = 2 * psi.shape[0] * len(cells) + 1
+    looked = notions.ratios(NOTIONS[notion], psi)
+    events = 2 * psi.shape[0] * len(looked) + 1
     low, high = chernoff(total, n, delta / (events * len(total)))
     shrink, grow = (
         float((total / n / high).min()),
@@ -384,9 +381,8 @@ def reweighings(
     )
     A = Ambiguity(total, n, None if bound is None else bound / shrink)
     worst = 0.0
-    for labels in cells:
-        positive, negative = _masses(psi, labels, notion)
-        ends = [chernoff(mass, n, delta / (events * len(total))) for mass in (positive, negative)]
+    for _, a, b in looked:
+        ends = [chernoff(mass, n, delta / (events * len(total))) for mass in (a, b - a)]
         (p_low, p_high), (n_low, n_high) = [(n * lo, n * hi) for lo, hi in ends]
         top, bottom = p_high + n_low, p_low + n_high
         least = [float((corner / (p_high + n_high)).min()) for corner in (top, bottom)]
@@ -395,14 +391,6 @@ def reweighings(
             worst, _worst_at_corners(A, p_low, p_high, bottom, top, kept, notion, tolerance)
         )
     return min(worst, 1.0)
-
-
-def _masses(psi: np.ndarray, labels: Sequence[int], notion: str) -> tuple[np.ndarray, np.ndarray]:
-    """Positive and negative masses (G, M): of decisions among rows of these labels, or of errors."""
-    if notion == "bounded_group_loss":
-        return psi[:, 0, 1] + psi[:, 1, 0], psi[:, 0, 0] + psi[:, 1, 1]
-    chosen = psi[:, list(labels)].sum(axis=1)
-    return chosen[:, 1], chosen[:, 0]
 
 
 def _worst_at_corners(
@@ -415,7 +403,7 @@ def _worst_at_corners(
     notion: str,
     tolerance: float,
 ) -> float:
-    if notion == "bounded_group_loss":
+    if NOTIONS[notion].bounds:
         alone = [worst_ratio(A, p_high[g], top[g], floor) for g in range(len(top))]
         return max((w.value for w in alone if w.outcome is Outcome.OPTIMAL), default=0.0)
     worst = 0.0

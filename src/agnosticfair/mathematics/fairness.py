@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
+from typing import Any
 
 import numpy as np
 
@@ -30,19 +31,11 @@ from agnosticfair.mathematics.ambiguity import (
     worst_ratio,
 )
 from agnosticfair.mathematics.linear import sigmoid
+from agnosticfair.mathematics.notions import PARITY, notion_of
 from agnosticfair.settings import POSITIVE, require, require_name
 
 MOST_CUTS = 6
 """Reweighings that one look for the worst one offers as cuts."""
-
-NOTIONS: dict[str, tuple[tuple[int, ...], ...]] = {
-    "demographic_parity": ((0, 1),),
-    "equal_opportunity": ((1,),),
-    "equalized_odds": ((0,), (1,)),
-    "bounded_group_loss": ((0, 1),),
-}
-"""Among the rows of which labels groups are compared, each tuple by itself; the last one bounds every
-group's mean loss and compares nothing."""
 
 Pairs = Sequence[tuple[int, int | None]]
 
@@ -64,7 +57,7 @@ class Comparisons:
 
 def comparisons(
     sensitive_features: Sequence[tuple[str, Sequence[str]]],
-    notion: str = "demographic_parity",
+    notion: str = PARITY.name,
     intersections: bool = False,
 ) -> Comparisons:
     """Pairs of groups, feature by feature, or of the groups' intersections.
@@ -77,8 +70,8 @@ def comparisons(
     >>> comparisons([("sex", ("F", "M"))], "equal_opportunity").names
     ('F with label 1', 'M with label 1')
     """
-    require_name("notion", notion, NOTIONS)
-    by_label = (0, 1) if uses_labels(notion) else (None,)
+    asked = notion_of(notion)
+    by_label = (0, 1) if asked.uses_labels else (None,)
     cells = [*product(*(groups for _, groups in sensitive_features), by_label)]
     one, several = len(sensitive_features) == 1, range(len(sensitive_features))
     blocks = [tuple(several)] if intersections else [(a,) for a in several]
@@ -86,7 +79,7 @@ def comparisons(
     names: list[str] = []
     pairs: list[tuple[int, int | None]] = []
     for block in blocks:
-        for labels in NOTIONS[notion]:
+        for labels in asked.labels:
             first = len(parts)
             for group in product(*(sensitive_features[a][1] for a in block)):
                 inside = [
@@ -102,7 +95,7 @@ def comparisons(
                 names.append(what if by_label == (None,) else f"{what} with label {labels[0]}")
             here = range(first, len(parts))
             alone = [(j, None) for j in here]
-            pairs += alone if notion == "bounded_group_loss" else permutations(here, 2)
+            pairs += alone if asked.bounds else permutations(here, 2)
     shape = (len(parts), len(cells))
     return Comparisons(np.array(parts, float).reshape(shape), tuple(names), tuple(pairs))
 
@@ -116,11 +109,6 @@ def shrunk(psi: np.ndarray, share: np.ndarray, trust: float) -> np.ndarray:
     p = share.reshape(-1, *(1,) * (psi.ndim - 2))
     kernels = (1 - trust) * psi[:, :-1] + trust * p * psi[:, -1:]
     return np.concatenate([kernels, psi[:, -1:]], axis=1)
-
-
-def uses_labels(notion: str) -> bool:
-    """Whether the cells of a notion are cut by label, too."""
-    return any(len(labels) == 1 for labels in NOTIONS[notion])
 
 
 def under_floor(A: Ambiguity, masses: np.ndarray, floor: float) -> list[int]:
@@ -142,18 +130,16 @@ class Surrogate:
         require(POSITIVE, temperature=self.temperature)
 
 
-def surrogate_values(
-    surrogate: Surrogate, d: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """g, g' and g'' at the signed distances d.
+def surrogate_values(surrogate: Surrogate, d: Any, xp: Any = np) -> tuple[Any, Any, Any]:
+    """g, g' and g'' at the signed distances d.  xp: numpy or torch.
 
     >>> [float(v[0]) for v in surrogate_values(Surrogate(), np.zeros(1))]
     [0.5, 0.25, 0.0]
     """
     if surrogate.kind == "covariance":
-        return d, np.ones_like(d), np.zeros_like(d)
+        return d, xp.ones_like(d), xp.zeros_like(d)
     T = surrogate.temperature
-    g = sigmoid(d / T)
+    g = sigmoid(d / T, xp)
     slope = g * (1.0 - g) / T
     return g, slope, slope * (1.0 - 2.0 * g) / T
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics import notions
 
 Array = np.ndarray[Any, Any]
 
@@ -133,25 +133,17 @@ def gap(
 ) -> float:
     """What a notion measures on these rows: a difference of rates, or the highest error rate of a group.
 
-    demographic_parity: of positive rates.  equal_opportunity: of true positive rates.
-    equalized_odds: of true or of false positive rates, the larger.  bounded_group_loss: max error rate.
+    y_hat: decisions, or their probabilities.
 
     >>> gap("equal_opportunity", [1, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 1])
     0.5
     """
-    if notion == "demographic_parity":
-        return risk_difference(y_hat, s, weights)
-    if notion == "bounded_group_loss":
-        return float(np.nanmax(error_rates(y, y_hat, s, weights)))
-    rates = [true_positive_rates(y, y_hat, s, weights)]
-    if notion == "equalized_odds":
-        rates.append(false_positive_rates(y, y_hat, s, weights))
-    elif notion != "equal_opportunity":
-        raise SettingsError(
-            f"unknown notion {notion!r}; take demographic_parity, equal_opportunity, equalized_odds or "
-            "bounded_group_loss"
-        )
-    return float(np.fmax.reduce([_spread(found) for found in rates]))
+    decided, groups = np.asarray(y_hat, float), np.asarray(s, int)
+    w = _weights(decided, weights)
+    cells = np.zeros((int(groups.max(initial=-1)) + 1, 2, 2))
+    for decision, share in enumerate((1.0 - decided, decided)):
+        np.add.at(cells[..., decision], (groups, np.asarray(y, int)), w * share)
+    return notions.gap(notions.notion_of(notion), cells)
 
 
 def true_positive_rates(

@@ -15,7 +15,7 @@ from agnosticfair.data import axes as agreed
 from agnosticfair.data.census import take_census
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, ModelError, SettingsError
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import PARITY, notion_of
 from agnosticfair.mathematics.parts import (
     Axis,
     Part,
@@ -26,7 +26,7 @@ from agnosticfair.mathematics.parts import (
     starts_of,
 )
 from agnosticfair.model import Model
-from agnosticfair.settings import POSITIVE, require, require_name
+from agnosticfair.settings import POSITIVE, require
 
 FORMAT = "agnosticfair-baseline-1"
 EVERYBODY: Part = ()
@@ -61,7 +61,7 @@ class Baseline:
 
     def __post_init__(self) -> None:
         require(POSITIVE, limit=self.limit, bound=self.bound)
-        require_name("notion", self.notion, NOTIONS)
+        notion_of(self.notion)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def baseline_of(
     rows: Table,
     *,
     limit: float,
-    notion: str = "demographic_parity",
+    notion: str = PARITY.name,
     columns: Sequence[str] | None = None,
     depth: int = 2,
     least: float = 0.01,

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.mathematics.confidence import clopper_pearson
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import sizes_of, starts_of
 from agnosticfair.mathematics.sequences import change_evidence, rate_bounds
 from agnosticfair.monitoring.baseline import Baseline
 from agnosticfair.monitoring.state import State
-
-BOUNDING = "bounded_group_loss"
 
 
 @dataclass(frozen=True)
@@ -94,11 +92,11 @@ class Verdict:
 def rates_of(baseline: Baseline, counts: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """(k, n) of the known groups in every part, (P, G) each, for each of the notion's comparisons."""
     known = counts[:, :-1]  # (P, G, label, decision)
-    if baseline.notion == BOUNDING:
+    if NOTIONS[baseline.notion].bounds:
         wrong = known[:, :, 1, 1] + known[:, :, 2, 0]
         return [(wrong, known[:, :, 1:].sum(axis=(2, 3)))]
     found = []
-    for labels in NOTIONS[baseline.notion]:
+    for labels in NOTIONS[baseline.notion].labels:
         own = [0, 1, 2] if len(labels) == 2 else [1 + labels[0]]
         found.append((known[:, :, own, 1].sum(axis=2), known[:, :, own].sum(axis=(2, 3))))
     return found
@@ -116,7 +114,7 @@ def part_differences(
     for k, n in compared:
         least, most = rate_bounds(k, n, delta / (len(compared) * groups))
         rate = np.where(n > 0, k / np.maximum(n, 1), np.nan)
-        if baseline.notion == BOUNDING:
+        if NOTIONS[baseline.notion].bounds:
             lows, highs, now = least.max(axis=1), most.max(axis=1), rate.max(axis=1)
         else:
             lows = least.max(axis=1) - most.min(axis=1)

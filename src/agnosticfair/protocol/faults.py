@@ -16,7 +16,6 @@ from typing import Any
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.engines import Engine, Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, add_up, check_reply
-from agnosticfair.protocol.secure.integers import Shapes
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.totals import Opened, open_session
 from agnosticfair.protocol.secure.totals import total as secure_total
@@ -93,14 +92,14 @@ class Asker:
     secure: Roster | None = None
     session: Opened | None = None
 
-    def total(self, step: str, question: Broadcast, shapes: Shapes) -> Reply:
-        """The sum of every client's reply, which must look like ``shapes``."""
+    def total(self, question: Broadcast[Any]) -> Reply:
+        """The sum of every client's reply, each checked against what was asked."""
         if self.secure is None:
-            check = partial(check_reply, round=question.round, shapes=shapes)
-            return add_up(self.ask(step, question, check).values())
+            check = partial(check_reply, round=question.round, shapes=question.shapes)
+            return add_up(self.ask(question.asked.step, question, check).values())
         if self.session is None:
             self.session = open_session(self.ask, self._roster())
-        return secure_total(self.ask, self.session, step, question, shapes)
+        return secure_total(self.ask, self.session, question)
 
     def _roster(self) -> dict[str, str]:
         """The keys of those that are asked."""

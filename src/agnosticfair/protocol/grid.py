@@ -14,7 +14,8 @@ import numpy as np
 
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding
 from agnosticfair.errors import SettingsError
-from agnosticfair.protocol.messages import Reply, Task
+from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.questions import UNCOUNTED, Task  # noqa: F401 (an example)
 
 SPARE_BITS = 3
 """Bits of a row's value above one."""
@@ -26,9 +27,8 @@ LEAST_BITS = 14
 """A coarser grid than 2^-14 would show in the model; it holds 2^36 rows."""
 
 
-def exponents(task: Task) -> np.ndarray:
+def exponents(encoding: Encoding) -> np.ndarray:
     """Powers of two that no feature exceeds, (d + 1,): 0 where the encoding scales to [0, 1]."""
-    encoding = Encoding.from_json(task.settings["encoding"])
     found = np.zeros(encoding.width + 1, int)
     if not encoding.scale:
         for j, (_, low, high) in enumerate(encoding.numeric):
@@ -56,15 +56,14 @@ def bits(field: str, task: Task) -> Any:
 
     A step that is asked before the rows are counted sends counts, and weights on the grid of features.
     """
-    settings = task.settings
-    if "n" not in settings:
+    if not task.n:
         return FEATURE_BITS
     if field == "w":  # a sum over sites, not over rows
-        return 53 - WEIGHT_BITS - len(settings["clients"]).bit_length()
-    base, scaled = base_bits(settings["n"]), settings["encoding"]["scale"]
-    if scaled or field not in _OF_FEATURES:
+        return 53 - WEIGHT_BITS - len(task.clients).bit_length()
+    base = base_bits(task.n)
+    if task.encoding.scale or field not in _OF_FEATURES:
         return base
-    return base - _OF_FEATURES[field](exponents(task))
+    return base - _OF_FEATURES[field](exponents(task.encoding))
 
 
 _OF_FEATURES = {
@@ -84,7 +83,7 @@ _OF_FEATURES = {
 def on_grid(reply: Reply, task: Task) -> Reply:
     """The reply with every number on its field's grid; what is there already keeps its bits.
 
-    >>> on_grid(Reply(0, {"n": np.array(0.1)}), Task({})).sums["n"] * 2**20
+    >>> on_grid(Reply(0, {"n": np.array(0.1)}), UNCOUNTED).sums["n"] * 2**20
     np.float64(104858.0)
     """
     sums = {name: rounded(value, bits(name, task)) for name, value in reply.sums.items()}

@@ -6,49 +6,38 @@ running anything, and every reply is checked against what was asked before it is
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from agnosticfair.data.census import Census
-from agnosticfair.errors import FederationError
+from agnosticfair.errors import FederationError, ModelError, SettingsError
+from agnosticfair.protocol.questions import QUESTIONS, Question, Task
+from agnosticfair.protocol.records import put_together, taken_apart
 
-FORMAT = "agnosticfair-message-1"
+Asked = TypeVar("Asked", bound=Question, covariant=True)
+FORMAT = "agnosticfair-message-2"
 MOST_BYTES = 1 << 28
 """A longer message is refused unread; Adult's are under a megabyte."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """All that a client must know to answer any round: it can be forgotten and rebuilt at any time."""
-
-    settings: Mapping[str, Any]
-    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
-    id: str = ""
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Task:
-        """A task whose id is a digest of its content."""
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-        for name in sorted(arrays):
-            digest.update(name.encode() + arrays[name].tobytes())
-        return cls(settings, arrays, digest.hexdigest())
-
-
-@dataclass(frozen=True)
-class Broadcast:
+class Broadcast(Generic[Asked]):
     """The server's question of one round, the same for every client.  session: of secure sums, under whose
     keys the answer is masked; empty for an answer in the open."""
 
     round: int
     task: Task
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    asked: Asked
     session: str = ""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """What every client's answer must look like."""
+        return self.asked.shapes(self.task)
 
 
 @dataclass(frozen=True)
@@ -232,6 +221,8 @@ def unpack(content: bytes, who: str = "a client") -> Message:
         return _read(content)
     except FederationError as error:
         raise FederationError(f"{error} (from {who})") from None
+    except (SettingsError, ModelError) as error:
+        raise FederationError(f"the message of {who} asks for what is not there: {error}") from None
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = str(error) if type(error) is ValueError else type(error).__name__
         raise FederationError(
@@ -258,12 +249,12 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             return header, {"values": values}
         case Census():
             return {"kind": "census", "census": message.to_json()}, {}
-        case Broadcast(round, task, settings, arrays, session):
-            header = {"kind": "broadcast", "round": round, "settings": dict(settings)}
-            header |= {"task": {"id": task.id, "settings": dict(task.settings)}}
+        case Broadcast(round, task, asked, session):
+            parts = {"task": taken_apart(task), "question": taken_apart(asked)}
+            header = {part: plain for part, (plain, _) in parts.items()}
+            header |= {"kind": "broadcast", "round": round, "id": task.id, "step": asked.step}
             header |= {"session": session} if session else {}
-            of_task = {f"task.{name}": value for name, value in task.arrays.items()}
-            return header, {f"round.{name}": value for name, value in arrays.items()} | of_task
+            return header, {f"{p}.{k}": v for p, (_, own) in parts.items() for k, v in own.items()}
     raise FederationError(f"{type(message).__name__} is no message: send one of this module's")
 
 
@@ -302,25 +293,11 @@ def _read(content: bytes) -> Message:
             "signature": str(signature),
         } if arrays.keys() == {"values"} and arrays["values"].ndim == 1:
             return Masked(round, site, arrays["values"], hexadecimal(signature, 64))
-        case {
-            "kind": "broadcast",
-            "round": int(round),
-            "settings": dict(settings),
-            "task": {"id": str(identity), "settings": dict(of_task)},
-        }:
-            parts: dict[str, dict[str, np.ndarray]] = {"task": {}, "round": {}}
-            for name, value in arrays.items():
-                if not np.isfinite(value).all():
-                    raise ValueError(f"{name} is not finite")
-                part, _, inner = name.partition(".")
-                parts[part][inner] = value
-            task = Task.of(of_task, parts["task"])
-            if task.id != identity:
-                raise ValueError("its task is not what its id says")
+        case {"kind": "broadcast", "round": int(round), "id": str(identity), "step": str(step)}:
             session = header.get("session", "")
             if not isinstance(session, str):
                 raise ValueError("its session is no text")
-            return Broadcast(round, task, settings, parts["round"], session)
+            return Broadcast(round, *_asked(header, identity, step, arrays), session)
     raise ValueError("it has no kind, or not the entries of its kind")
 
 
@@ -346,3 +323,21 @@ def hexadecimal(text: object, size: int) -> str:
     ):
         raise ValueError(f"a key or signature is not {size} bytes in hexadecimal")
     return text
+
+
+def _asked(
+    header: Mapping[str, Any], identity: str, step: str, arrays: Mapping[str, np.ndarray]
+) -> tuple[Task, Any]:
+    """The task and the question of a broadcast, each field of the type that its record says."""
+    parts: dict[str, dict[str, np.ndarray]] = {"task": {}, "question": {}}
+    for name, value in arrays.items():
+        if not np.isfinite(value).all():
+            raise ValueError(f"{name} is not finite")
+        part, _, inner = name.partition(".")
+        parts[part][inner] = value
+    if step not in QUESTIONS:
+        raise FederationError(f"no step {step!r} is known here; there are: {', '.join(QUESTIONS)}")
+    task = put_together(Task, header["task"], parts["task"])
+    if task.id != identity:
+        raise ValueError("its task is not what its id says")
+    return task, put_together(QUESTIONS[step], header["question"], parts["question"])

@@ -8,6 +8,7 @@ cell, accuracy and rates from the counts are those from the rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise, product
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.mathematics.fairness import NOTIONS
+from agnosticfair.mathematics.notions import PARITY, gap, notion_of
 
 USUAL = ("workclass", "age", "marital-status", SITE)
 """Columns mixed unless others are named, where a data set has them; else the first that suit."""
@@ -69,9 +70,7 @@ def values(column: np.ndarray | Column) -> Column:
     return Column(codes[column.codes], (*(column.categories[k] for k in kept), *others))
 
 
-def counts(
-    rows: Decided, mix: Sequence[str] = (), notion: str = "demographic_parity"
-) -> dict[str, Any]:
+def counts(rows: Decided, mix: Sequence[str] = (), notion: str = PARITY.name) -> dict[str, Any]:
     """The table of counts as JSON: of every (cell, group, label) that occurs its codes, how many rows
     and, method by method, how many of these are decided positively."""
     if not len(rows.y):
@@ -83,7 +82,7 @@ def counts(
     cells, which = np.unique(keys, axis=0, return_inverse=True)
     which = which.ravel()
     found: dict[str, Any] = {
-        "notion": notion,
+        "notion": asdict(notion_of(notion)),
         "columns": [{"name": k, "values": c.categories} for k, c in columns.items()],
         "sensitive_feature": rows.sensitive_feature,
         "groups": groups,
@@ -102,24 +101,6 @@ def counts(
     return found | {"least_rows": least, "least_share": LEAST_SHARE, "corners": corners}
 
 
-def gap(notion: str, mass: np.ndarray, took: np.ndarray) -> float:
-    """What a notion measures, from weights: ``metrics.gap`` for sums over groups and labels.
-
-    mass, took: (G, 2), of all rows of a group and label, and of those decided positively; a notion's
-    rates are over the labels that it looks at, and a group without such rows has none.
-    """
-    if notion == "bounded_group_loss":
-        wrong = took[:, 0] + mass[:, 1] - took[:, 1]
-        all_of = mass.sum(axis=1)
-        return float(max(wrong[all_of > 0] / all_of[all_of > 0]))
-    found = [np.nan]
-    for labels in NOTIONS[notion]:
-        a, b = took[:, list(labels)].sum(axis=1), mass[:, list(labels)].sum(axis=1)
-        rates = a[b > 0] / b[b > 0]
-        found += [float(rates.max() - rates.min())] if len(rates) > 1 else []
-    return float(np.fmax.reduce(found))
-
-
 def corner(table: Mapping[str, Any], method: str, least: int) -> dict[str, Any] | None:
     """The part of the rows that is worst by the notion, among those that have one value, or all
     values, of each column, ``least`` rows, and the share LEAST_SHARE of every group.
@@ -132,6 +113,7 @@ def corner(table: Mapping[str, Any], method: str, least: int) -> dict[str, Any] 
     np.add.at(mass, (*codes, s, y), np.array(table["rows"], float))
     np.add.at(took, (*codes, s, y), np.array(table["positive"][method]))
     best: dict[str, Any] | None = None
+    asked = notion_of(table["notion"]["name"])
     tried, axes = 0, tuple(range(len(sizes)))
     for only in product(*((None, *range(size)) for size in sizes)):
         place = tuple(slice(None) if k is None else slice(k, k + 1) for k in only)
@@ -139,7 +121,7 @@ def corner(table: Mapping[str, Any], method: str, least: int) -> dict[str, Any] 
         groups = here.sum(axis=1)
         if groups.sum() < least or groups.min() < LEAST_SHARE * groups.sum() or not groups.min():
             continue
-        found = gap(table["notion"], here, positive)
+        found = gap(asked, np.stack([here - positive, positive], axis=2))
         tried += np.isfinite(found)
         if np.isfinite(found) and (best is None or found > best["difference"] + 1e-12):
             best = {"only": only, "difference": found, "rows": int(groups.sum())}

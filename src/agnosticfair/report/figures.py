@@ -53,7 +53,7 @@ def kind(name: str) -> str:
     if method.fairness is not None:
         whole = method.fairness.basis.kind != "constant" and not method.fairness.each
         return "fair over the whole set A" if whole else "fair under training weights"
-    printed = method.local is not None and method.local.penalty is not None
+    printed = method.averaging is not None and method.averaging.penalty is not None
     return "Algorithm 2 as printed" if printed else "no fairness constraint"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from agnosticfair.auditing.certificate import DIFFERENCES
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.report.figures import BLUE, GREY, RED
 from agnosticfair.report.tables import Grid
 from agnosticfair.tuning import Frontier
@@ -23,7 +23,7 @@ def grid(found: Frontier) -> Grid:
         )
         for k, p in enumerate(found.points)
     )
-    what = DIFFERENCES[found.notion]
+    what = NOTIONS[found.notion].quantity
     header = ("tau", "accuracy", f"certified worst {what}", "measured", "")
     note = f"Means over {found.folds} held-out folds, ± one standard error."
     return Grid("Accuracy against fairness", note, header, lines)
@@ -60,7 +60,9 @@ def figure(found: Frontier) -> Figure:
             fontsize=10 if own else 8,
             color=RED if own else GREY,
         )
-    axes.set_xlabel(f"certified worst {DIFFERENCES[found.notion]} on held-out rows", fontsize=10)
+    axes.set_xlabel(
+        f"certified worst {NOTIONS[found.notion].quantity} on held-out rows", fontsize=10
+    )
     axes.set_ylabel("accuracy on held-out rows", fontsize=10)
     axes.set_title("Every point is a tau: pick yours", fontsize=11, loc="left")
     axes.spines[["top", "right"]].set_visible(False)

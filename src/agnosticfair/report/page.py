@@ -40,8 +40,8 @@ def html(content: dict[str, Any], script: str = "page.js") -> str:
     texts = {name: static(name) for name in ("page.html", "page.css", LIBRARY, script)}
     scripts = [texts[name].partition("//# sourceMappingURL")[0] for name in (LIBRARY, script)]
     policy = (
-        f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; "
-        f"style-src {_hash(texts['page.css'])}; img-src data:; "
+        f"default-src 'none'; script-src {' '.join(map(script_hash, scripts))}; "
+        f"style-src {script_hash(texts['page.css'])}; img-src data:; "
         f"connect-src {chr(39)}{'self' if content['live'] else 'none'}{chr(39)}; "
         "base-uri 'none'; form-action 'none'"
     )
@@ -68,6 +68,7 @@ def as_text(content: Any) -> str:
     return text
 
 
-def _hash(text: str) -> str:
+def script_hash(text: str) -> str:
+    """How a page's policy names a script or a style that it allows."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.certificate import DIFFERENCES, about, warnings
+from agnosticfair.auditing.certificate import about, warnings
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.errors import AgnosticFairError, DataError, ModelError
 from agnosticfair.experiments import shifts as suite
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import metrics, notions
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.report import facts, tables
 from agnosticfair.report import shifts as shift_tables
@@ -75,7 +75,7 @@ def sensitive_feature_of(run: Run) -> str:
 
 
 def notion_of(run: Run) -> str:
-    return (run.told["method"].get("fairness") or {}).get("notion", "demographic_parity")
+    return (run.told["method"].get("fairness") or {}).get("notion", notions.PARITY.name)
 
 
 # --- the kinds of run ---
@@ -247,7 +247,7 @@ def _study(
     methods: list[Json],
     rows: Decided | None,
     mix: Sequence[str],
-    notion: str = "demographic_parity",
+    notion: str = notions.PARITY.name,
     **parts: Any,
 ) -> Json:
     """A study with what its test rows give: the explorer's counts, clients, groups."""
@@ -256,8 +256,7 @@ def _study(
         "title": title,
         "kind": run.kind,
         "source": run.path.name,
-        "notion": notion,
-        "quantity": DIFFERENCES[notion],
+        "notion": asdict(notions.notion_of(notion)),
         "methods": methods,
         "rows_are": "test rows",
         "provenance": {k: told[k] for k in ("command", "versions", "data", "asked") if told.get(k)},
@@ -314,8 +313,7 @@ def _certified(certificate: Mapping[str, Any], rows: str) -> Json:
         return {"set": None, "no_set": certificate.get("says") or "There is no certificate."}
     basis, bound = Basis(**certificate["basis"]), certificate["bound"]
     words = _set(basis, float("inf") if bound is None else bound, certificate["floor"], rows)
-    notion = certificate["notion"]
-    return {"set": words, "notion": notion, "quantity": DIFFERENCES[notion]}
+    return {"set": words, "notion": asdict(notions.notion_of(certificate["notion"]))}
 
 
 def _set(basis: Basis, bound: float, floor: float, rows: str) -> str:
@@ -473,7 +471,7 @@ def _certificate_warnings(certificate: Mapping[str, Any]) -> list[str]:
 
 
 def _ended(told: Mapping[str, Any]) -> str:
-    if told["outcome"] == "converged" or told["method"].get("local"):
+    if told["outcome"] == "converged" or told["method"].get("averaging"):
         return f"{told['outcome']} after {told['rounds']} rounds"
     return f"not converged after {told['rounds']} rounds"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agnosticfair.auditing.certificate import upper
+from agnosticfair.mathematics.notions import PARITY
 
 Json = Mapping[str, Any]
 
@@ -25,7 +26,7 @@ def verdict(study: Json) -> dict[str, str]:
     An interval counts with its upper end.
     """
     method = next(m for m in study["methods"] if m["name"] == headline(study))
-    limit, what = study.get("limit"), study["quantity"]
+    limit, what = study.get("limit"), study["notion"]["quantity"]
     measured = (method.get("difference") or {}).get("mean")
     bound = (method.get("certified") or {}).get("mean")
     most = (method.get("certified_interval") or [None, bound])[1]
@@ -82,8 +83,8 @@ def _measured(study: Json, method: Json) -> str:
     text = f"On {study['rows']:,} {study['rows_are']} {method['name']} is right for {right:.3f} of them"
     if gap is None:
         return f"{text}."
-    if study["notion"] != "demographic_parity":
-        return f"{text}; {study['quantity']}: {gap:.3f}{_over(method)}."
+    if study["notion"]["name"] != PARITY.name:
+        return f"{text}; {study['notion']['quantity']}: {gap:.3f}{_over(method)}."
     return f"{text}; between the groups' rates of positive decisions lies {gap:.3f}{_over(method)}."
 
 
@@ -99,7 +100,7 @@ def _certified(study: Json, method: Json) -> str:
         return "Nothing is certified here: these numbers hold for these rows only."
     return (
         f"Certified: however the rows are reweighed within the set named below, the "
-        f"{study['quantity']} stays at or below {upper(found, 3)}{_over(method)}. "
+        f"{study['notion']['quantity']} stays at or below {upper(found, 3)}{_over(method)}. "
         "About any other deployment the certificate says nothing."
     )
 
@@ -113,7 +114,7 @@ def _compared(study: Json, methods: Mapping[str, Json]) -> str:
     bound = (best.get("certified") or {}).get("mean")
     text = f"Of {len(methods)} methods {best['name']} is the most accurate: {right:.3f}"
     if gap is not None:
-        text += f", {study['quantity']} {gap:.3f}"
+        text += f", {study['notion']['quantity']} {gap:.3f}"
     return f"{text}{'' if bound is None else f', certified within {upper(bound, 3)}'}."
 
 
@@ -128,6 +129,6 @@ def _corner(study: Json, name: str) -> str:
     rows = f"{found['rows']:,} test rows{' of the first run' if several else ''}"
     return (
         f"A part of the rows can differ from the whole: among the {rows} {where}, {name} "
-        f"has a {study['quantity']} of {found['difference']:.3f}, the most of {found['tried']} parts "
+        f"has a {study['notion']['quantity']} of {found['difference']:.3f}, the most of {found['tried']} parts "
         f"with at least {study['explorer']['least_rows']} rows."
     )

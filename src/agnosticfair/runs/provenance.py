@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from agnosticfair.errors import AgnosticFairError, SettingsError
+from agnosticfair.mathematics.notions import PARITY
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
@@ -116,7 +117,7 @@ def certificates(
 
     model, fairness = fitted.model, fitted.method.fairness
     asked = {"bootstrap": RESAMPLES, **asked}
-    asked["notion"] = fairness.notion if fairness else "demographic_parity"
+    asked["notion"] = fairness.notion if fairness else PARITY.name
     names: Iterable[str] = model.sensitive_features
     if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
         tables = cast("Mapping[str, Table]", clients)

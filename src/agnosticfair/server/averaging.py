@@ -13,10 +13,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agnosticfair.errors import SolverError
+from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, Worst, worst_linear_subject_to
-from agnosticfair.methods import Local, Method
-from agnosticfair.protocol.messages import Reply
+from agnosticfair.methods import Averaging, Method
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import Average, Averaged, AverageNetwork
+from agnosticfair.server.drawn import drawn, moments_question
+from agnosticfair.server.plan import Beginning, Plan, Start
 
 WHOLE = 100
 """Local steps of a network where a linear model is minimised in full."""
@@ -28,54 +31,89 @@ class State:
     at the last round's start, ``before``.  decay: (P,), ridge of a network's weights."""
 
     method: Method
-    local: Local
+    averaging: Averaging
     n: float
     s_bar: float
     w: np.ndarray
     alpha: np.ndarray
     phi_C: np.ndarray
     decay: np.ndarray | None = None
-    before: Mapping[str, np.ndarray] = field(default_factory=dict)
+    before: Averaged | None = None
     round: int = 0
     outcome: str = "running"
     history: tuple[dict, ...] = field(default_factory=tuple)
-
-    @property
-    def done(self) -> bool:
-        return self.outcome != "running"
+    under_floor: tuple[str, ...] = ()
 
 
-def init(method: Method, n: float, s_bar: float, width: int, M: int) -> State:
+TYPES = (State, Averaged)
+
+
+def suits(method: Method) -> bool:
+    """Methods of local steps and an average, of linear models and networks."""
+    return method.averaging is not None
+
+
+def before(plan: Plan) -> Broadcast | None:
+    """A network's inputs are scaled by their moments."""
+    return None if plan.method.network is None else moments_question(plan)
+
+
+def init(plan: Plan, beginning: Beginning) -> State:
     """w^0 = 0, alpha^0 = 1 / M each (a first round without weights known to mean one), phi_C^0 = 0."""
-    local = method.local or Local()
-    return State(method, local, n, s_bar, np.zeros(width), np.full(M, 1.0 / M), np.zeros(width))
+    method, width, M = plan.method, plan.features + 1, plan.kernels[0]
+    state = State(
+        method,
+        method.averaging or Averaging(),
+        plan.n,
+        plan.s_bar,
+        np.zeros(width),
+        np.full(M, 1.0 / M),
+        np.zeros(width),
+    )
+    if method.network is not None:
+        begun = drawn(plan, beginning)
+        zeros = np.zeros_like(begun.w)
+        return replace(state, w=begun.w, decay=begun.decay, phi_C=zeros)
+    if beginning.start is not None:
+        raise SettingsError(f"method {method.name!r} begins at zero: leave out start")
+    return state
 
 
-def question(state: State) -> tuple[str, dict, dict]:
-    """The step, settings and arrays of the next broadcast."""
-    settings = {
-        "steps": state.local.steps,
-        "rate": state.local.rate,
-        "penalty": state.local.penalty or 0.0,
-        "tau": state.local.tau,
-        "ridge": state.method.ridge,
-        "n": state.n,
-        "s_bar": state.s_bar,
-    }
-    network = state.method.network
-    if network is not None and state.decay is not None:
-        own = {"steps": state.local.steps or WHOLE, "rate": network.rate, "device": network.device}
-        arrays = {"w": state.w, "alpha": state.alpha, "ridge": state.decay, **state.before}
-        return "average", {**settings, **own, "C": float(state.phi_C[0])}, arrays
-    return "local", settings, {"w": state.w, "alpha": state.alpha, "phi_C": state.phi_C}
+def question(state: State) -> Average | AverageNetwork:
+    """What the next round asks of every client."""
+    how, network = state.averaging, state.method.network
+    settings = {"penalty": how.penalty or 0.0, "tau": how.tau, "n": state.n, "s_bar": state.s_bar}
+    if network is None or state.decay is None:
+        return Average(
+            steps=how.steps,
+            rate=how.rate,
+            ridge=state.method.ridge,
+            w=state.w,
+            alpha=state.alpha,
+            phi_C=state.phi_C,
+            **settings,
+        )
+    return AverageNetwork(
+        steps=how.steps or WHOLE,
+        rate=network.rate,
+        device=network.device,
+        C=float(state.phi_C[0]),
+        w=state.w,
+        alpha=state.alpha,
+        ridge=state.decay,
+        before=state.before,
+        **settings,
+    )
 
 
-def shapes(state: State) -> dict[str, tuple[int, ...]]:
-    """What every client's answer must look like."""
-    D, M = len(state.w), len(state.alpha)
-    kernels = dict.fromkeys(("psi_L", "psi_theta", "psi_C"), (M,))
-    slope: dict[str, tuple[int, ...]] = {"phi_C": (D,)} if state.decay is None else {"C": ()}
-    return {"w": (D,), "clients": (), **slope, "correct": (), **kernels}
+def worst_cases(state: State) -> tuple[float, float]:
+    """Nothing is known of them."""
+    return float("nan"), float("nan")
+
+
+def start_of(state: State) -> Start | None:
+    """None: a fit begins at zero."""
+    return None
 
 
 def adversary(state: State, sums: Mapping[str, np.ndarray]) -> Worst:
@@ -84,7 +122,7 @@ def adversary(state: State, sums: Mapping[str, np.ndarray]) -> Worst:
         Ambiguity(sums["psi_theta"], state.n, state.method.bound),
         sums["psi_L"],
         A_ub=np.array([sums["psi_C"], -sums["psi_C"]]),
-        b_ub=np.full(2, state.local.tau * state.n),
+        b_ub=np.full(2, state.averaging.tau * state.n),
     )
 
 
@@ -98,7 +136,7 @@ def step(state: State, reply: Reply) -> State:
             "lower the rate of the local steps or raise ridge"
         )
     alpha, lp = state.alpha, {}
-    if state.local.penalty is not None:
+    if state.averaging.penalty is not None:
         worst = adversary(state, sums)
         lp = {"lp": str(worst.outcome)}
         # An infeasible LP has no best alpha: the clients go on with the last one, scaled to a mean
@@ -120,7 +158,7 @@ def step(state: State, reply: Reply) -> State:
         w=w,
         alpha=alpha,
         phi_C=sums["phi_C"] if state.decay is None else np.array([float(sums["C"])]),
-        before={"w_before": state.w, "alpha_before": state.alpha},
+        before=Averaged(state.w, state.alpha),
         round=reply.round,
         outcome="rounds" if last else "running",
         history=(*state.history, entry),

@@ -16,32 +16,38 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair import methods
+from agnosticfair.data.encoding import Encoding
 from agnosticfair.errors import ModelError, SettingsError
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.fairness import Comparisons, Surrogate
-from agnosticfair.protocol.messages import Task
-from agnosticfair.server import averaging as printed
-from agnosticfair.server import exact
-from agnosticfair.server import plan as server
-from agnosticfair.server import saddle as local
+from agnosticfair.methods import Averaging, Fairness, Method, Network
+from agnosticfair.protocol.questions import Architecture, Task
+from agnosticfair.server.plan import Plan
+from agnosticfair.server.solvers import SOLVERS, State
 
-FORMAT = "agnosticfair-checkpoint-1"
+FORMAT = "agnosticfair-checkpoint-2"
 FILE = "checkpoint.safetensors"
-_PARTS = (
-    server.State,
-    server.Plan,
+_PARTS: tuple[type, ...] = (
+    State,
+    Plan,
     Task,
-    methods.Method,
-    methods.Fairness,
-    methods.Local,
-    methods.Network,
+    Encoding,
+    Architecture,
+    Method,
+    Fairness,
+    Averaging,
+    Network,
 )
-_SOLVERS = (exact.State, exact.Point, exact.Step, printed.State, local.State)
-TYPES = {
-    f"{t.__module__}.{t.__qualname__}": t
-    for t in (*_PARTS, *_SOLVERS, Basis, Comparisons, Surrogate)
-}
+_PARTS += (Basis, Comparisons, Surrogate)
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def types() -> dict[str, type]:
+    """The records that a checkpoint may hold, by name: ours, and those of the solvers that are known."""
+    return {_name(t): t for t in (*_PARTS, *(t for s in SOLVERS.values() for t in s.TYPES))}
 
 
 def freeze(value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -56,7 +62,7 @@ def freeze(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         return {"array" if isinstance(value, np.ndarray) else "number": name}
     if is_dataclass(value) and not isinstance(value, type):
         inner = {f.name: freeze(getattr(value, f.name), arrays) for f in fields(value)}
-        return {"is": f"{type(value).__module__}.{type(value).__qualname__}", "of": inner}
+        return {"is": _name(type(value)), "of": inner}
     if isinstance(value, Mapping):
         return {"dict": {key: freeze(inner, arrays) for key, inner in value.items()}}
     if isinstance(value, tuple | list):
@@ -65,7 +71,7 @@ def freeze(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def thaw(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The inverse of ``freeze``; only the types in ``TYPES`` are made.
+    """The inverse of ``freeze``; only ``types`` are made.
 
     >>> thaw({"tuple": [1, {"array": "0"}]}, {"0": np.zeros(2)})
     (1, array([0., 0.]))
@@ -76,7 +82,7 @@ def thaw(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         case {"number": name}:
             return arrays[name][()]
         case {"is": name, "of": inner}:
-            return TYPES[name](**{key: thaw(item, arrays) for key, item in inner.items()})
+            return types()[name](**{key: thaw(item, arrays) for key, item in inner.items()})
         case {"dict": inner}:
             return {key: thaw(item, arrays) for key, item in inner.items()}
         case {"tuple": inner}:
@@ -86,7 +92,7 @@ def thaw(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return value
 
 
-def save(folder: Path, run: Mapping[str, Any], state: server.State, events: list[dict]) -> None:
+def save(folder: Path, run: Mapping[str, Any], state: State, events: list[dict]) -> None:
     """Write the checkpoint, whole or not at all. run: what must be the same for it to be resumed."""
     from safetensors.numpy import save as to_bytes
 
@@ -110,7 +116,7 @@ def save(folder: Path, run: Mapping[str, Any], state: server.State, events: list
 
 def load(
     folder: Path, run: Mapping[str, Any], restated: bool = False
-) -> tuple[server.State, list[dict]] | None:
+) -> tuple[State, list[dict]] | None:
     """State and events of the checkpoint in this folder; None if there is none yet.
 
     A damaged checkpoint, or one of another run, is refused and never overwritten; except that a

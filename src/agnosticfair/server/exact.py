@@ -40,8 +40,9 @@ from agnosticfair.mathematics.fairness import (
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.questions import Sums
+from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
-NO_FAIRNESS = Fairness(tau=1.0)
 MOST_PASSES = 12
 """Times the server looks for new cuts at one model before it takes the step it has."""
 
@@ -107,21 +108,8 @@ class State:
     nominal: tuple[tuple[int, int | None], ...] = ()
     history: tuple[dict, ...] = field(default_factory=tuple)
 
-    @property
-    def done(self) -> bool:
-        return self.outcome != "running"
 
-
-@dataclass(frozen=True)
-class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them."""
-
-    w: np.ndarray
-    alpha: np.ndarray
-    C: np.ndarray
-    alphas: np.ndarray
-    cuts: np.ndarray
-    nu: float
+TYPES = (State, Point, Step)
 
 
 def start_of(state: State) -> Start | None:
@@ -151,18 +139,20 @@ def warm(state: State, start: Start) -> State:
     return replace(state, w=w, alpha=alpha, C=C, step=step, nu=start.nu, damping=WARM)
 
 
-def fairness_of(method: Method) -> Fairness:
-    return method.fairness or NO_FAIRNESS
+def suits(method: Method) -> bool:
+    """Linear models."""
+    return method.network is None
 
 
-def question(state: State) -> tuple[str, dict, dict]:
-    """The step, settings and arrays of the next broadcast."""
-    settings = {
-        "surrogate": vars(fairness_of(state.method).measured),
-        "share": state.method.share,
-    }
+def before(plan: Plan) -> None:
+    """Nothing is asked before the first round."""
+
+
+def question(state: State) -> Sums:
+    """What the next round asks of every client."""
     C = state.C if state.here is None else for_clients(state.C, state, state.here.sums)
-    return "sums", settings, {"w": state.w, "alpha": state.alpha, "C": C}
+    measured = fairness_of(state.method).measured
+    return Sums(measured, state.method.share, state.w, state.alpha, C)
 
 
 def for_clients(C: np.ndarray, state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -173,24 +163,6 @@ def for_clients(C: np.ndarray, state: State, sums: Mapping[str, np.ndarray]) -> 
     p = sums["psi_theta"][:, :-1].sum(axis=0) / state.n
     own = [(1 - trust) * C[..., :-1], C[..., -1:] + trust * (C[..., :-1] @ p)[..., None]]
     return np.concatenate(own, axis=-1)
-
-
-def shapes(state: State) -> dict[str, tuple[int, ...]]:
-    """What every client's answer must look like."""
-    D, M, (G, F) = len(state.w), len(state.alpha), state.C.shape
-    return {
-        "loss": (),
-        "J_1": (D,),
-        "psi_L": (M,),
-        "psi_theta_L": (M,),
-        "J_L": (M, D),
-        "psi_g": (G, F),
-        "psi_theta": (G, F),
-        "psi_hat": (G, F),
-        "J_g": (G, F, D),
-        "H": (D, D),
-        "correct": (),
-    }
 
 
 def loss_of(
@@ -440,20 +412,24 @@ def worst_decisions(state: State) -> float:
     return worst
 
 
-def init(
-    method: Method,
-    n: float,
-    s_bar: float,
-    clients: tuple[str, ...],
-    compared: Comparisons,
-    width: int,
-    M: int,
-    F: int,
-) -> State:
-    """Before the first round: w = 0, uniform weights (over all kernels), no fairness cut."""
-    w, alpha = np.zeros(width), np.full(M, 1.0 / M)
-    C = np.zeros((compared.parts.shape[1], F + 1))
-    return State(method, n, s_bar, clients, compared, w, alpha, C)
+def worst_cases(state: State) -> tuple[float, float]:
+    """The worst difference over the set, of the surrogate and of the true decisions."""
+    if state.here is None:
+        return float("nan"), float("nan")
+    return state.here.worst, worst_decisions(state)
+
+
+def game(plan: Plan) -> State:
+    """Sets and notion, w = 0, uniform weights (over all kernels), no fairness cut."""
+    M, F = plan.kernels
+    w, alpha = np.zeros(plan.features + 1), np.full(M, 1.0 / M)
+    C = np.zeros((plan.task.cells, F + 1))
+    return State(plan.method, plan.n, plan.s_bar, plan.clients, plan.compared, w, alpha, C)
+
+
+def init(plan: Plan, beginning: Beginning) -> State:
+    """Before the first round, or where another fit ended."""
+    return game(plan) if beginning.start is None else warm(game(plan), beginning.start)
 
 
 def step(state: State, reply: Reply) -> State:

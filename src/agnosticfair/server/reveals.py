@@ -8,14 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Any
 
 import numpy as np
 
 from agnosticfair.data.census import Census, encoding_of
 from agnosticfair.mathematics.basis import gaussian
-from agnosticfair.methods import Method, Network
+from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Candidates, Message, Reply, pack
+from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained
+from agnosticfair.protocol.records import taken_apart
 from agnosticfair.server import plan as server
+from agnosticfair.server import solvers
+from agnosticfair.server.plan import Beginning
+from agnosticfair.server.solvers import solver_of
 
 AUDITED = gaussian(200, 1.0, "ranges")
 """The kernels of a deployment's certificate: around the fit's own centres, or else around a draw from the
@@ -85,52 +91,48 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         Explained("hello", "0", "site", {"site": "its name"}, len(sites[0]), {"site": "its name"}),
         Explained("census", "0", "site", summary, len(pack(census)), _revealed(summary)),
     ]
-    kind, wanted = server.centres_kind(method), server.kernels_wanted(method)
-    ask, d = server.centres_question(plan, 0), encoding_of(census).width
+    kind, wanted, d = server.centres_kind(method), server.kernels_wanted(method), plan.features
+    ask = server.centres_question(plan, 0)
     b = np.zeros((wanted, d))
     if kind == "rows" and ask is not None:
-        offered = ceil(ask.settings["share"] * census.n * share)
+        offered = ceil(ask.asked.share * census.n * share)
         candidates = Candidates(np.zeros(offered), np.zeros((offered, d)))
         again = "0, again with four times the rows where too few differ"
         found += [_message("centres", again, ask), _message("centres", again, candidates)]
     if kind == "kmeans":
-        steps, sums = f"0, {server.KMEANS_ROUNDS} times", {"count": np.zeros(wanted), "total": b}
-        found += [_message("clusters", steps, server.clusters_question(plan, b, 1))]
-        found += [_message("clusters", steps, Reply(1, sums))]
+        steps, around = f"0, {server.KMEANS_ROUNDS} times", server.clusters_question(plan, b, 1)
+        found += [_message("clusters", steps, around), _message("clusters", steps, _like(around))]
     if kind is not None:
         plan = server.centred(plan, b)
-    rounds, later = f"1 to {method.max_rounds}, until it converges", ""
-    if method.network is None:
-        state = server.init(plan)
-        step, broadcast = server.question(state)
-    else:
-        state, messages = _drawn(method.network, plan)
-        step, broadcast = server.question(state)
-        found, broadcast = found + messages, _later(step, broadcast)
-        later = "; the fields '_before' from the second on"
-    reply = Reply(1, {name: np.zeros(shape) for name, shape in server.shapes(state).items()})
-    found += [_message(step, rounds + later, broadcast), _message(step, rounds, reply)]
-    return found
+    rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
+    moments = None if first is None else _like(first, 1.0)
+    if first is not None and moments is not None:
+        found += [_message(first.asked.step, "0", first), _message(first.asked.step, "0", moments)]
+    broadcast = solvers.question(solvers.init(plan, Beginning(answer=moments)))
+    step, later = broadcast.asked.step, _later(broadcast.asked)
+    told = (
+        rounds
+        if later is broadcast.asked
+        else rounds + "; the fields of 'before' from the second on"
+    )
+    found += [_message(step, told, replace(broadcast, asked=later))]
+    return [*found, _message(step, rounds, _like(broadcast))]
 
 
-def _drawn(network: Network, plan: server.Plan) -> tuple[server.State, list[Explained]]:
-    """The state before a network's first round, and the messages by which its inputs are scaled."""
-    from agnosticfair.networks import initial
-
-    w, pulled = initial(network.name, network.hidden, server.features(plan), 0)
-    plan = server.with_network(plan)
-    question, shapes = server.moments_question(plan)
-    moments = Reply(0, {name: np.ones(shape) for name, shape in shapes.items()})
-    state = server.init_network(plan, moments, server.Drawn(w, pulled, 0))
-    return state, [_message("moments", "0", question), _message("moments", "0", moments)]
+def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
+    """An answer to this question, of one number everywhere."""
+    made = {name: np.full(shape, value) for name, shape in broadcast.shapes.items()}
+    return Reply(broadcast.round, made)
 
 
-def _later(step: str, broadcast: Broadcast) -> Broadcast:
-    """A network's question as it is from the second round on: it tells of the last round's start, too."""
-    now = {k: v for k, v in broadcast.arrays.items() if k in ("w", "alpha", "C")}
-    now |= {"gradient": broadcast.arrays["w"]} if step == "train" else {}
-    before = {f"{k}_before": v for k, v in now.items()}
-    return replace(broadcast, arrays={**broadcast.arrays, **before})
+def _later(asked: Any) -> Any:
+    """A question as it is from the second round on: a network's tells of the last round's start, too."""
+    match asked:
+        case Train():
+            return replace(asked, before=Trained(asked.w, asked.alpha, asked.C, asked.w))
+        case AverageNetwork():
+            return replace(asked, before=Averaged(asked.w, asked.alpha))
+    return asked
 
 
 def explain_audit(method: Method, census: Census, bootstrap: int) -> list[Explained]:
@@ -149,9 +151,10 @@ def explain_audit(method: Method, census: Census, bootstrap: int) -> list[Explai
 def _message(step: str, rounds: str, message: Message) -> Explained:
     size = len(pack(message))
     if isinstance(message, Broadcast):
-        arrays = {f"task.{k}": v for k, v in message.task.arrays.items()} | dict(message.arrays)
-        settings = dict.fromkeys((*message.task.settings, *message.settings), "setting")
-        fields = settings | {k: _shape(v) for k, v in arrays.items()}
+        (of_task, given), (settings, arrays) = map(taken_apart, (message.task, message.asked))
+        fields = dict.fromkeys((*of_task, *settings), "setting")
+        fields |= {f"task.{k}": _shape(v) for k, v in given.items()}
+        fields |= {k: _shape(v) for k, v in arrays.items()}
         return Explained(step, rounds, "server", fields, size, {})
     values = message.sums if isinstance(message, Reply) else vars(message)
     fields = {k: _shape(np.asarray(v)) for k, v in values.items()}

@@ -1,4 +1,4 @@
-"""The local solver, for any network: clients take local steps on weighted rows, the server plays the adversaries.
+"""The saddle-point solver, for any network: clients train on weighted rows, the server plays the adversaries.
 
     min_w  Phi(w) = (1 - share) L(w) + share max_{alpha in A_L} L(w, alpha) + ridge |w|^2 / 2
     subject to  <C, psi(w)> <= tau  for every cut C of the fairness adversary's set
@@ -33,9 +33,11 @@ from agnosticfair.errors import SolverError
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Method, Network
-from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import Train, Trained
 from agnosticfair.server import exact
-from agnosticfair.server.exact import fairness_of
+from agnosticfair.server.drawn import drawn, moments_question
+from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 RHO, LEAD, ASCENT = 2.0, 4.0, 2.0
 """Steps of the multipliers, of what clients get beyond them, and of the loss adversary."""
@@ -71,7 +73,7 @@ class State:
     pool: np.ndarray
     mu: np.ndarray
     idle: np.ndarray
-    before: Mapping[str, np.ndarray] = field(default_factory=dict)
+    before: Trained | None = None
     round: int = 0
     merit: float = np.inf
     mark: float = np.inf
@@ -79,10 +81,6 @@ class State:
     settling: int | None = None
     outcome: str = "running"
     history: tuple[dict, ...] = field(default_factory=tuple)
-
-    @property
-    def done(self) -> bool:
-        return self.outcome != "running"
 
     @property
     def method(self) -> Method:
@@ -93,26 +91,47 @@ class State:
         return self.game.under_floor
 
 
-def init(
-    game: exact.State,
-    moments: Mapping[str, np.ndarray],
-    w: np.ndarray,
-    pulled: np.ndarray,
-    seed: int,
-) -> State:
-    """Before the first round: inputs are centred and scaled by their moments, unit where constant.
+TYPES = (State, Trained, *exact.TYPES)
 
-    w: (P,) as drawn, the inputs' centre and scale first.  pulled: (P,), where ridge holds.
-    """
-    network, x = game.method.network or Network(), moments["x"] / moments["mass"]
-    spread = np.sqrt(np.maximum(moments["x_squares"] / moments["mass"] - x * x, 0.0))
-    d, G, F = len(x), *game.C.shape
-    w = np.concatenate([x, np.where(spread > 1e-6, spread, 1.0), w[2 * d :]])
-    decay = game.method.ridge * pulled
-    empty, none = np.zeros((0, G, F)), np.zeros(0)
-    C = np.zeros_like(game.C)
-    gram, squares = moments["gram"], np.zeros_like(w)
-    return State(game, network, seed, w, decay, gram, game.alpha, C, squares, empty, none, none)
+
+def suits(method: Method) -> bool:
+    """Networks."""
+    return method.network is not None
+
+
+def before(plan: Plan) -> Broadcast:
+    """A network's inputs are scaled by their moments."""
+    return moments_question(plan)
+
+
+def init(plan: Plan, beginning: Beginning) -> State:
+    """Before the first round: weights as drawn, inputs centred and scaled, no cut yet."""
+    begun, game = drawn(plan, beginning), exact.game(plan)
+    none = np.zeros(0)
+    return State(
+        game,
+        plan.method.network or Network(),
+        beginning.seed,
+        begun.w,
+        begun.decay,
+        begun.gram,
+        game.alpha,
+        C=np.zeros_like(game.C),
+        squares=np.zeros_like(begun.w),
+        pool=np.zeros((0, *game.C.shape)),
+        mu=none,
+        idle=none,
+    )
+
+
+def worst_cases(state: State) -> tuple[float, float]:
+    """Of the best iterate."""
+    return exact.worst_cases(state.game)
+
+
+def start_of(state: State) -> Start | None:
+    """None: a network begins at weights drawn by its seed."""
+    return None
 
 
 def rate(state: State) -> float:
@@ -129,32 +148,27 @@ def _settling_rounds(state: State) -> int:
     return max(1, int(SETTLING * state.method.max_rounds))
 
 
-def question(state: State) -> tuple[str, dict, dict]:
-    """The step, settings and arrays of the next broadcast."""
+def question(state: State) -> Train:
+    """What the next round asks of every client."""
     network = state.network
-    settings = {
-        "surrogate": vars(fairness_of(state.method).measured),
-        "share": 1.0 if state.method.q > 0 else state.method.share,
-        "seed": state.seed,
-        "rate": rate(state),
-        **{k: getattr(network, k) for k in ("steps", "batch", "momentum", "device")},
-    }
     # a weight whose slopes were tiny so far must not leap
     floor = 1e-2 * np.sqrt(state.squares.mean()) if state.round else 1.0
-    scale = 1.0 / (np.sqrt(state.squares) + floor + 1e-12)
-    arrays = {"w": state.w, "alpha": state.alpha, "C": state.C, "ridge": state.decay}
-    return "train", settings, {**arrays, "scale": scale, **state.before}
-
-
-def shapes(state: State) -> dict[str, tuple[int, ...]]:
-    """What every client's answer must look like."""
-    P, M, cells = state.w.shape, state.alpha.shape, state.C.shape
-    return {
-        **dict.fromkeys(("loss", "mass", "correct"), ()),
-        **dict.fromkeys(("psi_L", "psi_theta_L"), M),
-        **dict.fromkeys(("psi_g", "psi_theta", "psi_hat"), cells),
-        **dict.fromkeys(("gradient", "moved", "squares"), P),
-    }
+    return Train(
+        surrogate=fairness_of(state.method).measured,
+        share=1.0 if state.method.q > 0 else state.method.share,
+        seed=state.seed,
+        rate=rate(state),
+        steps=network.steps,
+        batch=network.batch,
+        momentum=network.momentum,
+        device=network.device,
+        w=state.w,
+        alpha=state.alpha,
+        C=state.C,
+        ridge=state.decay,
+        scale=1.0 / (np.sqrt(state.squares) + floor + 1e-12),
+        before=state.before,
+    )
 
 
 def constrained(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -263,13 +277,8 @@ def step(state: State, reply: Reply) -> State:
     merit = here.merit(NU, fairness.tau)
     used = rate(state)
     state = _judged(replace(state, round=reply.round), here, merit)
-    mean = sums["gradient"] / sums["mass"] + state.decay * state.w
-    before = {
-        "w": state.w,
-        "alpha": state.alpha,
-        "C": state.C,
-        "gradient": sums["gradient"] / sums["mass"],
-    }
+    gradient = sums["gradient"] / sums["mass"]
+    mean = gradient + state.decay * state.w
     squares = sums["squares"] / sums["mass"]
     keep = MEMORY if reply.round > 1 else 0.0
     entry = {
@@ -290,7 +299,7 @@ def step(state: State, reply: Reply) -> State:
         w=state.w + sums["moved"] / sums["mass"],
         alpha=alpha,
         squares=np.maximum(squares, keep * state.squares + (1 - keep) * squares),
-        before={f"{k}_before": v for k, v in before.items()},
+        before=Trained(state.w, state.alpha, state.C, gradient),
         history=(*state.history, entry),
     )
     return _ended(priced(moved, sums))

@@ -9,7 +9,8 @@ import pytest
 from helpers import KINDS, check_close, narrowed, question_of, rows_and_question, small_table
 
 from agnosticfair import federation
-from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
 from agnosticfair.client.sums import float32 as accelerated
 from agnosticfair.client.sums.float32 import CHUNK, Shelf, exponents
 from agnosticfair.data import files, stream
@@ -32,14 +33,14 @@ def test_exponents_are_those_of_the_kernel():
 @pytest.mark.parametrize("weighed", [False, True])
 def test_float32_is_near_float64(surrogate, own, weighed):
     rows, q = rows_and_question(surrogate=surrogate, own=own, weighed=weighed)
-    check_close(accelerated.sums(narrowed(rows), narrowed(q)), accelerated.sums(rows, q))
+    check_close(accelerated.add_up(narrowed(rows), narrowed(q)), accelerated.add_up(rows, q))
 
 
 def test_chunks_add_up(monkeypatch):
     rows, q = rows_and_question()
-    true = accelerated.sums(rows, q)
+    true = accelerated.add_up(rows, q)
     monkeypatch.setattr(accelerated, "CHUNK", 37)
-    check_close(accelerated.sums(rows, q), true, 1e-13)
+    check_close(accelerated.add_up(rows, q), true, 1e-13)
 
 
 def test_a_shelf_gives_back_what_it_was_given():

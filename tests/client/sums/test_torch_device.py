@@ -7,7 +7,8 @@ import pytest
 from helpers import KINDS, check_close, narrowed, question_of, rows_and_question, small_table
 
 from agnosticfair import federation
-from agnosticfair.client.answers import Client, answer
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
 from agnosticfair.client.sums import float32 as accelerated
 from agnosticfair.client.sums.float32 import Rows32
 from agnosticfair.errors import SettingsError
@@ -28,7 +29,7 @@ def there(rows):
 @pytest.mark.parametrize("own", [False, True])
 def test_torch_is_near_float64(surrogate, own):
     rows, q = rows_and_question(n=5000, surrogate=surrogate, own=own, weighed=own)
-    check_close(device.sums(there(rows), narrowed(q)), accelerated.sums(rows, q))
+    check_close(device.add_up(there(rows), narrowed(q)), accelerated.add_up(rows, q))
 
 
 def test_a_smaller_chunk_is_tried_then_a_sentence_said(monkeypatch):
@@ -43,11 +44,11 @@ def test_a_smaller_chunk_is_tried_then_a_sentence_said(monkeypatch):
 
     monkeypatch.setattr(device, "plain", small)
     limit = 1 << 14
-    check_close(device.sums(there(rows), narrowed(q)), accelerated.sums(rows, q))
+    check_close(device.add_up(there(rows), narrowed(q)), accelerated.add_up(rows, q))
     assert tried == [1 << k for k in range(18, 13, -1)]
     limit = 0
     with pytest.raises(SettingsError, match="no room for the kernels of 1024 rows"):
-        device.sums(there(rows), narrowed(q))
+        device.add_up(there(rows), narrowed(q))
 
 
 def test_rows_that_do_not_fit_are_said_in_a_sentence(monkeypatch):
@@ -76,7 +77,7 @@ def test_batches_are_sorted_by_cell():
     batches = [lambda part=part: part for part in parts]
     loaded = device.load(batches, "cpu")
     assert loaded.starts.tolist() == [0, 300, 900]
-    check_close(device.sums(loaded, narrowed(q)), accelerated.sums(rows, q))
+    check_close(device.add_up(loaded, narrowed(q)), accelerated.add_up(rows, q))
 
 
 def test_a_client_on_a_device_answers_like_one_in_memory():
@@ -99,14 +100,14 @@ def test_the_fused_kernel_in_triton_s_interpreter():
     pytest.importorskip("triton")
     fused = pytest.importorskip("agnosticfair.client.sums.triton_kernel")
     rows, q = rows_and_question(n=400, own=True, weighed=True)
-    found = fused.sums(there(rows), narrowed(q), {"BM": 16, "BR": 32, "per_sm": 1})
-    check_close(found, accelerated.sums(rows, q))
+    found = fused.add_up(there(rows), narrowed(q), {"BM": 16, "BR": 32, "per_sm": 1})
+    check_close(found, accelerated.add_up(rows, q))
     assert not fused.fits(replace(q, w=np.zeros(62)))
 
 
 def test_what_half_precision_cannot_hold_is_added_up_without_it(monkeypatch):
     pytest.importorskip("triton")
     fused = pytest.importorskip("agnosticfair.client.sums.triton_kernel")
-    monkeypatch.setattr(fused, "sums", lambda rows, q: (np.array([1.0, np.inf]),))
+    monkeypatch.setattr(fused, "add_up", lambda rows, q: (np.array([1.0, np.inf]),))
     rows, q = rows_and_question(n=400)
-    check_close(device.sums(there(rows), narrowed(q), fuse=True), accelerated.sums(rows, q))
+    check_close(device.add_up(there(rows), narrowed(q), fuse=True), accelerated.add_up(rows, q))

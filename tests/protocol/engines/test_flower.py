@@ -185,7 +185,7 @@ def test_the_model_is_the_in_process_one_bit_for_bit(files, name):
     assert result.history == here.history
     steps = [step for step, _ in grid.log]
     assert steps.count("hello") == steps.count("census") == 3
-    assert steps.count("sums") + steps.count("local") == 3 * result.rounds
+    assert steps.count("sums") + steps.count("average") == 3 * result.rounds
     assert {t["site"] for t in engine.traffic} == {*files}
     assert all(t["received"] > 0 for t in engine.traffic)
 

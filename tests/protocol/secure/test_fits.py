@@ -28,7 +28,7 @@ def same(one, two) -> None:
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_every_method_has_the_same_model(name):
     plain, secure = (
-        fit(dealt(ROWS, 3), method(name, rounds=6), positive="yes", seed=1, secure=secure)
+        fit(dealt(ROWS, 3), method(name, max_rounds=6), positive="yes", seed=1, secure=secure)
         for secure in (False, True)
     )
     same(plain, secure)
@@ -38,7 +38,7 @@ def test_every_method_has_the_same_model(name):
     "name", [pytest.param("fairfl", marks=pytest.mark.slow), "agnosticfair", "fedavg"]
 )
 def test_a_network_has_the_same_weights(name):
-    network = replace(method(name, rounds=3), network=Network(hidden=(4,)))
+    network = replace(method(name, max_rounds=3), network=Network(hidden=(4,)))
     plain, secure = (
         fit(dealt(ROWS, 3), network, positive="yes", seed=1, secure=secure)
         for secure in (False, True)
@@ -48,7 +48,7 @@ def test_a_network_has_the_same_weights(name):
 
 def test_clusters_weights_and_unscaled_columns_have_the_same_model():
     rows = replace(ROWS, weights=np.random.default_rng(0).uniform(0.5, 2.0, len(ROWS)))
-    centred = method("agnosticfair", centres="kmeans", kernels=10, rounds=4)
+    centred = method("agnosticfair", centres="kmeans", kernels=10, max_rounds=4)
     for settings in ({}, {"scale": False}):
         plain, secure = (
             fit(dealt(rows, 4), centred, positive="yes", secure=secure, **settings)
@@ -85,7 +85,7 @@ class Recorded:
 def test_no_plain_sum_crosses_the_wire():
     """Every number that a client would send in the open is looked for in the bytes of secure messages."""
     tables = dealt(ROWS, 3)
-    recipe = method("agnosticfair", rounds=3, centres="ranges", kernels=8)
+    recipe = method("agnosticfair", max_rounds=3, centres="ranges", kernels=8)
     open_wire = Recorded(in_process(tables))
     fit(open_wire, recipe, positive="yes")
     engine, roster = rehearsed(in_process(tables))
@@ -111,7 +111,7 @@ def test_no_plain_sum_crosses_the_wire():
 
 def test_what_would_show_a_row_must_be_asked_for():
     engine, roster = rehearsed(in_process(dealt(ROWS, 3)))
-    recipe = method("agnosticfair", rounds=2, centres="rows")
+    recipe = method("agnosticfair", max_rounds=2, centres="rows")
     with pytest.raises(FederationError, match="masked sums only"):
         fit(engine, recipe, positive="yes", secure=roster)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Asker
 from agnosticfair.protocol.grid import base_bits, on_grid, rounded
@@ -18,34 +19,24 @@ from agnosticfair.protocol.messages import (
     Broadcast,
     Invitation,
     Reply,
-    Task,
     add_up,
     pack,
     unpack,
 )
+from agnosticfair.protocol.questions import UNCOUNTED, Sums
 from agnosticfair.protocol.secure.integers import floats, integers
 from agnosticfair.protocol.secure.keys import Identity, check_roster, new_identity
 from agnosticfair.protocol.secure.masks import keystream, question_digest
 from agnosticfair.protocol.secure.site import SecureSite
 from agnosticfair.protocol.secure.totals import open_session, total
 
-TASK = Task.of(
-    {
-        "n": 1000,
-        "clients": ["a", "b"],
-        "encoding": {"numeric": [], "categorical": [], "scale": True},
-    },
-    {},
-)
-SHAPES = {"n": (), "psi": (2, 3)}
+TASK = replace(UNCOUNTED, n=1000, clients=("a", "b"))
 
 
 def replies(sites: int, seed: int = 0, size: float = 1.0) -> dict[str, Reply]:
     rng = np.random.default_rng(seed)
     names = [f"site {k:03d}" for k in range(sites)]
-    sums = [
-        {"n": np.array(rng.normal() * size), "psi": rng.normal(size=(2, 3)) * size} for _ in names
-    ]
+    sums = [{k: np.array(rng.normal(size=v) * size) for k, v in SHAPES.items()} for _ in names]
     return {name: on_grid(Reply(1, own), TASK) for name, own in zip(names, sums, strict=True)}
 
 
@@ -65,14 +56,19 @@ def federation(own: dict[str, Reply], **settings):
 
 
 def question(round: int = 1, w: float = 0.0) -> Broadcast:
-    return Broadcast(round, TASK, {"share": 0.5}, {"w": np.array([w])})
+    return Broadcast(
+        round, TASK, Sums(Surrogate(), 0.5, np.array([w]), np.ones(2), np.ones((2, 3)))
+    )
+
+
+SHAPES = question().shapes
 
 
 @given(st.integers(2, 12), st.integers(0, 2**32), st.sampled_from([1e-6, 1.0, 3e4]))
 def test_masked_replies_add_up_to_the_plain_total_bit_for_bit(sites, seed, size):
     own = replies(sites, seed, size)
     asker, _, roster = federation(own)
-    masked = total(asker.ask, open_session(asker.ask, roster), "sums", question(), SHAPES)
+    masked = total(asker.ask, open_session(asker.ask, roster), question())
     plain = add_up(own.values())
     assert masked.round == 1
     for name in SHAPES:
@@ -83,7 +79,7 @@ def test_masked_replies_add_up_to_the_plain_total_bit_for_bit(sites, seed, size)
 def test_a_hundred_sites_add_up():
     own = replies(100)
     asker, _, roster = federation(own)
-    masked = total(asker.ask, open_session(asker.ask, roster), "sums", question(), SHAPES)
+    masked = total(asker.ask, open_session(asker.ask, roster), question())
     np.testing.assert_array_equal(masked.sums["psi"], add_up(own.values()).sums["psi"])
 
 
@@ -134,9 +130,9 @@ def test_the_same_question_has_the_same_reply_and_another_one_others():
 def test_a_second_question_of_the_same_round_is_refused():
     asker, _, roster = federation(replies(3))
     opened = open_session(asker.ask, roster)
-    total(asker.ask, opened, "sums", question(1), SHAPES)
+    total(asker.ask, opened, question(1))
     with pytest.raises(FederationError, match="a round is asked once"):
-        total(asker.ask, opened, "sums", question(1, w=0.5), SHAPES)
+        total(asker.ask, opened, question(1, w=0.5))
 
 
 class Tamper:
@@ -195,7 +191,7 @@ def test_a_foreign_reply_is_refused(change, sentence):
     old = asker.engine.exchange("sums", replace(question(1), session=opened.session))
     asker.engine = Tamper(asker.engine, lambda step, payload, now: change(old, now))
     with pytest.raises(FederationError, match=sentence):
-        total(asker.ask, opened, "sums", question(2), SHAPES)
+        total(asker.ask, opened, question(2))
 
 
 def test_a_lying_coordinator_cannot_swap_a_masking_key():
@@ -250,9 +246,9 @@ def test_fewer_sites_than_are_pinned_are_refused_unless_allowed():
         open_session(asker.ask, fewer)
     for site in sites.values():
         site.may_drop = True
-    found = total(asker.ask, open_session(asker.ask, fewer), "sums", question(), SHAPES)
+    found = total(asker.ask, open_session(asker.ask, fewer), question())
     plain = add_up([own["site 000"], own["site 001"]])
-    np.testing.assert_array_equal(found.sums["psi"], plain.sums["psi"])
+    np.testing.assert_array_equal(found.sums["psi_g"], plain.sums["psi_g"])
 
 
 def test_bad_lists_are_refused_in_a_sentence():

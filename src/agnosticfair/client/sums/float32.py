@@ -1,32 +1,35 @@
 """The sums of a round in float32, for rows that are streamed from disk or lie on a GPU.
 
-``client.sums`` adds in float64 on a grid, so that its sums are exact. Here products of a few thousand
-rows are made in float32 and added up in float64: half the bytes and twice the operations a second, at a
-relative error near 1e-7 (measured in docs/scale.md). ``chunk_sums`` is the one place where the formulas
-stand; it is the same for numpy and for PyTorch, which take turns as ``xp``. K never exists for more
-than one chunk.
+``float64`` adds on a grid, so that its sums are exact. Here products of a few thousand rows are made in
+float32 and added up in float64: half the bytes and twice the operations a second, at a relative error
+near 1e-7 (measured in docs/scale.md). ``chunk_sums`` is the same for numpy and for PyTorch, which take
+turns as ``xp``. K never exists for more than one chunk.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from agnosticfair.client.client import Client, cells_of
 from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.stream import summed
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.mathematics.basis import Basis, support, width
+from agnosticfair.mathematics.basis import KINDS, Basis, support, width
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, named, of_fair, of_loss, row_values
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import Sums, Task
 
 CHUNK = 1024
 """Rows that are worked on at a time: K for them stays in a core's cache, and float32 adds up that many
@@ -45,7 +48,7 @@ class Rows32:
 
 
 @dataclass(frozen=True)
-class Question:
+class Question32:
     """A round's question as arrays.  W: (d + 2, M), Z W are the exponents of K.  own: another W for the
     loss, where its kernels are not the first of the fairness adversary's.  alpha: (M_L,).  C: (G, M + 1).
     """
@@ -67,36 +70,22 @@ def exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
            [-0.125],
            [ 1.   ]])
     """
-    if basis.kind == "given":
+    make = KINDS[basis.kind].exponents
+    if make is None:
         raise SettingsError("kernels of your own are added up exactly: leave out the device")
-    if basis.kind != "gaussian":
-        return np.zeros((d + 2, 1))
-    if centres is None:
-        raise SettingsError("a gaussian basis needs centres: draw them before the first round")
-    b = centres[: basis.kernels] / float(basis.sigma)
-    last = np.full(len(b), 1.0 / float(basis.sigma) ** 2)
-    return np.vstack([b.T / float(basis.sigma), -(b * b).sum(axis=1) / 2, last])
+    return make(basis, centres, d)
 
 
-def question(broadcast: Broadcast, key: str) -> Question:
-    """What a broadcast asks of the client of that key."""
-    task, arrays, settings = broadcast.task, broadcast.arrays, broadcast.settings
-    bases, clients = _bases(broadcast), task.settings["clients"]
-    centres, d = task.arrays.get("centres"), len(arrays["w"]) - 1
-    of_L, of_F = (support(basis, key, clients) for basis in bases)
-    W_L, W = (exponents(basis, centres, d) for basis in bases)
+def question(task: Task, asked: Sums, key: str) -> Question32:
+    """What is asked of the client of that key."""
+    d = len(asked.w) - 1
+    own_L, own_F = (support(basis, key, task.clients) for basis in (task.basis, task.fair_basis))
+    W_L, W = (exponents(basis, task.centres, d) for basis in (task.basis, task.fair_basis))
     shared = W_L.shape[1] <= W.shape[1] and np.array_equal(W_L, W[:, : W_L.shape[1]])
-    C = arrays["C"]
-    asked = Question(
-        W,
-        None if shared else W_L,
-        arrays["w"],
-        arrays["alpha"][of_L],
-        np.hstack([C[:, of_F], C[:, -1:]]),
-        settings["share"],
-        Surrogate(**settings["surrogate"]),
-    )
-    return moved(asked, lambda v: v.astype(np.float32))
+    own = None if shared else W_L
+    C = np.hstack([asked.C[:, own_F], asked.C[:, -1:]])
+    found = Question32(W, own, asked.w, asked.alpha[own_L], C, asked.share, asked.surrogate)
+    return moved(found, lambda v: v.astype(np.float32))
 
 
 def moved(value: Any, move: Any) -> Any:
@@ -168,36 +157,20 @@ class Shelf:
         return Rows32(block[:width].T, block[width], starts, weights)
 
 
-def chunk_sums(xp: Any, q: Question, j: int, z: Any, y: Any, weights: Any) -> tuple[Any, ...]:
-    """Sums over rows z (..., c, d + 2) of cell j, in float32: what ``client.sums`` says, as
-    (l, 1, l' x)^T K_L, (g, 1, [d > 0], g' x)^T K, the same with K = 1, H and the rows decided rightly."""
+def chunk_sums(xp: Any, q: Question32, j: int, z: Any, y: Any, weights: Any) -> tuple[Any, ...]:
+    """Sums over rows z (..., c, d + 2) of cell j, in float32, as ``mathematics.sums`` states them:
+    ``of_loss``^T K_L, ``of_fair``^T K, the same with K = 1, H and the rows decided rightly."""
     x = z[..., :-1]
-    d = x @ q.w
-    e = xp.exp(-abs(d))
-    p = xp.where(d >= 0, 1.0, e) / (1.0 + e)
-    loss, slope, curve = (d + abs(d)) / 2 + xp.log1p(e) - y * d, p - y, p * (1.0 - p)
-    right = (d > 0) == (y > 0)
-    g, g_slope, g_curve, hat = loss, slope, curve, ~right
-    if q.surrogate.kind != "loss":
-        hat = d > 0
-        g, g_slope, g_curve = d, 1.0 + 0.0 * d, 0.0 * d
-    if q.surrogate.kind == "sigmoid":
-        T = q.surrogate.temperature
-        e = xp.exp(-abs(d) / T)
-        g = xp.where(d >= 0, 1.0, e) / (1.0 + e)
-        g_slope = g * (1.0 - g) / T
-        g_curve = g_slope * (1.0 - 2.0 * g) / T
+    v = row_values(x @ q.w, y, q.surrogate, xp)
     K = _exp(xp, z @ q.W)
     k_L = K[..., : len(q.alpha)] if q.own is None else _exp(xp, z @ q.own)
-    h = (1.0 - q.share + q.share * (k_L @ q.alpha)) * curve + (
-        K @ q.C[j, :-1] + q.C[j, -1]
-    ) * g_curve
-    one = x[..., -1]
-    V_L = _columns(xp, (loss, one), x, slope, weights)
-    V = _columns(xp, (g, one, hat * one), x, g_slope, weights)
-    H = _columns(xp, (), x, h, weights)
+    h = (1.0 - q.share + q.share * (k_L @ q.alpha)) * v.curve
+    h = h + (K @ q.C[j, :-1] + q.C[j, -1]) * v.g_curve
+    V_L = _columns(xp, *of_loss(v), x, weights)
+    V = _columns(xp, *of_fair(v), x, weights)
+    H = _columns(xp, (), h, x, weights)
     of_L, of_F = V_L.swapaxes(-1, -2) @ k_L, V.swapaxes(-1, -2) @ K
-    correct = (right * V[..., 1]).sum(-1)
+    correct = (v.right * V[..., OF_FAIR.index("psi_theta")]).sum(-1)
     return of_L, of_F, V_L.sum(-2), V.sum(-2), x.swapaxes(-1, -2) @ H, correct
 
 
@@ -205,7 +178,7 @@ def _exp(xp: Any, v: Any) -> Any:
     return xp.exp(v, out=v)
 
 
-def _columns(xp: Any, first: tuple[Any, ...], x: Any, slope: Any, weights: Any) -> Any:
+def _columns(xp: Any, first: tuple[Any, ...], slope: Any, x: Any, weights: Any) -> Any:
     """(first, slope x), (..., c, k), times the rows' weights."""
     V = x * slope[..., None]
     if first:
@@ -215,59 +188,84 @@ def _columns(xp: Any, first: tuple[Any, ...], x: Any, slope: Any, weights: Any) 
     return V
 
 
-def sums(rows: Rows32, q: Question) -> tuple[np.ndarray, ...]:
+def add_up(rows: Rows32, q: Question32) -> tuple[np.ndarray, ...]:
     """``chunk_sums`` over all rows, added up in float64, on the CPU; of_F and its plain sums per cell."""
     D, G = len(q.w), len(rows.starts) - 1
     M, M_L = q.W.shape[1], len(q.alpha)
-    of_L, of_F = np.zeros((D + 2, M_L)), np.zeros((G, D + 3, M))
-    plain_L, plain_F, H, correct = np.zeros(D + 2), np.zeros((G, D + 3)), np.zeros((D, D)), 0.0
+    D_L, D_F = D + len(OF_LOSS) - 1, D + len(OF_FAIR) - 1
+    of_L, of_F, H = np.zeros((D_L, M_L)), np.zeros((G, D_F, M)), np.zeros((D, D))
+    plain_L, plain_F, correct = np.zeros(D_L), np.zeros((G, D_F)), np.zeros(())
     for j in range(G):
+        totals = (of_L, of_F[j], plain_L, plain_F[j], H, correct)
         for first in range(rows.starts[j], rows.starts[j + 1], CHUNK):
             part = slice(first, min(first + CHUNK, rows.starts[j + 1]))
             weights = None if rows.weights is None else rows.weights[part]
             found = chunk_sums(np, q, j, rows.Z[part], rows.y[part], weights)
-            of_L += found[0]
-            of_F[j] += found[1]
-            plain_L += found[2]
-            plain_F[j] += found[3]
-            H += found[4]
-            correct += float(found[5])
-    return of_L, of_F, plain_L, plain_F, H, np.array(correct)
+            for total, some in zip(totals, found, strict=True):
+                total += some
+    return of_L, of_F, plain_L, plain_F, H, correct
 
 
-def named(
-    found: tuple[np.ndarray, ...], broadcast: Broadcast, key: str
-) -> Mapping[str, np.ndarray]:
-    """The sums under the names, and in the shapes, of ``client.sums``."""
+def whole(found: tuple[np.ndarray, ...], task: Task, key: str) -> dict[str, np.ndarray]:
+    """The sums by name, over the kernels of all clients, as ``mathematics.sums`` has them."""
     own_L, own_F, plain, uniform, H, correct = found
-    bases, clients = _bases(broadcast), broadcast.task.settings["clients"]
-    of_L, of_F = (support(basis, key, clients) for basis in bases)
-    of_loss = np.zeros((width(bases[0], clients), len(plain)))
-    of_fair = np.zeros((len(own_F), width(bases[1], clients) + 1, uniform.shape[1]))
-    of_loss[of_L], of_fair[:, of_F], of_fair[:, -1] = own_L.T, own_F.swapaxes(1, 2), uniform
-    return by_name(plain, of_loss, of_fair, H, correct)
+    L, F = task.basis, task.fair_basis
+    of_L, of_F = (support(basis, key, task.clients) for basis in (L, F))
+    by_loss = np.zeros((width(L, task.clients), len(plain)))
+    by_fair = np.zeros((len(own_F), width(F, task.clients) + 1, uniform.shape[1]))
+    by_loss[of_L], by_fair[:, of_F], by_fair[:, -1] = own_L.T, own_F.swapaxes(1, 2), uniform
+    return named(plain, by_loss, by_fair, H, correct)
 
 
-def by_name(
-    plain: np.ndarray, of_loss: np.ndarray, of_fair: np.ndarray, H: np.ndarray, correct: np.ndarray
-) -> dict[str, np.ndarray]:
-    """The fields of a reply.  plain: (D + 2,) of loss, mass and slopes; of_loss: (M, D + 2) the same by
-    kernel; of_fair: (G, F + 1, D + 3) of surrogate, mass, decisions and slopes."""
-    return {
-        "loss": plain[0],
-        "J_1": plain[2:],
-        "psi_L": of_loss[:, 0],
-        "psi_theta_L": of_loss[:, 1],
-        "J_L": of_loss[:, 2:],
-        "psi_g": of_fair[:, :, 0],
-        "psi_theta": of_fair[:, :, 1],
-        "psi_hat": of_fair[:, :, 2],
-        "J_g": of_fair[:, :, 3:],
-        "H": H,
-        "correct": correct,
-    }
+def batches(client: Client, task: Task) -> list[Callable[[], Rows32]]:
+    """The rows as the task encodes them, in float32, a function for each batch: a stream's lie on
+    disk, and all others, and those on a device, in memory."""
+    if not task.encoding.scale:
+        raise SettingsError(
+            "sums in float32 are accurate for features from 0 to 1 only: let columns be scaled, or "
+            "leave the rows in memory and out of a device"
+        )
+    shelf = Shelf() if client.table.streamed else None
+
+    def keep(table: Table) -> list[Callable[[], Rows32]]:
+        y, s = table.labels(task.positive), cells_of(client, table, task)
+        rows = encoded32(task.encoding, table, y, s, task.cells, client.who)
+        return [(lambda: rows) if shelf is None else shelf.put(rows)]
+
+    found = client.table.added_up(keep, client.threads)
+    if client.device is None:
+        return found
+    there = on_device(client.device).load(found, client.device)
+    return [lambda: there]
 
 
-def _bases(broadcast: Broadcast) -> tuple[Basis, Basis]:
-    settings = broadcast.task.settings
-    return Basis(**settings["basis"]), Basis(**settings["fair_basis"])
+def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
+    """What ``mathematics.sums`` states, the batches added in their order."""
+    task = broadcast.task
+    q = question(task, broadcast.asked, client.key)
+    of_rows = add_up if client.device is None else on_device(client.device).add_up
+
+    def of_batch(rows: Callable[[], Rows32]) -> Reply:
+        return Reply(broadcast.round, whole(of_rows(rows(), q), task, client.key))
+
+    return summed(of_batch, client.kept(task, batches), client.threads)
+
+
+class Device(Protocol):
+    """What ``torch_device`` does; it is imported where a device is named."""
+
+    def load(self, batches: Sequence[Callable[[], Rows32]], name: str) -> Rows32: ...
+
+    def add_up(self, rows: Rows32, q: Question32) -> tuple[np.ndarray, ...]: ...
+
+
+def on_device(name: str) -> Device:
+    """The room that knows PyTorch, if it is installed."""
+    try:
+        from agnosticfair.client.sums import torch_device
+    except ImportError:
+        raise SettingsError(
+            f"device {name!r} needs PyTorch: install it by pip install 'agnosticfair[torch]', or leave out "
+            "the device"
+        ) from None
+    return torch_device

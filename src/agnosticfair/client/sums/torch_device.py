@@ -1,8 +1,8 @@
 """The sums of a round by PyTorch, on a GPU or any other device it knows (extra ``torch``).
 
-The rows lie on the device between rounds, in float32 and sorted by cell. ``sums`` calls the same
-``accelerated.chunk_sums`` as the CPU does, for many chunks at a time; on an NVIDIA GPU with Triton and
-few enough features, ``fused`` does it in one kernel that never writes K to memory.
+The rows lie on the device between rounds, in float32 and sorted by cell. ``add_up`` calls the same
+``float32.chunk_sums`` as the CPU does, for many chunks at a time; on an NVIDIA GPU with Triton and
+few enough features, ``triton_kernel`` does it in one kernel that never writes K to memory.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from agnosticfair.client.sums.float32 import CHUNK, Question, Rows32, chunk_sums, moved
+from agnosticfair.client.sums.float32 import CHUNK, Question32, Rows32, chunk_sums, moved
 from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS
 
 MOST = 1 << 18
 """Rows whose kernels exist at a time; halved where the device has no room for them."""
@@ -70,15 +71,15 @@ def load(batches: Sequence[Callable[[], Rows32]], name: str) -> Rows32:
 
 
 @torch.inference_mode()
-def sums(rows: Rows32, q: Question, fuse: bool | None = None) -> tuple[np.ndarray, ...]:
-    """``accelerated.sums`` on the rows' device.  fuse: by Triton, or not; None where it can be."""
+def add_up(rows: Rows32, q: Question32, fuse: bool | None = None) -> tuple[np.ndarray, ...]:
+    """``float32.add_up`` on the rows' device.  fuse: by Triton, or not; None where it can be."""
     if fuse is None:
         fuse = rows.Z.is_cuda and find_spec("triton") is not None
     if fuse:
-        from agnosticfair.client.sums import triton_kernel as fused
+        from agnosticfair.client.sums import triton_kernel
 
         try:
-            found = fused.sums(rows, q) if fused.fits(q) else None
+            found = triton_kernel.add_up(rows, q) if triton_kernel.fits(q) else None
             if found is not None and all(np.isfinite(part).all() for part in found):
                 return found  # else a value was too large for half precision
         except torch.OutOfMemoryError:
@@ -99,14 +100,15 @@ def sums(rows: Rows32, q: Question, fuse: bool | None = None) -> tuple[np.ndarra
 
 
 def plain(
-    rows: Rows32, q: Question, most: int = MOST, work: Callable[..., Any] = chunk_sums
+    rows: Rows32, q: Question32, most: int = MOST, work: Callable[..., Any] = chunk_sums
 ) -> tuple[np.ndarray, ...]:
     """``chunk_sums`` over all rows, ``most`` at a time as a stack of CHUNK each, added up in float64."""
     D, G = len(q.w), len(rows.starts) - 1
     new = {"dtype": torch.float64, "device": rows.Z.device}
     M, M_L = q.W.shape[1], len(q.alpha)
-    of_L, of_F = torch.zeros((D + 2, M_L), **new), torch.zeros((G, D + 3, M), **new)
-    plain_L, plain_F = torch.zeros(D + 2, **new), torch.zeros((G, D + 3), **new)
+    D_L, D_F = D + len(OF_LOSS) - 1, D + len(OF_FAIR) - 1
+    of_L, of_F = torch.zeros((D_L, M_L), **new), torch.zeros((G, D_F, M), **new)
+    plain_L, plain_F = torch.zeros(D_L, **new), torch.zeros((G, D_F), **new)
     H, correct = torch.zeros((D, D), **new), torch.zeros((), **new)
     for j in range(G):
         first, last = int(rows.starts[j]), int(rows.starts[j + 1])

@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from agnosticfair.client.sums.float32 import Question, Rows32
+from agnosticfair.client.sums.float32 import Question32, Rows32
 
 MOST_FEATURES = 61
 """With the intercept, that the kernel has columns for."""
@@ -27,7 +27,7 @@ K_SCALE, V_SCALE = 4096.0, 64.0
 KINDS = {"sigmoid": 0, "covariance": 1, "loss": 2}
 
 
-def fits(q: Question) -> bool:
+def fits(q: Question32) -> bool:
     """Whether the features are few enough."""
     return len(q.w) <= MOST_FEATURES
 
@@ -204,7 +204,7 @@ def padded(rows: Rows32, middle: torch.Tensor) -> torch.Tensor:
     return Z
 
 
-def middle_of(q: Question) -> np.ndarray:
+def middle_of(q: Question32) -> np.ndarray:
     """The mean of the centres, on a coarse grid, (d,)."""
     d = len(q.w) - 1
     scaled = q.W[:d] / np.maximum(q.W[d + 1], 1e-30)
@@ -233,8 +233,10 @@ def tile(kernels: int) -> dict[str, int]:
 _kept: WeakKeyDictionary[Rows32, tuple[bytes, torch.Tensor]] = WeakKeyDictionary()
 
 
-def sums(rows: Rows32, q: Question, config: dict[str, int] | None = None) -> tuple[np.ndarray, ...]:
-    """``accelerated.sums`` on a GPU; the rows in this kernel's layout are kept for the next round."""
+def add_up(
+    rows: Rows32, q: Question32, config: dict[str, int] | None = None
+) -> tuple[np.ndarray, ...]:
+    """``float32.add_up`` on a GPU; the rows in this kernel's layout are kept for the next round."""
     middle = middle_of(q)
     key, Z = _kept.get(rows, (b"", None))
     if Z is None or key != middle.tobytes():
@@ -245,7 +247,7 @@ def sums(rows: Rows32, q: Question, config: dict[str, int] | None = None) -> tup
 
 
 def launch(
-    rows: Rows32, Z: torch.Tensor, q: Question, middle: np.ndarray, config: dict[str, int]
+    rows: Rows32, Z: torch.Tensor, q: Question32, middle: np.ndarray, config: dict[str, int]
 ) -> tuple[np.ndarray, ...]:
     """Both kernels for every cell, and their totals in float64."""
     device, n, stride = Z.device, Z.shape[0], Z.shape[1]

@@ -9,7 +9,8 @@ import numpy as np
 
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Reply, Task
+from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.questions import Task
 
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -22,6 +22,7 @@ from agnosticfair.protocol.messages import (
     Reply,
     hexadecimal,
 )
+from agnosticfair.protocol.questions import Counts
 from agnosticfair.protocol.secure.integers import flattened
 from agnosticfair.protocol.secure.keys import (
     ANSWER,
@@ -101,9 +102,8 @@ class SecureSite:
                 f"site {self.identity.site!r} answers step {step!r} in masked sums only: let the coordinator "
                 "ask for secure sums"
             )
-        if step == "counts" and self.schema is not None:
-            outline = json.loads(json.dumps(broadcast.task.settings.get("outline")))
-            check_agreed(self.schema, outline, self.identity.site)
+        if broadcast.asked.step == Counts.step and self.schema is not None:
+            check_agreed(self.schema, broadcast.asked.outline, self.identity.site)
         return self._masked(step, broadcast)
 
     def _offer(self, session: str, roster: dict[str, str]) -> Offer:

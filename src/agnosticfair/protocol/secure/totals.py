@@ -13,7 +13,7 @@ import numpy as np
 
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import Agreement, Broadcast, Invitation, Masked, Offer, Reply
-from agnosticfair.protocol.secure.integers import Shapes, length, shaped
+from agnosticfair.protocol.secure.integers import length, shaped
 from agnosticfair.protocol.secure.keys import (
     ANSWER,
     Roster,
@@ -54,9 +54,10 @@ def _checked_offer(offer: object, site: str, session: str, roster: Roster) -> Of
     return offer
 
 
-def total(ask: Ask, opened: Opened, step: str, broadcast: Broadcast, shapes: Shapes) -> Reply:
+def total(ask: Ask, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
     """The sum of all sites' replies. One site's reply is uniformly random numbers to the coordinator."""
-    broadcast = replace(broadcast, session=opened.session)
+    broadcast, step = replace(broadcast, session=opened.session), broadcast.asked.step
+    shapes = broadcast.shapes
     question = question_digest(step, broadcast, digest(opened.roster))
     check = partial(
         _checked, broadcast=broadcast, question=question, roster=opened.roster, size=length(shapes)

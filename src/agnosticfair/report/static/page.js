@@ -49,7 +49,7 @@
     const text = form(spread.mean) + (spread.count > 1 ? ` ± ${fixed(spread.deviation)}` : "");
     return number(spread.mean, text);
   };
-  const short = (study) => (study.notion === "demographic_parity" ? "RD" : study.quantity);
+  const short = (study) => study.notion.short || study.notion.quantity;
   let ids = 0;
   const fresh = () => `id${(ids += 1)}`;
 
@@ -114,13 +114,13 @@
     const cards = [];
     const facts = study.facts || {};
     if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), fixed(mean(method.accuracy)), `${there(facts.majority_rate) ? `one answer for everybody: ${fixed(facts.majority_rate)}; ` : ""}${where}`));
-    if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.quantity}${study.notion === "bounded_group_loss" ? "" : ", 0 is equal"}; ${where}`));
+    if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.notion.quantity}${study.notion.bounds ? "" : ", 0 is equal"}; ${where}`));
     if (there(mean(method.certified))) {
       const interval = method.certified_interval ? `; with ${percent(method.confidence, 0)} confidence at most ${atMost(method.certified_interval[1])} (from ${fixed(method.certified_interval[0])})` : "";
-      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
+      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
     }
     const corner = study.explorer && study.explorer.corners[method.name];
-    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified`, "corner"));
+    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.notion.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified`, "corner"));
     return el("section", { class: "glance" },
       part(study, study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance"),
       study.status ? el("p", { class: "status", role: "status", text: study.status }) : null,
@@ -146,7 +146,7 @@
   };
 
   const frontier = (study) => {
-    const names = { certified: `certified worst-case ${study.quantity}`, worst: "risk difference of the worst deployment", difference: `${study.quantity} on the ${study.rows_are}` };
+    const names = { certified: `certified worst-case ${study.notion.quantity}`, worst: "risk difference of the worst deployment", difference: `${study.notion.quantity} on the ${study.rows_are}` };
     const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(mean(m[key])) && there(mean(m.accuracy))));
     if (!keys.length) return null;
     const look = looks(study);
@@ -192,16 +192,18 @@
 
   // --- the explorer: weights per value, sums over the table of counts ---
 
-  const LABELS = { demographic_parity: [[0, 1]], equal_opportunity: [[1]], equalized_odds: [[0], [1]] };
+  // the notion comes with the data: its labels, and whether it bounds every group's rate or compares two
   const gap = (notion, mass, took) => {
-    const sum = (of, labels) => of.map((both) => labels.reduce((all, y) => all + both[y], 0));
-    if (notion === "bounded_group_loss") return Math.max(...mass.map((m, g) => (m[0] + m[1] > 0 ? (took[g][0] + m[1] - took[g][1]) / (m[0] + m[1]) : -1)));
-    const spreads = LABELS[notion].map((labels) => {
-      const b = sum(mass, labels), a = sum(took, labels);
-      const rates = b.flatMap((m, g) => (m > 0 ? [a[g] / m] : []));
+    const found = notion.labels.map((labels) => {
+      const rates = mass.flatMap((m, g) => {
+        const b = labels.reduce((all, y) => all + m[y], 0);
+        const a = labels.reduce((all, y) => all + (notion.bounds && y === 1 ? m[y] - took[g][y] : took[g][y]), 0);
+        return b > 0 ? [a / b] : [];
+      });
+      if (notion.bounds) return rates.length ? Math.max(...rates) : null;
       return rates.length > 1 ? Math.max(...rates) - Math.min(...rates) : null;
     }).filter(there);
-    return spreads.length ? Math.max(...spreads) : null;
+    return found.length ? Math.max(...found) : null;
   };
 
   const at = (counts, weights, positive) => {
@@ -277,19 +279,19 @@
       return { name, accuracy: cell(), difference: cell(), rates, button };
     });
     const header = ["method", "accuracy: test rows", "at this mix", `${short(study)}: test rows`, "at this mix", "certified at most", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
-    const grid = table(`Accuracy and ${study.quantity} of every method at this mix`, header, rows.map((row) => [
+    const grid = table(`Accuracy and ${study.notion.quantity} of every method at this mix`, header, rows.map((row) => [
       row.name, number(usual[row.name].accuracy, fixed(usual[row.name].accuracy)), row.accuracy, number(usual[row.name].difference, fixed(usual[row.name].difference)), row.difference, there(certified[row.name]) ? number(certified[row.name], atMost(certified[row.name])) : "none", ...row.rates, row.button,
     ]), { class: "mix" });
     const said = el("p", { class: "said", role: "status" });
     const brief = el("p", { class: "brief", "aria-hidden": "true" }); // on a phone, in sight of every slider
-    const bars = chart(`At this mix: ${study.quantity}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
+    const bars = chart(`At this mix: ${study.notion.quantity}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
       type: "bar",
       data: { labels: names, datasets: [
         { label: "at this mix", data: [], backgroundColor: names.map((name) => look[name][0]) },
         { label: "test rows", data: names.map((name) => usual[name].difference), backgroundColor: theme.faint },
         { label: "certified at most", data: names.map((name) => certified[name] ?? null), backgroundColor: theme.paper, borderColor: theme.ink, borderWidth: 1.5 },
       ] },
-      options: { indexAxis: "y", scales: { x: axis(study.quantity, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fontColor: theme.ink, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || theme.paper, lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
+      options: { indexAxis: "y", scales: { x: axis(study.notion.quantity, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fontColor: theme.ink, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || theme.paper, lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
     });
     const drawn = charts[charts.length - 1];
 
@@ -328,7 +330,7 @@
       said.classList.toggle("alert", few.length + beyond.length > 0);
     }
     section.append(el("div", { class: "explore" }, brief, el("div", { class: "sliders" }, ...sets), el("div", { class: "results" }, el("p", { class: "buttons" }, reset), said, grid, bars)),
-      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.quantity} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
+      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.notion.quantity} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
     draw();
     return section;
   };

@@ -1,0 +1,114 @@
+"""One client: its rows, and what the present task makes of them. Never imports the server's side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.stream import Stream
+from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError
+from agnosticfair.mathematics.linear import with_intercept
+from agnosticfair.protocol.questions import Task
+
+CHUNK = 4096
+"""Rows that are worked on at a time: small enough to stay in a core's cache."""
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Encoded rows, sorted by cell. X: (n, d + 1) with the intercept.  s: cell codes, a group's each
+    where nothing else is asked for.  starts: where each cell begins, (G + 1,).  weights: None for ones.
+    kernels: K as the holder of the rows made it, if any."""
+
+    X: np.ndarray
+    y: np.ndarray
+    s: np.ndarray
+    starts: np.ndarray
+    weights: np.ndarray | None = None
+    kernels: np.ndarray | None = None
+
+    def chunks(self) -> Iterator[tuple[int, slice]]:
+        """(cell, rows) pieces of at most CHUNK rows, each within one cell."""
+        for j in range(len(self.starts) - 1):
+            for first in range(self.starts[j], self.starts[j + 1], CHUNK):
+                yield j, slice(first, min(first + CHUNK, self.starts[j + 1]))
+
+
+@dataclass
+class Cache:
+    """What the task of this id makes of a client's rows, by the function that makes it."""
+
+    task: str = ""
+    made: dict[Hashable, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Client:
+    """One client: its key, its rows, and a cache.  threads: that add up a stream.  device: of PyTorch, on
+    which the rows lie and are added up; None for here."""
+
+    key: str
+    table: Table | Stream
+    threads: int = 1
+    device: str | None = None
+    cache: Cache = field(default_factory=Cache)
+
+    @property
+    def who(self) -> str:
+        """How errors name this client."""
+        return f"client {self.key!r}"
+
+    @property
+    def rows(self) -> Table:
+        """The rows in memory: a stream is asked batch by batch."""
+        return cast(Table, self.table)
+
+    def kept(
+        self,
+        task: Task,
+        make: Callable[Concatenate[Client, Task, P], T],
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """``make(client, task, ...)``, made once for a task; forgotten with it, and then made anew."""
+        if self.cache.task != task.id:
+            self.cache = Cache(task.id)
+        key = (make, arguments)
+        if key not in self.cache.made:
+            self.cache.made[key] = make(self, task, *arguments, **named)
+        return cast(T, self.cache.made[key])
+
+    def prepare(self, task: Task) -> Rows:
+        """The rows as this task encodes them."""
+        return self.kept(task, encoded)
+
+
+def encoded(client: Client, task: Task) -> Rows:
+    """The rows of a table as the task encodes them, sorted by cell (``fairness.comparisons``)."""
+    table = client.rows
+    X = with_intercept(encode(task.encoding, table, client.who))
+    y, s = table.labels(task.positive), cells_of(client, table, task)
+    order = np.argsort(s, kind="stable")
+    starts = np.searchsorted(s[order], np.arange(task.cells + 1))
+    weights = None if table.weights is None else table.weights[order]
+    kernels = None if table.kernels is None else table.kernels[order]
+    return Rows(X[order], y[order], s[order], starts, weights, kernels)
+
+
+def cells_of(client: Client, table: Table, task: Task) -> np.ndarray:
+    """The cell of every row, (n,): its groups and, where the task says so, its label."""
+    s = np.zeros(len(table), np.int64)
+    for name, groups in task.sensitive_features:
+        codes = table.column(name).aligned(groups)
+        if (codes < 0).any():
+            raise DataError(f"{client.who} has groups of {name!r} that were not in its census")
+        s = s * len(groups) + codes
+    return 2 * s + (table.labels(task.positive) > 0) if task.by_label else s

@@ -1,0 +1,122 @@
+"""The steps that a client answers, in one table; ``register`` adds one.
+
+``answer`` is a function of the rows and the question. What is kept between rounds (encoded rows,
+kernels) is a cache that any later question rebuilds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agnosticfair.client import answers
+from agnosticfair.client.averaging import average
+from agnosticfair.client.client import Client
+from agnosticfair.client.sums import float32, float64
+from agnosticfair.data.census import Census
+from agnosticfair.errors import DataError, FederationError
+from agnosticfair.protocol.grid import on_grid
+from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
+from agnosticfair.protocol.questions import AverageNetwork, Moments, Sums, Train
+
+Answer = Census | Candidates | Reply
+
+
+@dataclass(frozen=True)
+class Step:
+    """How one step is answered.  by_batch: a stream answers batch by batch, each as if it were a client:
+    messages add.  in_memory: it needs the rows in memory.  network: it trains or asks one."""
+
+    name: str
+    answer: Callable[[Client, Any], Answer]
+    by_batch: bool = False
+    in_memory: bool = False
+    network: bool = False
+
+
+def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
+    """Rows in memory are added up exactly; a stream's, and those on a device, in float32."""
+    narrow = client.table.streamed or client.device is not None
+    return float32.sums(client, broadcast) if narrow else float64.sums(client, broadcast)
+
+
+# PyTorch is imported when the first step that needs it is asked for
+def _moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
+    from agnosticfair.client import networks
+
+    return networks.moments(client, broadcast)
+
+
+def _train(client: Client, broadcast: Broadcast[Train]) -> Reply:
+    from agnosticfair.client import networks
+
+    return networks.train(client, broadcast)
+
+
+def _average_network(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
+    from agnosticfair.client import networks
+
+    return networks.average(client, broadcast)
+
+
+STEPS: dict[str, Step] = {
+    step.name: step
+    for step in (
+        Step("census", answers.census, by_batch=True),
+        Step("outline", answers.outline, by_batch=True),
+        Step("counts", answers.counts, by_batch=True),
+        Step("centres", answers.centres, by_batch=True),
+        Step("clusters", answers.clusters, by_batch=True),
+        Step("sums", sums),
+        Step("average", average, in_memory=True),
+        Step("decisions", answers.decisions, by_batch=True),
+        Step("moments", _moments, in_memory=True, network=True),
+        Step("train", _train, in_memory=True, network=True),
+        Step("average_network", _average_network, in_memory=True, network=True),
+    )
+}
+
+
+def register(step: Step) -> Step:
+    """Know a step; its question is registered in ``protocol.questions``."""
+    STEPS[step.name] = step
+    return step
+
+
+def answer(client: Client, step: str, broadcast: Broadcast[Any] | None) -> Answer:
+    """The client's reply to one step of the protocol; the same question gets the same answer."""
+    if step not in STEPS:
+        raise FederationError(f"{client.who} knows no step {step!r}; it knows {', '.join(STEPS)}")
+    if broadcast is not None and broadcast.asked.step != step:
+        raise FederationError(
+            f"{client.who} was asked for step {step!r} with a question of {broadcast.asked.step!r}: "
+            "ask again"
+        )
+    found = STEPS[step]
+    if found.network and broadcast is not None:
+        _check_network(broadcast)
+    if client.table.streamed and found.in_memory:
+        raise DataError(
+            f"{client.who} streams its rows, and local steps need them in memory: take a linear "
+            "model by a method without them, or fewer rows"
+        )
+    if client.table.streamed and found.by_batch:
+        made = client.table.added_up(
+            lambda table: found.answer(Client(client.key, table), broadcast), client.threads
+        )
+    else:
+        made = found.answer(client, broadcast)
+    # masked or not, sums are integers of one unit: what is exact already keeps its bits
+    if broadcast is None or not isinstance(made, Reply):
+        return made
+    return on_grid(made, broadcast.task)
+
+
+def _check_network(broadcast: Broadcast[Any]) -> None:
+    """Raise, in a sentence, where PyTorch is missing or the network is not known here."""
+    from agnosticfair.networks import factory
+
+    if broadcast.task.network is None:
+        raise FederationError("the question is about a network and its task names none: ask again")
+    factory(broadcast.task.network.name)

@@ -1,0 +1,109 @@
+"""A round's sums over rows in memory, exactly: the same bits in whatever order and at however many clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from agnosticfair.client.client import CHUNK, Client, Rows
+from agnosticfair.data.encoding import FEATURE_BITS
+from agnosticfair.errors import DataError
+from agnosticfair.mathematics.basis import KINDS, Basis, own_design, own_width, support, width
+from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, named, of_fair, of_loss, row_values
+from agnosticfair.protocol.grid import base_bits, exponents
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import Sums, Task
+
+KERNEL_BITS = 14
+"""Features and kernels are multiples of 2^-20 and 2^-14; what they are multiplied with is rounded to the
+bits that then remain of 53 when n rows are added, less some for values above one (``linear.on_grid``)."""
+
+KERNEL_BYTES = 1 << 29
+"""A client keeps its kernel matrices between rounds up to this many bytes, and rebuilds larger ones."""
+
+MASS = OF_FAIR.index("psi_theta")
+
+
+def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
+    """A function from a slice of the rows to K for these rows, of its ``support`` only."""
+    rows, M = client.prepare(task), own_width(basis)
+    if KINDS[basis.kind].design is None:
+        return given_kernels(client, rows, basis)
+
+    def build(part: slice) -> np.ndarray:
+        return on_grid(own_design(basis, rows.X[part, :-1], task.centres), KERNEL_BITS)
+
+    if len(rows.X) * M * 8 > KERNEL_BYTES:
+        return build
+    K = np.empty((len(rows.X), M))
+    for _, part in rows.chunks():
+        K[part] = build(part)
+    return K.__getitem__
+
+
+def given_kernels(client: Client, rows: Rows, basis: Basis) -> Callable[[slice], np.ndarray]:
+    """K as the holder of the rows made it, the first kernels where a basis has fewer."""
+    there = 0 if rows.kernels is None else rows.kernels.shape[1]
+    if rows.kernels is None or there < basis.kernels:
+        raise DataError(
+            f"{client.who} has {there} kernels of its own where {basis.kernels} are agreed: make them "
+            "with the same function at every client"
+        )
+    return rows.kernels[:, : basis.kernels].__getitem__
+
+
+def weighed(v: np.ndarray, bits: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """v, (n, k), times the rows' weights, if any, on the grid, in place. It is rounded before and after:
+    so a row that weighs 2 is the same, to the last bit, as the row twice."""
+    on_grid(v, bits)
+    if weights is not None:
+        v *= weights[:, None]
+        on_grid(v, bits)
+    return v
+
+
+def filled(
+    out: np.ndarray, values: tuple[np.ndarray, ...], slope: np.ndarray, X: np.ndarray
+) -> np.ndarray:
+    """(values, slope x), (n, k), written into the first rows of ``out``."""
+    out = out[: len(X)]
+    for k, value in enumerate(values):
+        out[:, k] = value
+    np.multiply(X, slope[:, None], out=out[:, len(values) :])
+    return out
+
+
+def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
+    """What ``mathematics.sums`` states, of rows in memory."""
+    task, asked, rows = broadcast.task, broadcast.asked, client.prepare(broadcast.task)
+    L, F = task.basis, task.fair_basis
+    K_L, K_F = client.kept(task, kernels, L), client.kept(task, kernels, F)
+    own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
+    alpha, C, share, D = asked.alpha[own_L], asked.C, asked.share, len(asked.w)
+    scalars = len(OF_LOSS) - 1, len(OF_FAIR) - 1
+    by_loss = np.zeros((width(L, task.clients), scalars[0] + D))
+    by_fair = np.zeros((task.cells, width(F, task.clients) + 1, scalars[1] + D))
+    plain, H, correct = np.zeros(scalars[0] + D), np.zeros((D, D)), 0.0
+    most = min(CHUNK, int(np.diff(rows.starts).max()))
+    V_L, V_F = (np.empty((most, k + D)) for k in scalars)
+    spare = base_bits(task.n) - KERNEL_BITS
+    bits_x = spare - exponents(task.encoding)
+    bits_L, bits_F = (np.concatenate([np.full(k, spare), bits_x]) for k in scalars)
+    for j, part in rows.chunks():
+        X, k_L, k_F = rows.X[part], K_L(part), K_F(part)
+        weights = None if rows.weights is None else rows.weights[part]
+        d = np.einsum("ij,j->i", X, asked.w)  # unlike X @ w, the same for a row wherever it stands
+        v = row_values(d, rows.y[part], asked.surrogate)
+        V = weighed(filled(V_L, *of_loss(v), X), bits_L, weights)
+        by_loss[own_L] += k_L.T @ V
+        plain += V.sum(axis=0)
+        V = weighed(filled(V_F, *of_fair(v), X), bits_F, weights)
+        by_fair[j, own_F] += k_F.T @ V
+        by_fair[j, -1] += V.sum(axis=0)
+        correct += float(v.right @ V[:, MASS])
+        h = ((1.0 - share) + share * (k_L @ alpha)) * v.curve
+        h += (k_F @ C[j, own_F] + C[j, -1]) * v.g_curve
+        H += X.T @ weighed(X * h[:, None], bits_x + KERNEL_BITS - FEATURE_BITS, weights)
+    return Reply(broadcast.round, named(plain, by_loss, by_fair, H, correct))

@@ -1,0 +1,116 @@
+"""``agnosticfair bench``: the benchmark, chosen blind, on deployments that nobody saw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+from typer import Option
+
+from agnosticfair.commands.options import DataFolder, Jobs, Json, listed
+from agnosticfair.commands.output import check_folder, deliver, progress
+from agnosticfair.errors import SettingsError
+from agnosticfair.threads import cpus
+
+EPILOG = "Example: agnosticfair bench --quick --out bench"
+
+
+def bench(
+    datasets: Annotated[
+        str | None, Option(help="Names with commas between, or all; by default all that are here.")
+    ] = None,
+    splits: Annotated[str, Option(help="shift (each data set's own), iid, or both.")] = "shift",
+    entrants: Annotated[
+        str | None, Option(help="Names with commas between; by default all but networks.")
+    ] = None,
+    seeds: Annotated[
+        str, Option(help="As in 0-4,7: 0 to 19 for development, 20 to 39 for reporting.")
+    ] = "0-2",
+    quick: Annotated[
+        bool, Option("--quick", help="One seed, two data sets, five entrants, one limit.")
+    ] = False,
+    jobs: Jobs = None,
+    commit: Annotated[
+        str | None, Option(help="The code's commit, where there is no repository to ask.")
+    ] = None,
+    data_folder: DataFolder = None,
+    out: Annotated[
+        Path, Option(help="Folder for results; cells in it that this code made are not run again.")
+    ] = Path("bench"),
+    as_json: Json = False,
+) -> None:
+    """Run the benchmark: all entrants, settings chosen on training rows by one rule, unseen deployments.
+
+    Writes results.json, bench.md and one page, bench.html; cells/ holds what is done, so that a run that was
+    stopped is taken up again. The same commit gives the same numbers; only times differ.
+    """
+    from agnosticfair.data.datasets import DATASETS
+    from agnosticfair.experiments.benchmark import LIMITS, cells, here, run
+    from agnosticfair.experiments.entrants import ENTRANTS
+    from agnosticfair.experiments.kept import authorise, code, read_cell, write_cell
+
+    check_folder(out)
+    folder = None if data_folder is None else str(data_folder)
+    own, numbers = code(commit), parsed(seeds)
+    authorise(numbers, own)
+    names = listed(entrants, ENTRANTS) if entrants else [k for k in ENTRANTS if "mlp" not in k]
+    asked = listed(datasets or "all", DATASETS)
+    options: dict[str, Any] = {"limits": LIMITS, "folder": folder}
+    if quick:
+        numbers, asked, options = numbers[:1], QUICK_DATA, options | QUICK
+        names = [*QUICK_ENTRANTS]
+    found, absent = here(asked, folder)
+    wanted = cells(found, numbers, names, listed(splits, ("shift", "iid")), **options)
+    kept = {cell.key: read_cell(out / "cells", cell, own) for cell in wanted}
+    todo, begin = [cell for cell in wanted if kept[cell.key] is None], perf_counter()
+    by = {cell.key: cell for cell in todo}
+    with progress(len(todo), "cells") as advance:
+
+        def done(row: dict[str, Any]) -> None:
+            key = f"{row['dataset']}-{row['split']}-{row['seed']:02d}-{row['entrant']}"
+            write_cell(out / "cells", by[key], own, row)
+            kept[key] = row
+            advance(key)
+
+        if todo:
+            run(todo, cpus() if jobs is None else jobs, done)
+    rows = [row for row in kept.values() if row is not None]
+    results = {"format": "agnosticfair-bench-1", **vars(own), "absent": absent, "cells": rows}
+    _present(results, out, perf_counter() - begin, len(todo), as_json)
+
+
+QUICK_DATA = ["adult", "oulad"]
+QUICK_ENTRANTS = ("agnosticfair", "fairfl", "fairlearn-eg", "fairlearn-threshold", "boosted-tree")
+QUICK: dict[str, Any] = {"limits": (0.1,), "asked": (0.02, 0.05, 0.12)}
+
+
+def parsed(seeds: str) -> list[int]:
+    """Numbers and ranges with commas between.
+
+    >>> parsed("0-2, 7")
+    [0, 1, 2, 7]
+    """
+    found: list[int] = []
+    for part in seeds.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            raise SettingsError(f"seeds {seeds!r} are no numbers and ranges: write 0-4 or 0,3")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _present(results: dict[str, Any], out: Path, seconds: float, ran: int, as_json: bool) -> None:
+    from agnosticfair.report import bench as report
+    from agnosticfair.report.bench_page import page
+
+    text = json.dumps(results, allow_nan=False)
+    files = {
+        "results.json": f"{text}\n".encode(),
+        "bench.md": report.document(results).encode(),
+        "bench.html": page(results).encode(),
+    }
+    said = f"{ran} cells in {seconds:.0f} s, {len(results['cells']) - ran} taken up from before."
+    said += "".join(f"\nLeft out: {name}: {why}" for name, why in results["absent"].items())
+    deliver(out, files, report.grids(results), said, text if as_json else None)

@@ -1,0 +1,339 @@
+"""The benchmark: fairness where nobody trained, with settings that are functions of training rows.
+
+One rule for every entrant. It is asked for differences of ASKED, and each time fitted on some folds of the
+training rows and tried on the others; of these settings the most accurate one is taken whose worst difference
+over named parts (single values and pairs of values) of the rows tried, less twice its standard error, is at most
+the limit; where none is, the one whose worst is smallest. It is fitted again on all training rows, and measured on
+deployments that nobody saw. See docs/benchmark.md.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from time import perf_counter
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
+from agnosticfair.data.splits import Split, iid, shift
+from agnosticfair.data.table import Table, concatenate
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.experiments.deployments import (
+    BEYOND,
+    KINDS,
+    MEASURES,
+    Suite,
+    beyond,
+    deployments,
+    measure,
+    measure_all,
+    named_suite,
+    natural_parts,
+)
+from agnosticfair.experiments.entrants import ENTRANTS, Decide, Entrant, Train
+from agnosticfair.experiments.pool import Row, run_cells
+from agnosticfair.experiments.sceptic import as_accurate, moved
+from agnosticfair.federation import fit
+
+SPLITS = ("shift", "iid")
+LIMITS = (0.05, 0.1, 0.2)
+ASKED = (0.005, 0.02, 0.05, 0.08, 0.12, 0.2)
+"""Differences that an entrant is asked for: the settings among which the rule chooses."""
+
+FOLDS = 2
+TRAINED = 0.7  # of the rows, in the split at random
+DEVELOPMENT, REPORTED = range(20), range(20, 40)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entrant on one split of one data set, at all limits."""
+
+    dataset: str
+    split: str
+    seed: int
+    entrant: str
+    limits: tuple[float, ...] = LIMITS
+    asked: tuple[float, ...] = ASKED
+    folder: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The name of its file."""
+        return f"{self.dataset}-{self.split}-{self.seed:02d}-{self.entrant}"
+
+
+def cells(
+    datasets: Iterable[str],
+    seeds: Iterable[int],
+    entrants: Iterable[str],
+    splits: Iterable[str] = ("shift",),
+    *,
+    limits: Sequence[float] = LIMITS,
+    asked: Sequence[float] = ASKED,
+    folder: str | None = None,
+) -> list[Cell]:
+    """Every cell asked for.
+
+    >>> [cell.key for cell in cells(["adult"], [0, 1], ["fl"])]
+    ['adult-shift-00-fl', 'adult-shift-01-fl']
+    """
+    seeds, entrants, splits = [*dict.fromkeys(seeds)], [*entrants], [*splits]
+    for name in entrants:
+        if name not in ENTRANTS:
+            raise SettingsError(f"no entrant {name!r}; there are: {', '.join(ENTRANTS)}")
+    for name in splits:
+        if name not in SPLITS:
+            raise SettingsError(f"no split {name!r}; there are: {', '.join(SPLITS)}")
+    for seed in seeds:
+        if seed not in DEVELOPMENT and seed not in REPORTED:
+            raise SettingsError(
+                f"seed {seed} is neither for development (0 to 19) nor for reporting (20 to 39): name one that is"
+            )
+    for limit in limits:
+        if not 0 < limit <= 1:
+            raise SettingsError(f"limit {limit} is no difference of two rates: give one up to 1")
+    made = [
+        Cell(dataset(data).name, split, seed, name, tuple(limits), tuple(asked), folder)
+        for data in dict.fromkeys(datasets)
+        for split in splits
+        for seed in seeds
+        for name in dict.fromkeys(entrants)
+    ]
+    if not made:
+        raise SettingsError("nothing is left to run: name data sets, seeds and entrants")
+    return made
+
+
+def here(names: Iterable[str], folder: str | None) -> tuple[list[str], dict[str, str]]:
+    """The data sets that can be loaded, and why each of the others cannot."""
+    found, absent = [], {}
+    for name in names:
+        try:
+            load_dataset(name, folder)
+            found.append(name)
+        except DataError as error:
+            absent[name] = str(error)
+    return found, absent
+
+
+@dataclass(frozen=True)
+class Held:
+    """A split with what all of its entrants share.
+
+    folds: each row's fold, by client.  named: the parts of the training rows that the rule looks at.  suite:
+    the deployments.  plain: seconds of a plain logistic regression.  sceptic: scores of ``fairfl`` on the
+    training and the test rows, whose threshold the sceptic moves.
+    """
+
+    split: Split
+    train: Train
+    table: Table
+    folds: Mapping[str, np.ndarray]
+    named: Suite
+    suite: Suite
+    plain: float
+    sceptic: tuple[np.ndarray, np.ndarray]
+
+
+@lru_cache(maxsize=1)
+def _held(name: str, split_name: str, seed: int, folder: str | None) -> Held:
+    source, table = dataset(name), load_dataset(name, folder)
+    natural = None
+    if split_name == "shift":
+        split = shift(table, source, None, seed)
+        natural = natural_parts(split, source.shift)
+    else:
+        split = iid(table, 2, seed, TRAINED)
+    train = Train(split.train, source.positive, source.sensitive_features, seed)
+    rng = np.random.default_rng([seed, FOLDS])
+    folds = {k: rng.permutation(np.arange(len(t)) % FOLDS) for k, t in split.train.items()}
+    pooled = concatenate([*split.train.values()])
+    return Held(
+        split,
+        train,
+        pooled,
+        folds,
+        named_suite(pooled, source.sensitive_features),
+        deployments(split.test, train.encoding, seed, source.sensitive_features, natural),
+        _plain_seconds(train),
+        _scores(train, split),
+    )
+
+
+def _plain_seconds(train: Train) -> float:
+    from sklearn.linear_model import LogisticRegression
+
+    rows, begin = train.pooled, perf_counter()
+    LogisticRegression(max_iter=1000).fit(rows.X, rows.y)
+    return perf_counter() - begin
+
+
+def _scores(train: Train, split: Split) -> tuple[np.ndarray, np.ndarray]:
+    model = fit(
+        train.clients,
+        "fairfl",
+        sensitive_features=train.sensitive_features,
+        positive=train.positive,
+        seed=train.seed,
+    ).model
+    own = np.concatenate([model.decision(table) for table in split.train.values()])
+    return own, model.decision(split.test)
+
+
+def run_cell(cell: Cell) -> Row:
+    """The rows of a cell, one a limit; what an entrant cannot do is said in ``why``."""
+    head = {"dataset": cell.dataset, "split": cell.split, "seed": cell.seed}
+    entrant = ENTRANTS[cell.entrant]
+    about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
+    made = head | {"entrant": cell.entrant, **about, "rows": []}
+    if not entrant.installed:
+        return made | {"why": f"{entrant.package} is not installed"}
+    # one thread: a sum split over threads is rounded in another order
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what another library says to its own authors
+        held = _held(cell.dataset, cell.split, cell.seed, cell.folder)
+        try:
+            tried = _tried(entrant, held, cell.asked)
+            return made | {"rows": _measured(entrant, held, tried, cell.limits)}
+        except (
+            Exception
+        ) as error:  # another's failure is a row of the table, not the end of the run
+            return made | {"why": f"{type(error).__name__}: {error}"[:300]}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A setting on the folds it was not fitted on. worst: the largest difference over named parts;
+    beyond: the largest less BEYOND standard errors.  why: what went wrong."""
+
+    asked: float
+    accuracy: float = 0.0
+    worst: float = np.inf
+    beyond: float = np.inf
+    why: str = ""
+
+
+def _tried(entrant: Entrant, held: Held, asked: Sequence[float]) -> list[Tried]:
+    """Every setting of an entrant, cross-fitted; one if it has no more."""
+    return [_cross_fitted(entrant, held, a) for a in (asked if entrant.asks else asked[:1])]
+
+
+def _cross_fitted(entrant: Entrant, held: Held, asked: float) -> Tried:
+    p = {name: np.empty(len(table)) for name, table in held.train.clients.items()}
+    try:
+        for fold in range(FOLDS):
+            kept = {k: t.take(held.folds[k] != fold) for k, t in held.train.clients.items()}
+            decide = entrant.fit(replace(held.train, clients=kept), asked)
+            for name, table in held.train.clients.items():
+                out = held.folds[name] == fold
+                p[name][out] = decide(table.take(out))
+    except Exception as error:
+        return Tried(asked, why=f"{type(error).__name__}: {error}"[:300])
+    y, s = (
+        held.table.labels(held.train.positive),
+        held.table.column(held.train.sensitive_features).codes,
+    )
+    found = measure_all(held.named, y, np.concatenate([*p.values()]), s)
+    rd, error_of = found["risk_difference"], found["risk_difference_error"]
+    least = float((rd - BEYOND * error_of).max())
+    return Tried(asked, float(found["accuracy"][0]), float(rd.max()), least)
+
+
+def chosen(tried: Sequence[Tried], limit: float) -> tuple[Tried, bool]:
+    """The rule: the most accurate setting that keeps the limit, else the one nearest to it; and which it is.
+
+    >>> lax, strict = Tried(0.1, 0.8, 0.3, 0.2), Tried(0.05, 0.7, 0.1, 0.05)
+    >>> chosen([lax, strict], 0.1)[0].asked, chosen([lax, strict], 0.01)[1]
+    (0.05, False)
+    """
+    there = [t for t in tried if not t.why]
+    if not there:
+        raise SettingsError(f"every fit failed, the last one so: {tried[-1].why}")
+    kept = [t for t in there if t.beyond <= limit]
+    if kept:
+        return max(kept, key=lambda t: t.accuracy), True
+    return min(there, key=lambda t: t.beyond), False
+
+
+def _measured(
+    entrant: Entrant, held: Held, tried: Sequence[Tried], limits: Sequence[float]
+) -> list[Row]:
+    rows: list[Row] = []
+    fits: dict[float, tuple[Decide, float]] = {}
+    for limit in limits:
+        setting, kept = chosen(tried, limit)
+        if setting.asked not in fits:
+            begin = perf_counter()
+            decide = entrant.fit(replace(held.train), setting.asked)  # nothing encoded before
+            fits[setting.asked] = decide, perf_counter() - begin
+        decide, seconds = fits[setting.asked]
+        about = {"limit": limit, "asked": setting.asked if entrant.asks else None, "kept": kept}
+        about |= {"cross_worst": setting.worst, "cross_beyond": setting.beyond}
+        about |= {"cross_accuracy": setting.accuracy, "seconds": seconds}
+        rows.append(about | {"ratio": seconds / held.plain} | _on_deployments(decide, held, limit))
+    return rows
+
+
+def _on_deployments(decide: Decide, held: Held, limit: float) -> Row:
+    test, train = held.split.test, held.train
+    y, s, p = test.labels(train.positive), test.column(train.sensitive_features).codes, decide(test)
+    found = measure_all(held.suite, y, p, s)
+    own = measure(
+        held.table.labels(train.positive),
+        np.concatenate([decide(table) for table in train.clients.values()]),
+        held.table.column(train.sensitive_features).codes,
+    )
+    y_train = held.table.labels(train.positive)
+    sign, t = as_accurate(held.sceptic[0], y_train, own["accuracy"], own["positive_rate"])
+    sceptic = measure_all(held.suite, y, moved(held.sceptic[1], sign, t), s)
+    names = (*MEASURES, *(f"{name}_error" for name in MEASURES))
+    return {
+        "test": {name: float(found[name][0]) for name in names},
+        "train": own,
+        **summary(held.suite, found, limit),
+        "sceptic": summary(held.suite, sceptic, limit)["all"]
+        | {"accuracy": float(sceptic["accuracy"][0])},
+        "deployments": found["risk_difference"].round(4).tolist(),
+    }
+
+
+def summary(suite: Suite, found: Mapping[str, np.ndarray], limit: float) -> Row:
+    """Risk differences over all deployments and by kind: how many, mean, p90, max, mean standard error, and how
+    many are over the limit beyond error; what else there is, and where it is worst."""
+    rd, over, kinds = found["risk_difference"], beyond(found, limit), np.array(suite.kinds)
+
+    def told(those: np.ndarray) -> Row:
+        own = rd[those]
+        return {
+            "count": len(own),
+            "mean": float(own.mean()),
+            "p90": float(np.quantile(own, 0.9)),
+            "max": float(own.max()),
+            "error": float(found["risk_difference_error"][those].mean()),
+            "beyond": int(over[those].sum()),
+        }
+
+    means = {f"mean_{name}": float(found[name].mean()) for name in MEASURES[1:]}
+    by = {kind: told(kinds == kind) for kind in KINDS if (kinds == kind).any()}
+    worst = int(rd.argmax())
+    return {
+        "all": told(np.ones(len(rd), bool)),
+        "kinds": by,
+        **means,
+        "worst": suite.names[worst],
+        "worst_error": float(found["risk_difference_error"][worst]),
+    }
+
+
+SLOW = ("agnosticfair-mlp", "declearn-fairgrad", "fairlearn-eg")
+
+
+def run(todo: Sequence[Cell], jobs: int, on_done: Callable[[Row], None]) -> list[Row]:
+    """Run the cells, slow entrants first; ``on_done`` keeps each as it arrives."""
+    order = sorted(todo, key=lambda c: (c.entrant not in SLOW, [*DATASETS].index(c.dataset), c.key))
+    return run_cells(run_cell, order, jobs, on_done)

@@ -1,0 +1,44 @@
+"""This package's methods, linear and as a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.table import Table
+from agnosticfair.experiments.entrants.entrant import Decide, Entrant, Train
+from agnosticfair.federation import fit
+from agnosticfair.methods import method
+
+
+def _fit(train: Train, name: str, **changes: Any) -> Decide:
+    recipe = method(name, **changes)
+    model = fit(
+        train.clients,
+        recipe,
+        sensitive_features=train.sensitive_features,
+        positive=train.positive,
+        seed=train.seed,
+    ).model
+
+    def decide(table: Table) -> np.ndarray:
+        return (model.decision(table) > 0).astype(float)
+
+    return decide
+
+
+FL = Entrant("fl", lambda t, _: _fit(t, "fl"), "no fairness", asks=False, ours=True)
+FAIRFL = Entrant(
+    "fairfl", lambda t, a: _fit(t, "fairfl", tau=a), "fair under training weights", ours=True
+)
+AGNOSTICFAIR = Entrant(
+    "agnosticfair", lambda t, a: _fit(t, "agnosticfair", tau=a), "the default", ours=True
+)
+NETWORK = Entrant(
+    "agnosticfair-mlp",
+    lambda t, a: _fit(t, "agnosticfair", network="mlp", tau=a),
+    "the default for a network",
+    package="torch",
+    ours=True,
+)

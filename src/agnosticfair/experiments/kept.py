@@ -1,0 +1,123 @@
+"""Cells on the disk, so that a run can be stopped and taken up again; and which code they are of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import agnosticfair
+from agnosticfair.errors import SettingsError
+from agnosticfair.experiments.benchmark import REPORTED, Cell
+from agnosticfair.experiments.pool import Row
+
+PACKAGE = Path(agnosticfair.__file__).parent
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code that runs. commit: its hash, None if unknown.  clean: whether nothing was changed since;
+    None if nobody can tell.  source: SHA-256 of all its modules, the same for the same code anywhere."""
+
+    commit: str | None
+    clean: bool | None
+    source: str
+
+
+def code(stated: str | None = None) -> Code:
+    """The code of this package; ``stated`` is its commit where there is no repository to ask."""
+    files = {p.relative_to(PACKAGE).as_posix(): p.read_bytes() for p in PACKAGE.rglob("*.py")}
+    commit = _git("rev-parse", "HEAD")
+    if commit is None:
+        return Code(stated, None, digest(files))
+    if stated is not None and not commit.startswith(stated):
+        raise SettingsError(
+            f"the code is of commit {commit[:12]}, not {stated}: leave --commit out"
+        )
+    return Code(commit, _git("status", "--porcelain", ".") == "", digest(files))
+
+
+def digest(files: Mapping[str, bytes]) -> str:
+    """One SHA-256 of files by name.
+
+    >>> digest({"a.py": b"1", "b.py": b""}) == digest({"b.py": b"", "a.py": b"1"})
+    True
+    """
+    found = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        found.update(f"{name} {len(content)}\n".encode() + content)
+    return found.hexdigest()
+
+
+def source_of(commit: str, where: Path) -> str | None:
+    """The digest of the package's modules as a commit of the repository ``where`` has them, if it has it."""
+    top, folder = _git("rev-parse", "--show-toplevel", where=where), "src/agnosticfair"
+    if top is None:
+        return None
+    names = _git("ls-tree", "-r", "--name-only", commit, folder, where=Path(top))
+    if names is None:
+        return None
+    files = {
+        name.removeprefix(f"{folder}/"): _show(commit, name, Path(top))
+        for name in names.splitlines()
+        if name.endswith(".py")
+    }
+    return digest(files)
+
+
+def _git(*words: str, where: Path = PACKAGE) -> str | None:
+    try:
+        done = subprocess.run(  # noqa: S603
+            ["git", *words],  # noqa: S607
+            cwd=where,
+            capture_output=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.decode().strip()
+
+
+def _show(commit: str, name: str, where: Path) -> bytes:
+    words = ["git", "show", f"{commit}:{name}"]
+    return subprocess.run(words, cwd=where, capture_output=True, check=True).stdout  # noqa: S603
+
+
+def authorise(seeds: Iterable[int], own: Code) -> None:
+    """Raise unless these seeds may be run: reported ones are for a commit without local changes."""
+    reported = sorted({*seeds} & {*REPORTED})
+    if not reported:
+        return
+    if own.commit is None:
+        raise SettingsError(
+            f"seed {reported[0]} is for reporting, and there is no repository to tell the commit: name it by --commit"
+        )
+    if own.clean is False:
+        raise SettingsError(
+            f"seed {reported[0]} is for reporting, and the code differs from commit {own.commit[:12]}: commit "
+            "your changes, or take seeds 0 to 19"
+        )
+
+
+def write_cell(folder: Path, cell: Cell, own: Code, row: Row) -> None:
+    """Keep a cell, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{cell.key}.{os.getpid()}.part"
+    content = {"source": own.source, "limits": cell.limits, "asked": cell.asked, **row}
+    part.write_text(json.dumps(content, allow_nan=False))
+    part.replace(folder / f"{cell.key}.json")
+
+
+def read_cell(folder: Path, cell: Cell, own: Code) -> Row | None:
+    """What was kept of a cell by the same code with the same settings, if anything."""
+    try:
+        found: dict[str, Any] = json.loads((folder / f"{cell.key}.json").read_text())
+    except (OSError, ValueError):
+        return None
+    same = (found.pop("source", None), found.pop("limits", None), found.pop("asked", None))
+    return found if same == (own.source, [*cell.limits], [*cell.asked]) else None

@@ -1,0 +1,102 @@
+"""A round's sums, stated once: their names, their shapes, and what every row adds to them.
+
+Under w with d = x.w, per kernel m and cell j (every sum with the rows' weights, where they have any):
+
+    psi_L = sum K l,  J_L = sum K l' x           (and the same with K = 1: loss, J_1)
+    psi_g[j] = sum_{s=j} K g,  J_g[j] = sum_{s=j} K g' x
+    psi_hat[j] = sum_{s=j} K [d > 0]             (of wrong decisions instead, where g is the loss)
+    psi_theta[j] = sum_{s=j} K                   (each with K = 1 as a last column: the uniform weights)
+    H = sum (theta_L l'' + c g'') x x^T          theta_L = 1 - share + share K alpha,  c = K C[s]
+
+Every back end adds up ``of_loss`` and ``of_fair`` of its rows, numpy's or PyTorch's, in its own precision
+(``client/sums``); the server reads the totals by the names that ``named`` gives them.  A new column
+is a name here and its value in the function below; the Triton kernel, which cannot call Python, has
+a column of its own, and one test holds all back ends to this module.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agnosticfair.mathematics.fairness import Surrogate, surrogate_values
+from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives
+
+OF_LOSS = ("psi_L", "psi_theta_L", "J_L")
+OF_FAIR = ("psi_g", "psi_theta", "psi_hat", "J_g")
+"""Fields by kernel, and by cell and kernel; the last of each is the slope, a vector for every kernel."""
+
+SLOPES = ("J_1", "J_L", "J_g", "H")
+"""Fields that a network, whose slope is one gradient, does without."""
+
+
+class RowValues(NamedTuple):
+    """Of every row, (n,): loss, surrogate, their slopes and curvatures in d; 1 where the decision counts
+    in psi_hat, and where it is right."""
+
+    loss: Any
+    slope: Any
+    curve: Any
+    g: Any
+    g_slope: Any
+    g_curve: Any
+    hat: Any
+    right: Any
+    one: Any
+
+
+def row_values(d: Any, y: Any, surrogate: Surrogate, xp: Any = np) -> RowValues:
+    """What rows of signed distances d and labels y say, in the precision of d.  xp: numpy or torch.
+
+    >>> row_values(np.zeros(1), np.ones(1), Surrogate()).loss.round(4)
+    array([0.6931])
+    """
+    loss, one = log_loss(d, y, xp), xp.ones_like(d)
+    slope, curve = log_loss_derivatives(d, y, xp)
+    right = ((d > 0) == (y > 0)) * one
+    if surrogate.kind == "loss":
+        return RowValues(loss, slope, curve, loss, slope, curve, one - right, right, one)
+    g, g_slope, g_curve = surrogate_values(surrogate, d, xp)
+    return RowValues(loss, slope, curve, g, g_slope, g_curve, (d > 0) * one, right, one)
+
+
+def of_loss(v: RowValues) -> tuple[tuple[Any, ...], Any]:
+    """A row's part of OF_LOSS: its values, and what its features are multiplied with."""
+    return (v.loss, v.one), v.slope
+
+
+def of_fair(v: RowValues) -> tuple[tuple[Any, ...], Any]:
+    """A row's part of OF_FAIR: its values, and what its features are multiplied with."""
+    return (v.g, v.one, v.hat), v.g_slope
+
+
+def named(
+    plain: np.ndarray, by_loss: np.ndarray, by_fair: np.ndarray, H: np.ndarray, correct: Any
+) -> dict[str, np.ndarray]:
+    """The fields of a reply.  plain: (2 + D,), sums of ``of_loss``; by_loss: (M, 2 + D) the same by kernel;
+    by_fair: (G, F + 1, 3 + D), of ``of_fair``."""
+    found = {"loss": plain[0], "J_1": plain[len(OF_LOSS) - 1 :]}
+    for names, total in ((OF_LOSS, by_loss), (OF_FAIR, by_fair)):
+        *scalars, slope = names
+        found |= {name: total[..., k] for k, name in enumerate(scalars)}
+        found[slope] = total[..., len(scalars) :]
+    return {**found, "H": H, "correct": np.asarray(correct)}
+
+
+def shapes(D: int, M: int, G: int, F: int) -> dict[str, tuple[int, ...]]:
+    """What the fields look like, for D features with the intercept, M kernels of the loss and F of the
+    fairness adversary, the uniform weights among them.
+
+    >>> shapes(3, 2, 2, 5)["J_g"]
+    (2, 5, 3)
+    """
+    widths = (len(OF_LOSS) - 1 + D, len(OF_FAIR) - 1 + D)
+    empty = named(
+        np.empty(widths[0]),
+        np.empty((M, widths[0])),
+        np.empty((G, F, widths[1])),
+        np.empty((D, D)),
+        0.0,
+    )
+    return {name: np.shape(value) for name, value in empty.items()}

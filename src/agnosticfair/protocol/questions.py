@@ -1,0 +1,282 @@
+"""What is asked of a client: the task, which every round of a fit shares, and one record for each step.
+
+A question knows its step, and what the answer to it must look like.  ``register`` makes a new one
+known, in every process that takes part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from agnosticfair.data.census import Census, counts_shapes
+from agnosticfair.data.encoding import Encoding
+from agnosticfair.mathematics import sums
+from agnosticfair.mathematics.basis import Basis, constant, own_width, width
+from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.protocol.records import taken_apart
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Which network clients build: its name in ``networks``, and the widths of its layers."""
+
+    name: str
+    hidden: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that a client must know to answer any round: it can be forgotten and rebuilt at any time.
+
+    positive: the label.  sensitive_features: each with its groups.  by_label: cells are cut
+    by label, too.  n: what all rows weigh.  basis, fair_basis: the two adversaries'.  centres: (M, d).
+    """
+
+    encoding: Encoding
+    positive: str
+    sensitive_features: tuple[tuple[str, tuple[str, ...]], ...]
+    by_label: bool
+    n: int
+    clients: tuple[str, ...]
+    basis: Basis
+    fair_basis: Basis
+    network: Architecture | None = None
+    centres: np.ndarray | None = None
+
+    @cached_property
+    def id(self) -> str:
+        """A digest of the content."""
+        plain, arrays = taken_apart(self)
+        digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
+        for name in sorted(arrays):
+            digest.update(name.encode() + arrays[name].tobytes())
+        return digest.hexdigest()
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, those of several features joined."""
+        values = [groups for _, groups in self.sensitive_features]
+        return tuple(" & ".join(group) for group in product(*values)) if values else ()
+
+    @property
+    def cells(self) -> int:
+        """G, into how many cells rows are cut (``fairness.comparisons``)."""
+        return prod(len(groups) for _, groups in self.sensitive_features) * (
+            2 if self.by_label else 1
+        )
+
+
+UNCOUNTED = Task(Encoding((), ()), "", (), False, 0, (), constant(), constant())
+"""Of what is asked before the rows are counted."""
+
+
+class Question(Protocol):
+    """What a step is asked for: settings and arrays, in a frozen dataclass."""
+
+    step: ClassVar[str]
+
+    def shapes(self, task: Task) -> Shapes:
+        """What every client's answer must look like."""
+        ...
+
+
+Q = TypeVar("Q", bound=type[Any])
+QUESTIONS: dict[str, type[Any]] = {}
+
+
+def register(question: Q) -> Q:
+    """Know the record of a step's question."""
+    QUESTIONS[question.step] = question
+    return question
+
+
+@register
+@dataclass(frozen=True)
+class Counts:
+    """How many rows there are of each label and group of this outline: round zero of secure sums."""
+
+    step: ClassVar[str] = "counts"
+    outline: Census
+
+    def shapes(self, task: Task) -> Shapes:
+        return counts_shapes(self.outline)
+
+
+@register
+@dataclass(frozen=True)
+class Centres:
+    """Distinct rows as kernel centres: the ``share`` of them that draws lowest with this seed."""
+
+    step: ClassVar[str] = "centres"
+    seed: int
+    share: float
+
+    def shapes(self, task: Task) -> Shapes:
+        raise NotImplementedError("rows come as Candidates, which check_candidates looks at")
+
+
+@register
+@dataclass(frozen=True)
+class Clusters:
+    """One step of k-means around these centres, (M, d)."""
+
+    step: ClassVar[str] = "clusters"
+    centres: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        return {"count": (len(self.centres),), "total": self.centres.shape}
+
+
+@register
+@dataclass(frozen=True)
+class Sums:
+    """Values and slopes at w of every coefficient of alpha, and one curvature (``mathematics.sums``)."""
+
+    step: ClassVar[str] = "sums"
+    surrogate: Surrogate
+    share: float
+    w: np.ndarray
+    alpha: np.ndarray
+    C: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        return sums.shapes(len(self.w), len(self.alpha), *self.C.shape)
+
+
+def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:
+    kernels = dict.fromkeys(("psi_L", "psi_theta", "psi_C"), alpha.shape)
+    return {"w": w.shape, "clients": (), **slope, "correct": (), **kernels}
+
+
+@register
+@dataclass(frozen=True)
+class Average:
+    """Algorithms 1 and 2: train on the client's own rows, for the server to average.
+
+    steps: of the gradient, None to minimise in full.  penalty: lambda, 0 for none.  n, s_bar: of all
+    clients.  phi_C: the slope of the covariance, from the last round.
+    """
+
+    step: ClassVar[str] = "average"
+    steps: int | None
+    rate: float
+    penalty: float
+    tau: float
+    ridge: float
+    n: float
+    s_bar: float
+    w: np.ndarray
+    alpha: np.ndarray
+    phi_C: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        return _averaged(self.w, self.alpha, {"phi_C": self.w.shape})
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """Where the last round of ``average_network`` began."""
+
+    w: np.ndarray
+    alpha: np.ndarray
+
+
+@register
+@dataclass(frozen=True)
+class AverageNetwork:
+    """``average`` for a network.  C: the covariance at the last round's start, ``before``, of all clients.
+    ridge: (P,), of every weight."""
+
+    step: ClassVar[str] = "average_network"
+    steps: int
+    rate: float
+    penalty: float
+    tau: float
+    n: float
+    s_bar: float
+    device: str
+    C: float
+    w: np.ndarray
+    alpha: np.ndarray
+    ridge: np.ndarray
+    before: Averaged | None
+
+    def shapes(self, task: Task) -> Shapes:
+        return _averaged(self.w, self.alpha, {"C": ()})
+
+
+@register
+@dataclass(frozen=True)
+class Moments:
+    """First and second moments of the features, and of the kernels in every cell."""
+
+    step: ClassVar[str] = "moments"
+
+    def shapes(self, task: Task) -> Shapes:
+        basis, d = task.fair_basis, (task.encoding.width,)
+        M = own_width(basis)
+        gram = (task.cells, width(basis, task.clients) // M, M + 1, M + 1)
+        return {"mass": (), "x": d, "x_squares": d, "gram": gram}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Where the last round of ``train`` began, and the mean gradient of all clients there."""
+
+    w: np.ndarray
+    alpha: np.ndarray
+    C: np.ndarray
+    gradient: np.ndarray
+
+
+@register
+@dataclass(frozen=True)
+class Train:
+    """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight."""
+
+    step: ClassVar[str] = "train"
+    surrogate: Surrogate
+    share: float
+    seed: int
+    rate: float
+    steps: int
+    batch: int | None
+    momentum: float
+    device: str
+    w: np.ndarray
+    alpha: np.ndarray
+    C: np.ndarray
+    ridge: np.ndarray
+    scale: np.ndarray
+    before: Trained | None
+
+    def shapes(self, task: Task) -> Shapes:
+        of_sums = sums.shapes(1, len(self.alpha), *self.C.shape)
+        own = dict.fromkeys(("gradient", "moved", "squares"), self.w.shape)
+        return {k: v for k, v in of_sums.items() if k not in sums.SLOPES} | {"mass": (), **own}
+
+
+@register
+@dataclass(frozen=True)
+class Decisions:
+    """What an audit needs of the decisions d_w(x) > 0, also over ``replicates`` resamples."""
+
+    step: ClassVar[str] = "decisions"
+    seed: int
+    replicates: int
+    w: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        M, d = width(task.basis, task.clients), task.encoding.width
+        psi = (1 + self.replicates, 4 * len(task.groups), M + 1)
+        return {"psi": psi, "psi_x": (M + 1, d), "x_squares": (d,)}

@@ -1,0 +1,117 @@
+"""Solvers, in one table: each goes from state to state, and never imports the client's side or an engine.
+
+A solver is a module, or any object, that meets ``Solver``; ``register`` makes one known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from agnosticfair.methods import Method
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import Question
+from agnosticfair.server import averaging, exact, saddle
+from agnosticfair.server.plan import Beginning, Plan, Start
+
+
+class Inner(Protocol):
+    """What everybody may read of a solver between two rounds.  outcome: 'running' until it is done.
+    under_floor: groups that are compared with none."""
+
+    @property
+    def w(self) -> np.ndarray: ...
+    @property
+    def alpha(self) -> np.ndarray: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def history(self) -> tuple[dict, ...]: ...
+    @property
+    def under_floor(self) -> tuple[str, ...]: ...
+
+
+class Solver(Protocol):
+    """How a method is solved.  TYPES: the records of its state, for checkpoints."""
+
+    @property
+    def TYPES(self) -> tuple[type, ...]: ...
+
+    def suits(self, method: Method) -> bool:
+        """Whether it solves this method."""
+        ...
+
+    def before(self, plan: Plan) -> Broadcast[Any] | None:
+        """What is asked before the first round, if anything."""
+        ...
+
+    def init(self, plan: Plan, beginning: Beginning) -> Any:
+        """The state before the first round: an ``Inner``."""
+        ...
+
+    def question(self, state: Any) -> Question:
+        """What the next round asks of every client."""
+        ...
+
+    def step(self, state: Any, reply: Reply) -> Any:
+        """One round, from the sum of all replies."""
+        ...
+
+    def worst_cases(self, state: Any) -> tuple[float, float]:
+        """The worst difference over the set, of the surrogate and of the true decisions; nan if unknown."""
+        ...
+
+    def start_of(self, state: Any) -> Start | None:
+        """Where a similar fit may begin."""
+        ...
+
+
+SOLVERS: dict[str, Solver] = {"averaging": averaging, "saddle": saddle, "exact": exact}
+"""By name; the first that suits a method solves it."""
+
+
+def register(name: str, solver: Solver) -> None:
+    """Know a solver, which is asked before all others whether it suits a method."""
+    known = {k: v for k, v in SOLVERS.items() if k != name}
+    SOLVERS.clear()
+    SOLVERS.update({name: solver, **known})
+
+
+def solver_of(method: Method) -> Solver:
+    """The solver of a method."""
+    return next(solver for solver in SOLVERS.values() if solver.suits(method))
+
+
+@dataclass(frozen=True)
+class State:
+    """A plan and its solver's state."""
+
+    plan: Plan
+    inner: Inner
+
+    @property
+    def solver(self) -> Solver:
+        return solver_of(self.plan.method)
+
+    @property
+    def done(self) -> bool:
+        return self.inner.outcome != "running"
+
+
+def init(plan: Plan, beginning: Beginning | None = None) -> State:
+    """The state before the first round."""
+    return State(plan, solver_of(plan.method).init(plan, beginning or Beginning()))
+
+
+def question(state: State) -> Broadcast[Any]:
+    """The broadcast of the next round."""
+    return Broadcast(state.inner.round + 1, state.plan.task, state.solver.question(state.inner))
+
+
+def step(state: State, total: Reply) -> State:
+    """One round, from the sum of all replies."""
+    return replace(state, inner=state.solver.step(state.inner, total))

@@ -1,0 +1,202 @@
+"""The benchmark: its rule, its seeds, its cells on the disk, and that one failure is one row."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from agnosticfair.commands import bench
+from agnosticfair.errors import SettingsError
+from agnosticfair.experiments import benchmark, kept
+from agnosticfair.experiments.benchmark import Cell, Tried, cells, chosen, here, run_cell
+from agnosticfair.experiments.entrants import ENTRANTS, Entrant, Train
+from agnosticfair.experiments.sceptic import as_accurate, moved
+
+CELL = Cell("oulad", "shift", 0, "coin", limits=(0.1,), asked=(0.02, 0.2))
+
+
+def by_group(train: Train, limit: float):
+    """Decides the groups ``limit`` apart, by lot: what is asked for is what is decided."""
+
+    def decide(table):
+        s = table.column(train.sensitive_features).codes
+        return 0.5 + limit * (s - 0.5)
+
+    return decide
+
+
+def broken(train: Train, limit: float):
+    raise ValueError("it broke")
+
+
+def choosy(train: Train, limit: float):
+    return broken(train, limit) if limit < 0.1 else by_group(train, 0.0)
+
+
+@pytest.fixture
+def entrants(monkeypatch):
+    for name, fit in {"coin": by_group, "broken": broken, "choosy": choosy}.items():
+        monkeypatch.setitem(ENTRANTS, name, Entrant(name, fit, "a stand-in", sees=True))
+    absent = Entrant("absent", by_group, "", package="no_such_package")
+    monkeypatch.setitem(ENTRANTS, "absent", absent)
+
+
+def test_the_rule_takes_the_most_accurate_that_keeps_the_limit():
+    tried = [Tried(0.02, 0.7, 0.1, 0.04), Tried(0.1, 0.8, 0.2, 0.09), Tried(0.2, 0.9, 0.5, 0.3)]
+    assert [chosen(tried, limit)[0].asked for limit in (0.05, 0.1, 0.5)] == [0.02, 0.1, 0.2]
+    nearest, keeps = chosen(tried, 0.01)
+    assert (nearest.asked, keeps) == (0.02, False)
+    assert chosen([*tried, Tried(0.3, 1.0, why="it broke")], 0.5)[0].asked == 0.2
+    with pytest.raises(SettingsError, match="every fit failed, the last one so: it broke"):
+        chosen([Tried(0.3, why="it broke")], 0.5)
+
+
+def test_a_cell_chooses_on_training_rows_and_measures_on_others(entrants):
+    (row,) = run_cell(CELL)["rows"]
+    assert json.loads(json.dumps(row, allow_nan=False)) == row
+    assert row["asked"] == 0.02
+    assert row["kept"]
+    assert row["cross_worst"] == pytest.approx(0.02)
+    assert row["all"]["max"] == pytest.approx(0.02)
+    assert row["all"]["beyond"] == 0
+    assert row["train"]["risk_difference"] == pytest.approx(0.02)
+    counts = [told["count"] for told in row["kinds"].values()]
+    assert sum(counts) == row["all"]["count"] == len(row["deployments"])
+    assert {"natural", "pair", "triple", "mixture"} <= {*row["kinds"]}
+    lax = run_cell(replace(CELL, limits=(0.3,)))["rows"][0]
+    assert lax["asked"] in (0.02, 0.2)
+
+
+def test_the_same_cell_gives_the_same_numbers(entrants):
+    one, two = (run_cell(CELL)["rows"][0] for _ in range(2))
+    for row in (one, two):
+        del row["seconds"], row["ratio"]
+    assert one == two
+
+
+def test_no_entrant_is_shown_a_test_row(entrants, monkeypatch):
+    seen = []
+
+    def spy(train, limit):
+        seen.append(train)
+        return by_group(train, limit)
+
+    monkeypatch.setitem(ENTRANTS, "coin", replace(ENTRANTS["coin"], fit=spy))
+    run_cell(CELL)
+    held = benchmark._held("oulad", "shift", 0, None)
+    most = sum(map(len, held.split.train.values()))
+    sizes = [sum(map(len, train.clients.values())) for train in seen]
+    assert max(sizes) == most
+    assert sizes.count(most) == 1  # the final fit; all others lack a fold
+    held_back = {*held.split.test.take(held.split.test_part == 1).column("region").values()}
+    assert not any(held_back & {*train.clients} for train in seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("broken", "it broke"), ("absent", "no_such_package is not installed")]
+)
+def test_what_fails_is_a_row_that_says_so(name, why, entrants):
+    found = run_cell(replace(CELL, entrant=name))
+    assert found["rows"] == []
+    assert why in found["why"]
+
+
+def test_a_setting_that_fails_is_passed_over(entrants):
+    found = run_cell(replace(CELL, entrant="choosy"))
+    assert found["rows"][0]["asked"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"datasets": ["iris"]}, "'iris'"),
+        ({"entrants": ["me"]}, "'me'"),
+        ({"splits": ["north"]}, "'north'"),
+        ({"seeds": [40]}, "seed 40 is neither"),
+        ({"limits": [0.0]}, "limit 0.0"),
+        ({"seeds": []}, "nothing is left"),
+    ],
+)
+def test_cells_that_cannot_be_are_refused(asked, named):
+    with pytest.raises(SettingsError, match=named):
+        cells(**{"datasets": ["adult"], "seeds": [0], "entrants": ["fl"], **asked})
+
+
+def test_an_absent_data_set_is_skipped_with_its_reason(tmp_path):
+    found, absent = here(["adult", "law"], str(tmp_path))
+    assert found == ["adult"]
+    assert "law_school_clean.csv" in absent["law"]
+
+
+def test_reported_seeds_are_for_a_commit_without_changes():
+    changed, clean = kept.Code("abc", False, ""), kept.Code("abc", True, "")
+    kept.authorise(range(20), changed)
+    kept.authorise(range(40), clean)
+    kept.authorise([20], kept.Code("abc", None, ""))  # stated: source_of checks it elsewhere
+    with pytest.raises(SettingsError, match="seed 20 is for reporting, and the code differs"):
+        kept.authorise([3, 25, 20], changed)
+    with pytest.raises(SettingsError, match="no repository to tell the commit"):
+        kept.authorise([20], kept.Code(None, None, ""))
+
+
+def test_the_code_s_digest_is_that_of_its_commit():
+    own = kept.code()
+    if own.commit is None:
+        pytest.skip("no repository here")
+    assert (kept.source_of(own.commit, kept.PACKAGE) == own.source) == own.clean
+    with pytest.raises(SettingsError, match="leave --commit out"):
+        kept.code("0123456789")
+
+
+def test_cells_are_kept_for_the_same_code_and_settings(tmp_path):
+    own = kept.Code("abc", True, "source")
+    kept.write_cell(tmp_path, CELL, own, {"rows": [1]})
+    assert kept.read_cell(tmp_path, CELL, own) == {"rows": [1]}
+    assert kept.read_cell(tmp_path, CELL, replace(own, source="other")) is None
+    assert kept.read_cell(tmp_path, replace(CELL, limits=(0.2,)), own) is None
+    assert kept.read_cell(tmp_path, replace(CELL, seed=1), own) is None
+    (tmp_path / f"{CELL.key}.json").write_text("{")
+    assert kept.read_cell(tmp_path, CELL, own) is None
+
+
+def test_a_run_that_was_stopped_is_taken_up_again(entrants, tmp_path, call):
+    words = (
+        "bench",
+        "--datasets",
+        "oulad",
+        "--entrants",
+        "coin,absent",
+        "--seeds",
+        "0",
+        "--jobs",
+        "1",
+    )
+    words += ("--out", str(tmp_path / "out"))
+    code, out, _ = call(*words)
+    assert code == 0
+    assert "2 cells in" in out
+    assert "no_such_package is not installed" in (tmp_path / "out" / "bench.md").read_text()
+    first = (tmp_path / "out" / "results.json").read_text()
+    (tmp_path / "out" / "cells" / "oulad-shift-00-absent.json").unlink()
+    assert "1 cells in" in call(*words)[1]
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == json.loads(first)
+    assert "<table" in (tmp_path / "out" / "bench.html").read_text()
+    assert "## Verdict" in (tmp_path / "out" / "bench.md").read_text()
+
+
+def test_seeds_in_words():
+    assert bench.parsed("0-2,7") == [0, 1, 2, 7]
+    with pytest.raises(SettingsError, match="'0-x' are no numbers"):
+        bench.parsed("0-x")
+
+
+def test_the_sceptic_moves_towards_the_other_s_rate():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 2000)
+    d = 2.0 * y - 1 + rng.normal(size=2000)
+    plain = ((d > 0) == y).mean()
+    for rate, fewer in ((0.2, True), (0.8, False)):
+        found = moved(d, *as_accurate(d, y, plain - 0.1, rate))
+        assert (found == y).mean() == pytest.approx(plain - 0.1, abs=2e-3)
+        assert (found.mean() < (d > 0).mean()) == fewer

@@ -1,0 +1,55 @@
+"""Notions: one record each, and one gap, against the rates as everybody defines them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.notions import NOTIONS, Notion, notion_of
+
+
+def spread(rates):
+    there = rates[np.isfinite(rates)]
+    return there.max() - there.min() if len(there) > 1 else np.nan
+
+
+EXPECTED = {
+    "demographic_parity": lambda y, p, s, w: metrics.risk_difference(p, s, w),
+    "equal_opportunity": lambda y, p, s, w: spread(metrics.true_positive_rates(y, p, s, w)),
+    "equalized_odds": lambda y, p, s, w: np.fmax(
+        spread(metrics.true_positive_rates(y, p, s, w)),
+        spread(metrics.false_positive_rates(y, p, s, w)),
+    ),
+    "bounded_group_loss": lambda y, p, s, w: np.nanmax(metrics.error_rates(y, p, s, w)),
+}
+
+
+@given(st.sampled_from(sorted(NOTIONS)), st.integers(0, 200), st.integers(2, 4))
+def test_the_gap_is_that_of_the_rates(name, seed, groups):
+    rng = np.random.default_rng(seed)
+    y, p, s = rng.integers(0, 2, 12), rng.integers(0, 2, 12), rng.integers(0, groups, 12)
+    w = rng.choice([0.0, 0.5, 2.0], 12) + (np.arange(12) == 0)
+    expected = EXPECTED[name](y, p, s, w)
+    assert metrics.gap(name, y, p, s, w) == pytest.approx(expected, nan_ok=True)
+
+
+def test_without_two_groups_there_is_no_difference():
+    assert np.isnan(metrics.gap("demographic_parity", [0, 1], [1, 0], [0, 0]))
+    assert np.isnan(metrics.gap("bounded_group_loss", [], [], []))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: notion_of("parity"), "unknown notion 'parity'; there are: demographic_parity"),
+        (lambda: Notion("x", ((2,),), "words"), "labels is ((2,),); it must be tuples of labels"),
+        (lambda: Notion("x", (), "words"), "labels is (); it must be tuples of labels"),
+        (lambda: Notion("x", ((0,),), 3), "quantity is 3; it must be a str"),
+    ],
+)
+def test_what_is_no_notion_is_refused(made, said):
+    with pytest.raises(SettingsError) as told:
+        made()
+    assert str(told.value).startswith(said)

@@ -1,0 +1,116 @@
+"""The benchmark's report: every number is from the results, and verdicts are what they say."""
+
+import json
+
+import pytest
+
+from agnosticfair.report.bench import aggregate, document, grids, paragraph, readme, verdict
+from agnosticfair.report.bench_page import page
+
+KINDS = {"test set": 1, "pair": 2}
+
+
+def row(limit=0.1, accuracy=0.8, p90=0.1, top=0.2, kept=True):
+    def told(count):
+        return {"count": count, "mean": p90 / 2, "p90": p90, "max": top, "error": 0.01, "beyond": 1}
+
+    names = ("risk_difference", "accuracy", "balanced_accuracy", "positive_rate")
+    return {
+        "limit": limit,
+        "asked": limit,
+        "kept": kept,
+        "cross_worst": top,
+        "ratio": 2.0,
+        "test": dict.fromkeys(names, accuracy) | {f"{n}_error": 0.004 for n in names},
+        "all": told(3),
+        "kinds": {kind: told(count) for kind, count in KINDS.items()},
+        "worst": "job = <b>",
+        "worst_error": 0.03,
+        "sceptic": told(3) | {"accuracy": accuracy},
+        "deployments": [0.01, p90, top],
+    }
+
+
+def cell(entrant, dataset="adult", seed=0, sees=False, **changes):
+    rows = [row(limit, **changes) for limit in (0.05, 0.1)]
+    about = {"note": "a note", "sees": sees, "pooled": False, "ours": False}
+    head = {"dataset": dataset, "split": "shift", "seed": seed, "entrant": entrant}
+    return head | about | {"rows": rows}
+
+
+def results(*cells):
+    return {"commit": "0123456789abcdef", "clean": True, "source": "", "absent": {}, "cells": cells}
+
+
+@pytest.fixture
+def made():
+    failed = cell("fairlearn-eg") | {"rows": [], "why": "fairlearn is not installed"}
+    return results(
+        cell("agnosticfair", p90=0.05, top=0.1, accuracy=0.79),
+        cell("agnosticfair", seed=1, p90=0.07, top=0.2, accuracy=0.79),
+        cell("fairfl", p90=0.2, top=0.5),
+        cell("seer", sees=True, p90=0.01, top=0.02, accuracy=0.9),
+        failed,
+    )
+
+
+def line(made, entrant, limit=0.1):
+    found = aggregate(made)["lines"]
+    return next(f for f in found if (f["entrant"], f["limit"]) == (entrant, limit))
+
+
+def test_lines_are_means_over_seeds(made):
+    own = line(made, "agnosticfair")
+    assert own["seeds"] == 2
+    assert own["p90"] == pytest.approx(0.06)
+    assert own["max"] == pytest.approx(0.15)
+    assert own["spread"]["p90"] == pytest.approx(0.01414, abs=1e-4)
+    assert line(made, "fairlearn-eg")["why"] == "fairlearn is not installed"
+    assert json.loads(json.dumps(aggregate(made), allow_nan=False)) == aggregate(made)
+
+
+def test_a_verdict_leaves_out_who_sees_and_counts_accuracy(made):
+    lines = [f for f in aggregate(made)["lines"] if f["limit"] == 0.1]
+    found = verdict(lines)
+    assert found["won"]
+    assert found["best"]["entrant"] == "fairfl"
+    far = results(cell("agnosticfair", accuracy=0.77, p90=0.05), cell("fairfl", accuracy=0.8))
+    assert not verdict(aggregate(far)["lines"])["won"]
+    beaten = results(cell("agnosticfair", p90=0.05, top=0.3), cell("fairfl", p90=0.06, top=0.2))
+    assert not verdict(aggregate(beaten)["lines"])["won"]
+    assert "the lowest max is fairfl's" in document(beaten)
+    nobody = results(cell("agnosticfair", kept=False), cell("fairfl", kept=False))
+    assert "nobody keeps the limit" in document(nobody)
+
+
+def test_the_document_shows_every_cell_and_its_code(made):
+    text = document(made)
+    for entrant in ("agnosticfair", "fairfl", "seer", "fairlearn-eg"):
+        assert text.count(f"{entrant}") > 2
+    assert "no result: fairlearn is not installed" in text
+    assert "commit `0123456789ab` (without local changes), development seeds 0 to 1" in text
+    assert "Won: 1 of 1 at 0.05, 1 of 1 at 0.1" in text
+    assert document(aggregate(made)) == text
+    assert len(grids(made)) == 2
+
+
+def test_words_follow_the_numbers(made):
+    lines = [f for f in aggregate(made)["lines"] if f["limit"] == 0.1]
+    assert "takes 70% off the p90" in paragraph({0.1: lines})
+    alike = results(cell("agnosticfair", p90=0.1), cell("fairfl", p90=0.1))
+    assert "Robustness buys little here" in paragraph({0.1: aggregate(alike)["lines"]})
+    assert paragraph({0.1: []}) == "Our default gave no result."
+
+
+def test_readme_s_table_has_a_line_per_data_set(made):
+    text = readme(aggregate(made))
+    assert "| adult | 0.790, 0.060 / 0.150 | 0.800, 0.200 / 0.500 | none | none |" in text
+
+
+def test_the_page_is_self_contained_and_escapes(made):
+    text = page(made)
+    assert "http" not in text.replace("http-equiv", "")
+    assert "job = <b>" not in text
+    assert "job = &lt;b&gt;" in text
+    assert text.count("<circle") > 9
+    assert 'data-value="0.06"' in text
