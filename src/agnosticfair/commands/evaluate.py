@@ -38,7 +38,7 @@ def evaluate(
 ) -> None:
     """Measure a model on labelled rows: accuracy, and how its decisions differ between groups."""
     from agnosticfair.data.reading import Dialect
-    from agnosticfair.mathematics.fairness import NOTIONS
+    from agnosticfair.mathematics.notions import NOTIONS
     from agnosticfair.model import load_model
     from agnosticfair.settings import require_name
 
