@@ -14,7 +14,7 @@ BASE = {"errors", "settings"}
 WORDS = BASE | {"mathematics", "data", "methods", "model", "networks"}
 TRAVELS = WORDS | {"protocol", "threads"}
 SIDES = TRAVELS | {"server", "client"}
-ASSEMBLED = SIDES | {"federation", "auditing", "target"}
+ASSEMBLED = SIDES | {"federation", "auditing", "target", "private"}
 
 ALLOWED = {
     "errors": set(),
@@ -30,6 +30,7 @@ ALLOWED = {
     "server": TRAVELS,
     "federation": SIDES,
     "auditing": SIDES | {"federation"},
+    "private": SIDES | {"federation"},
     "target": ASSEMBLED,
     "tuning": ASSEMBLED,
     "estimator": ASSEMBLED | {"tuning"},

@@ -35,10 +35,13 @@ from agnosticfair.commands.output import cell, check_file, check_folder, progres
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.data.reading import Dialect
+    from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
+    from agnosticfair.methods import Method
     from agnosticfair.model import Model
+    from agnosticfair.private import Budget
 
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
@@ -91,6 +94,13 @@ def fit(
     ] = None,
     separator: Separator = None,
     encoding: Encoding = None,
+    epsilon: Annotated[
+        float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
+    ] = None,
+    delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
+    ledgers: Annotated[
+        Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
+    ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     force: Force = False,
     as_json: Json = False,
@@ -106,6 +116,7 @@ def fit(
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.methods import Network
     from agnosticfair.methods import method as recipe
+    from agnosticfair.private import Budget
     from agnosticfair.runs import provenance as record
     from agnosticfair.runs.tracking import parameters, results, tracker
     from agnosticfair.server.checkpoints import FILE as CHECKPOINT
@@ -133,6 +144,10 @@ def fit(
         reading.tell(clients, target, positive)
     columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
+    if epsilon is not None:
+        budget = Budget(epsilon, delta, ledgers=ledgers)
+        names = tuple(sensitive_features)
+        return _private(clients, chosen, budget, agreed, (names, positive), out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
@@ -234,6 +249,49 @@ def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
             f"{out.name!r} holds safetensors whatever its ending says: read it with load_model."
         )
     return said
+
+
+def _private(
+    clients: Mapping[str, Table | Stream],
+    method: Method,
+    budget: Budget,
+    schema: Schema | None,
+    about: tuple[tuple[str, ...], str | None],
+    out: Path,
+    as_json: bool,
+) -> None:
+    """A differentially private fit: its model, and what was spent and certified. Nothing else is measured on
+    the rows here, for that would show what the noise hides."""
+    from agnosticfair.data.table import Table
+    from agnosticfair.errors import SettingsError
+    from agnosticfair.private import fit_private
+
+    if schema is None:
+        raise SettingsError(
+            "differential privacy needs --schema: ranges and categories taken from rows would show some of them"
+        )
+    if budget.ledgers is not None:
+        check_folder(budget.ledgers, needed=True)
+    for key, rows in clients.items():
+        if not isinstance(rows, Table):
+            raise SettingsError(
+                f"client {key!r} streams its rows: a private fit needs them in memory"
+            )
+    held = cast("Mapping[str, Table]", clients)
+    fitted = fit_private(
+        held, method, budget=budget, schema=schema, sensitive_features=about[0], positive=about[1]
+    )
+    fitted.model.save(out)
+    told = dict(fitted.model.privacy or {})
+    if as_json:
+        return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
+    print(
+        f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s: epsilon {told['epsilon']:.3g} spent at delta "
+        f"{told['delta']:g}, per row; accuracy on the training rows {told['accuracy']:.3f}, risk difference "
+        f"{told['worst_difference']:.4f}, at most {told['at_most']:.4f} at confidence {told['confidence']:g} (both "
+        "under noise)."
+    )
+    return print(f"Written: {out}, which predicts {fitted.model.positive!r}.")
 
 
 def _cards(
