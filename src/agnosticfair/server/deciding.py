@@ -335,7 +335,7 @@ def _passes(
     sums, D = here.sums, len(here.w)
     assert state.metric is not None
     P = np.zeros((D + 2, D + 2))
-    P[:D, :D] = model.H + damping * (state.metric + 1e-4 * np.eye(D))
+    P[:D, :D] = model.H + damping * (state.metric + 1e-6 * np.eye(D))
     q = np.concatenate([model.q, [1.0, state.nu]])
     psi = decided(state, sums)
     for left in reversed(range(exact.MOST_PASSES)):
@@ -460,7 +460,7 @@ def judged(state: State, there: exact.Point) -> tuple[State, bool]:
     kept, damping, here, refused = True, state.damping, state.here, 0
     if here is not None:
         ratio = (state.merit(here) - state.merit(there)) / max(state.promised, 1e-12)
-        kept = ratio > 0.05 or not state.limited
+        kept = ratio > 0.05 or not state.limited or state.promised < 1e-9
         if state.limited:
             damping *= 5.0 if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else 0.2
         refused = 0 if kept else state.refused + 1
