@@ -88,7 +88,10 @@ def run(asked: dict) -> dict:
         worst = difference(*both, source.positive, column, asked["notion"])
     return {
         **{k: asked[k] for k in ("dataset", "seed", "notion", "tau", "method")},
-        **{"limit": limit, "outcome": fitted.outcome, "rounds": fitted.rounds, "seconds": seconds},
+        "limit": limit,
+        "outcome": fitted.outcome,
+        "rounds": fitted.rounds,
+        "seconds": seconds,
         "decided": worst,
         "worst_part": fitted.worst_difference if spread else None,
         "accuracy": float((decided == (test.labels(source.positive) > 0)).mean()),
@@ -141,7 +144,9 @@ def run_peer(asked: dict) -> dict:
         "peer_seconds": theirs,
         "accuracy": float((decided == (test_y > 0)).mean()),
         "difference": difference(decided, test, source.positive, column, "demographic_parity"),
-        **{"decided": fitted.worst_difference, "outcome": fitted.outcome, "seconds": ours},
+        "decided": fitted.worst_difference,
+        "outcome": fitted.outcome,
+        "seconds": ours,
     }
 
 
