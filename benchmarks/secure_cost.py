@@ -3,7 +3,8 @@
     python benchmarks/secure_cost.py
 
 In process all sites answer one after the other, so that a round's seconds are those of all sites: with many
-sites, their masks too. Seconds are of the processor, for others may use the machine. `one site` is what a site of its own machine would wait for: its answer, alone.
+sites, their masks too. Seconds are of the processor, for others may use the machine. `one site` is what a
+site of its own machine would wait for: its answer, alone.
 """
 
 from __future__ import annotations
