@@ -26,12 +26,14 @@ from agnosticfair.mathematics.basis import (
     around,
     by_client,
     checked,
+    comes_with_rows,
     constant,
     design,
     gaussian,
+    is_centred,
 )
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.linear import on_grid, sigmoid
+from agnosticfair.mathematics.linear import on_grid, sigmoid, units
 from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
 from agnosticfair.tuning import TAUS, Frontier, Progress, trace
 
@@ -305,9 +307,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         basis, centres = replace(fairness.basis, split=False), self.fit_.centres
         centres = None if centres is None else centres[: basis.kernels]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-        if basis.kind != "given" and weights is None and fairness.trust == 0:
-            return {"basis": basis} | ({"centres": centres} if basis.kind == "gaussian" else {})
-        if basis.kind == "given":
+        if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
+            return {"basis": basis} | ({"centres": centres} if is_centred(basis) else {})
+        if comes_with_rows(basis):
             K = checked(self.basis, X, len(rows))
         else:
             low, span = self._units
@@ -480,11 +482,8 @@ def _ranges(
     X: np.ndarray, weights: np.ndarray | None, scale: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """low and span of the columns over the rows that count; a constant column has span 1."""
-    if not scale:
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
     rows = X if weights is None or (weights > 0).all() else X[weights > 0]
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    return low, np.where(high > low, high - low, 1.0)
+    return units(rows.min(axis=0), rows.max(axis=0), scale)
 
 
 def _are_few(weights: np.ndarray) -> bool:
