@@ -10,19 +10,20 @@ import typer
 from typer import Argument, Option
 
 from agnosticfair.commands.options import (
+    NONE,
     Categorical,
     Drop,
-    Intersections,
     Json,
     MethodName,
-    NetworkName,
-    Notion,
     Numeric,
+    Seed,
     SensitiveFeatures,
+    Settings,
     Target,
-    Tau,
+    with_settings,
 )
 from agnosticfair.errors import SettingsError
+from agnosticfair.settings import from_config, to_config
 
 EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
@@ -38,6 +39,7 @@ deploy = typer.Typer(
 
 
 @deploy.command(epilog=EPILOG)
+@with_settings()
 def init(
     folder: Annotated[Path, Argument(help="A new folder.")],
     sites: Annotated[str, Option(help="NAME=FILE of each site, with commas between.")],
@@ -48,11 +50,8 @@ def init(
     drop: Drop = None,
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
     method: MethodName = "agnosticfair",
-    network: NetworkName = None,
-    notion: Notion = None,
-    intersections: Intersections = None,
-    tau: Tau = None,
-    seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
+    settings: Settings = NONE,
+    seed: Seed = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
     least_rows: Annotated[int, Option(help="Rows per group, or a site does not answer.")] = 10,
@@ -65,19 +64,18 @@ def init(
     from agnosticfair.methods import method as recipe
     from agnosticfair.protocol.faults import policy
 
-    asked = {"notion": notion, "intersections": intersections, "tau": tau}
-    asked["network"] = network
-    changes = {k: v for k, v in asked.items() if v is not None}
-    if network is not None:
+    if "network" in settings:
         from agnosticfair.networks import factory
 
-        factory(network)  # as are the next ones: refused now rather than at the first run
-    recipe(method, **changes), policy(on_failure)
+        factory(
+            settings["network"]
+        )  # as are the next ones: refused now rather than at the first run
+    recipe(method, **settings), policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
     roles = Roles(target, tuple(sensitive_features), **columns)
     run = {"method": method, "seed": seed, "positive": positive, "deadline": deadline}
-    run |= {"on-failure": on_failure, **changes}
+    run |= {"on-failure": on_failure, **to_config(settings)}
     write_folder(folder, Federation(_sites(sites), roles, run, host, port, least_rows))
     print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
     for name in ("superlink", *sorted(_sites(sites))):
@@ -100,10 +98,7 @@ def run(
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)
-    network = config.get("network") or None
-    most = int(
-        config.get("max-rounds") or recipe(str(config["method"]), network=network).max_rounds
-    )
+    most = recipe(str(config["method"]), **from_config(config)).max_rounds
     with progress(most, "rounds") as advance:
 
         def tell(seen: dict[str, Any]) -> None:

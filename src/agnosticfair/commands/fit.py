@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -11,32 +11,35 @@ from typer import Argument, Option
 
 from agnosticfair.commands.measuring import scores, show_scores
 from agnosticfair.commands.options import (
-    Bound,
+    NONE,
     Categorical,
     Client,
     Drop,
-    Intersections,
     Json,
     MethodName,
-    NetworkName,
-    Notion,
     Numeric,
     Positive,
+    Seed,
     SensitiveFeatures,
+    Settings,
     Target,
-    Tau,
+    with_settings,
 )
 from agnosticfair.commands.output import cell, check_folder, progress, write_files
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
+    from agnosticfair.data.files import Roles
+    from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
+    from agnosticfair.methods import Method
 
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
 
+@with_settings()
 def fit(
     files: Annotated[
         list[Path],
@@ -52,13 +55,8 @@ def fit(
     drop: Drop = None,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
-    network: NetworkName = None,
-    notion: Notion = None,
-    intersections: Intersections = None,
-    tau: Tau = None,
-    bound: Bound = None,
-    max_rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
-    seed: Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")] = 0,
+    settings: Settings = NONE,
+    seed: Seed = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
     checkpoint: Annotated[
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
@@ -88,58 +86,29 @@ def fit(
     Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
-    from agnosticfair import federation
-    from agnosticfair.data.files import Roles, read_sources
-    from agnosticfair.data.schema import load_schema, under
-    from agnosticfair.methods import Network
-    from agnosticfair.methods import method as recipe
+    from agnosticfair.data.files import Roles
     from agnosticfair.runs import provenance as record
     from agnosticfair.runs.tracking import parameters, results, tracker
-    from agnosticfair.server.checkpoints import FILE as CHECKPOINT
 
     check_folder(out.parent, needed=True)
     if run is not None:
         check_folder(run)
-    changes: dict[str, Any] = {
-        "tau": tau,
-        "bound": bound,
-        "max_rounds": max_rounds,
-        "notion": notion,
-    }
-    changes["intersections"] = intersections
-    if network is not None:  # trained on the device, not added up there
-        changes["network"], device = Network(network, device=device or "cpu"), None
-    chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
+    chosen, device = _recipe(method, settings, device)
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_sources(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
-    agreed = None if schema is None else load_schema(schema)
-    if agreed is not None:
-        clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
-    resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
+    clients, agreed = _clients(
+        files, Roles(target, tuple(sensitive_features), client_column, *kinds), schema
+    )
+    how: dict[str, Any] = {
+        "positive": positive,
+        "seed": seed,
+        "strict": strict,
+        "checkpoint": checkpoint,
+    }
+    how |= {"sensitive_features": tuple(sensitive_features), "secure": secure, "schema": agreed}
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
-        add = None if run is None else record.rounds(run, chosen, len(clients), resume)
-        with progress(chosen.max_rounds, "rounds") as advance:
-
-            def on_round(entry: dict) -> None:
-                advance(f"loss {entry['loss']:.4f}")
-                tell("round", entry)
-                if add is not None:
-                    add(entry)
-
-            fitted = federation.fit(
-                federation.in_process(clients, workers, device),
-                chosen,
-                sensitive_features=tuple(sensitive_features),
-                positive=positive,
-                seed=seed,
-                strict=strict,
-                checkpoint=checkpoint,
-                on_round=on_round,
-                secure=secure,
-                schema=agreed,
-            )
+        fitted = _fitted(clients, chosen, workers, device, run, tell, how)
         fitted.model.save(out)
         found = scores(fitted.model, clients)
         certified: Any = ({}, {})
@@ -156,17 +125,76 @@ def fit(
         write_files(out.parent, cards)
         if track is not None:
             tell("results", results(fitted, certified[0]))
-            tell(
-                "files", {out.name: out.read_bytes(), **cards, **_pages(fitted, certified[0], kept)}
-            )
+            pages = _pages(fitted, certified[0], kept)
+            tell("files", {out.name: out.read_bytes(), **cards, **pages})
+    _present(fitted, found, out, cards, as_json)
+
+
+def _recipe(name: str, settings: Settings, device: str | None) -> tuple[Method, str | None]:
+    """The method, and the device on which rows are added up; a network is trained on the device instead."""
+    from agnosticfair.methods import Network
+    from agnosticfair.methods import method as recipe
+
+    if "network" not in settings:
+        return recipe(name, **settings), device
+    network = Network(settings["network"], device=device or "cpu")
+    return recipe(name, **{**settings, "network": network}), None
+
+
+def _clients(
+    files: Sequence[Path], roles: Roles, schema: Path | None
+) -> tuple[Mapping[str, Table | Stream], Schema | None]:
+    """The clients' rows, under the agreed schema if there is one."""
+    from agnosticfair.data.files import read_sources
+    from agnosticfair.data.schema import load_schema, under
+
+    clients = read_sources(files, roles)
+    if schema is None:
+        return clients, None
+    agreed = load_schema(schema)
+    return {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}, agreed
+
+
+def _fitted(
+    clients: Mapping[str, Table | Stream],
+    chosen: Method,
+    workers: int,
+    device: str | None,
+    run: Path | None,
+    tell: Any,
+    how: Mapping[str, Any],
+) -> Fit:
+    """The fit, told of round by round: on the terminal, to the tracker, in the folder of the run."""
+    from agnosticfair import federation
+    from agnosticfair.runs import provenance as record
+    from agnosticfair.server.checkpoints import FILE
+
+    resume = how["checkpoint"] is not None and (how["checkpoint"] / FILE).exists()
+    add = None if run is None else record.rounds(run, chosen, len(clients), resume)
+    with progress(chosen.max_rounds, "rounds") as advance:
+
+        def on_round(entry: dict) -> None:
+            advance(f"loss {entry['loss']:.4f}")
+            tell("round", entry)
+            if add is not None:
+                add(entry)
+
+        engine = federation.in_process(clients, workers, device)
+        return federation.fit(engine, chosen, on_round=on_round, **how)
+
+
+def _present(
+    fitted: Fit, found: list[dict[str, Any]], out: Path, cards: Mapping[str, bytes], as_json: bool
+) -> None:
+    """Say how the fit ended, and what was written."""
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
-        about = {"model": str(out), "method": chosen.name, "positive": fitted.model.positive}
+        about = {"model": str(out), "method": fitted.method.name, "positive": fitted.model.positive}
         return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
     show_scores("Training rows", found)
     how = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
-    print(f"\n{chosen.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
+    print(f"\n{fitted.method.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"

@@ -18,6 +18,7 @@ from typing import Any
 from agnosticfair.data.files import Roles
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import check_seed
+from agnosticfair.settings import to_config
 
 DAYS = 90
 """How long the TLS certificates for a test are good."""
@@ -115,15 +116,10 @@ def _pyproject(folder: Path, plan: Federation) -> str:
     """The Flower app's own file, with the fit's values in its configuration."""
     run = {
         "method": "agnosticfair",
-        "network": "",
+        **to_config({}),
         "seed": 0,
         "sensitive-features": ",".join(plan.roles.sensitive_features),
         "positive": "",
-        "tau": 0.0,
-        "bound": 0.0,
-        "max-rounds": 0,
-        "notion": "",
-        "intersections": False,
         "deadline": 120.0,
         "on-failure": "wait",
         "least-clients": 1 if plan.run.get("on-failure") == "drop" else len(plan.sites),
