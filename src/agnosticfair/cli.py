@@ -25,6 +25,7 @@ from agnosticfair.commands import (
     schema,
     shifts,
     tune,
+    verify,
 )
 from agnosticfair.errors import AgnosticFairError
 from agnosticfair.runs.provenance import COMMAND
@@ -45,6 +46,7 @@ app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command("methods", epilog=lists.METHODS_EPILOG)(lists.list_methods)
 app.command("data", epilog=lists.DATA_EPILOG)(lists.list_data)
 app.command("audit", epilog=audit.EPILOG)(audit.audit)
+app.command("verify", epilog=verify.EPILOG)(verify.verify)
 app.command("bench", epilog=bench.EPILOG)(bench.bench)
 app.command("shifts", epilog=shifts.EPILOG)(shifts.shifts)
 app.command("export", epilog=export.EPILOG)(export.export)

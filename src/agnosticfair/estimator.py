@@ -328,7 +328,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
                 )
             X, y, groups, weights = self._training
             self._certificate = self.audit(
-                X, y, sensitive_features=groups, sample_weight=weights, bootstrap=0
+                X, y, sensitive_features=groups, sample_weight=weights, bootstrap=0, held_out=False
             )
         return self._certificate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial, reduce
 from hashlib import sha256
 from math import prod
@@ -21,6 +21,7 @@ from agnosticfair import __version__
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.census import Census, check_labels_known, counted, merge
+from agnosticfair.data.rows import digest_of
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -137,7 +138,7 @@ def fit(
         _check_converged(state)
     inner = state.inner
     return Fit(
-        model_of(state, seed),
+        replace(model_of(state, seed), trained_on=_trained_on(clients)),
         state.plan.method,
         inner.outcome,
         inner.round,
@@ -168,6 +169,13 @@ def asking(
         shown = ("centres",) if centres == "rows" else ()
         engine, roster = rehearsed(engine, policy.then == "drop", shown)
     return Asker(engine, engine.clients(), policy, deadline, secure=roster)
+
+
+def _trained_on(clients: Mapping[str, Table | Stream] | Engine) -> str:
+    """The digest of the rows, where they lie in tables here."""
+    held = [*clients.values()] if isinstance(clients, Mapping) else []
+    tables = [table for table in held if isinstance(table, Table)]
+    return digest_of(tables) if tables and len(tables) == len(held) else ""
 
 
 @dataclass(frozen=True)

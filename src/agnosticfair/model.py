@@ -33,7 +33,8 @@ _TEXTS = ("positive", "negative", "outcome", "version")
 class Model:
     """w: (d + 1,), the intercept last; of a network (its name and widths) all weights in one vector, the
     inputs' centre and scale first.  positive, negative: the labels.  sensitive_features, groups: what the
-    fit protected.  method: the recipe's values.  rows, clients, seed, outcome: the fit's."""
+    fit protected.  method: the recipe's values.  rows, clients, seed, outcome: the fit's.  trained_on: a
+    digest of its rows, in any order and over any clients; empty where they were out of reach."""
 
     w: np.ndarray
     encoding: Encoding
@@ -47,6 +48,7 @@ class Model:
     clients: int = 0
     outcome: str = ""
     network: Mapping[str, Any] | None = None
+    trained_on: str = ""
     version: str = field(default=agnosticfair.__version__)
 
     @property
@@ -165,5 +167,6 @@ def _parse(header: Any, w: np.ndarray) -> Model:
         rows=int(header["rows"]),
         clients=int(header["clients"]),
         network=network,
+        trained_on=str(header.get("trained_on", "")),
         **{k: header[k] for k in _TEXTS},
     )

@@ -162,7 +162,8 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
     fairness = replace(fairness, basis=replace(fairness.basis, split=False))
     certificates = []
     table = concatenate(parts)
-    ask: dict[str, Any] = {"bound": fairness.bound, "floor": fairness.floor, "bootstrap": 0}
+    ask: dict[str, Any] = {"bound": fairness.bound, "floor": fairness.floor}
+    ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
     b = None if made.centres is None else made.centres[: fairness.basis.kernels]
     if fairness.basis.kind == "by_client":
         pass

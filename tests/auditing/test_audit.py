@@ -170,7 +170,8 @@ def test_neither_row_order_nor_names_matter(seed):
 def test_the_units_of_the_columns_do_not_matter():
     X, y, s, d = problem(9)
     one, two = (
-        audit(d, Z, y, sensitive_features=s, bootstrap=0) for Z in (X, X * [8.0, 64.0, 0.5])
+        audit(d, Z, y, sensitive_features=s, bootstrap=0, basis=gaussian())
+        for Z in (X, X * [8.0, 64.0, 0.5])
     )
     assert one.worst_difference == two.worst_difference
     assert [tilt.shift for tilt in one.profile] == [tilt.shift for tilt in two.profile]
@@ -222,10 +223,9 @@ def test_given_centres_serve_pooled_rows_and_clients():
     assert pooled.basis.kernels == parts.basis.kernels == 12
     assert parts.worst_difference == pytest.approx(pooled.worst_difference, abs=1e-9)
     X = 7 * problem(0)[0] - 3  # centres are in the units of X, which the kernels see scaled
-    again = [
-        audit(X[:, 0] > 0, X, sensitive_features=X[:, 1] > 0, bootstrap=0, centres=c)
-        for c in (None, audit(X[:, 0] > 0, X, sensitive_features=X[:, 1] > 0, bootstrap=0).centres)
-    ]
+    ask = {"sensitive_features": X[:, 1] > 0, "bootstrap": 0, "basis": gaussian()}
+    first = audit(X[:, 0] > 0, X, **ask)
+    again = [first, audit(X[:, 0] > 0, X, centres=first.centres, **ask)]
     assert again[0].worst_difference == pytest.approx(again[1].worst_difference, abs=1e-9)
 
 
@@ -293,7 +293,8 @@ def test_a_model_a_classifier_a_function_and_plain_predictions_agree():
     names = np.where(y, "rich", "poor")
     classifier = LogisticRegression().fit(X, names)
     p = classifier.predict_proba(X)[:, 1]
-    ask = {"sensitive_features": pd.Series(s).map({0: "F", 1: "M"}), "bootstrap": 0}
+    ask = {"sensitive_features": pd.Series(s).map({0: "F", 1: "M"}), "basis": gaussian()}
+    ask |= {"bootstrap": 0}
     made = [
         audit(classifier, X, names, **ask),
         audit(lambda rows: classifier.predict_proba(rows)[:, 1], X, names, **ask),
@@ -318,14 +319,21 @@ def test_a_model_a_classifier_a_function_and_plain_predictions_agree():
 
 def test_a_table_is_encoded_by_itself_where_no_model_says_how():
     table, model = fitted()
-    by_model = audit(model, table, sensitive_features="sex", bootstrap=0)
-    by_itself = audit(model.predict(table), table, sensitive_features="sex", bootstrap=0)
+    by_model = audit(model, table, sensitive_features="sex", bootstrap=0, basis=gaussian())
+    by_itself = audit(
+        model.predict(table), table, sensitive_features="sex", bootstrap=0, basis=gaussian()
+    )
     named = audit(
-        model.predict(table), table, table.labels("yes"), sensitive_features="sex", bootstrap=0
+        model.predict(table),
+        table,
+        table.labels("yes"),
+        sensitive_features="sex",
+        bootstrap=0,
+        basis=gaussian(),
     )
     assert by_itself.worst_accuracy == by_model.worst_accuracy == named.worst_accuracy
     unlabelled = replace(table, target=None)
-    made = audit(model, unlabelled, sensitive_features="sex", bootstrap=0)
+    made = audit(model, unlabelled, sensitive_features="sex", bootstrap=0, basis=gaussian())
     expected = by_model.worst_difference
     assert made.worst_difference == pytest.approx(expected, abs=1e-9)
     assert math.isnan(made.worst_accuracy)
@@ -483,7 +491,12 @@ def test_the_figure_holds_odd_names_and_few_numbers():
 
     X, y, s, d = problem(6)
     X = pd.DataFrame(X * 1e5, columns=["pay in $ or $^", "x" * 60, "one=1"])
-    for ask in ({"y": y, "bootstrap": 5}, {"bootstrap": 0}, {"bootstrap": 0, "basis": constant()}):
+    some = gaussian()
+    for ask in (
+        {"y": y, "bootstrap": 5, "basis": some},
+        {"bootstrap": 0, "basis": some},
+        {"bootstrap": 0, "basis": constant()},
+    ):
         made = audit(d, X, sensitive_features=s, **ask)
         assert png(report.figure(made), dpi=50)[:4] == b"\x89PNG"
         lines = report.grids(made)[0].lines
@@ -634,7 +647,28 @@ def test_the_command_writes_what_the_library_finds(call, rows):
         "rows.parquet",
     ]
     code, out, _ = call("audit", rows, *BRIEF, "--model", "model.safetensors", "--json")
-    assert json.loads(out) | {"command": told["command"]} == told
+    same = {"command": told["command"], "digest": told["digest"]}
+    assert json.loads(out) | same == told
+
+
+def test_the_command_certifies_named_parts_and_verify_checks_it(call, rows, tmp_path):
+    code, out, _ = call("verify", "--new-key", "issuer.key")
+    public = out.split()[-1]
+    ask = ("--predictions", "score", "--drop", "guess", "--drop", "odd", "--key", "issuer.key")
+    parts = ("--columns", "job", "--precision", 0.6)
+    code, out, err = call("audit", rows, *ROLES, *ask, *parts)
+    assert (code, err) == (0, "")
+    assert "job = b" in out
+    code, out, err = call("verify", "audit/certificate.json", "--key", public)
+    assert (code, err) == (0, "")
+    assert out.startswith("It holds: 4 parts recomputed from 240 rows' sums")
+    text = (tmp_path / "audit" / "certificate.json").read_text()
+    (tmp_path / "audit" / "certificate.json").write_text(text.replace("240", "241"))
+    code, out, err = call("verify", "audit/certificate.json")
+    assert (code, out) == (2, "")
+    assert "something was changed" in err
+    assert call("verify")[0] == 2
+    assert "is not JSON" in call("verify", rows)[2]
 
 
 def test_the_command_takes_predictions_in_a_column(call, rows):

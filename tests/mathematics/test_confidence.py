@@ -204,3 +204,44 @@ def test_three_groups_are_compared_in_all_pairs():
     k, n = (v[0] for v in confidence.compared(counts, "demographic_parity"))
     ups = [confidence.largest(k[[j, i]], n[[j, i]], 0.01)[0] for i, j in permutations(range(3), 2)]
     assert found.high[0] == pytest.approx(max(ups))
+
+
+def sample(rows, **changes):
+    rows = np.asarray(rows)
+    total = rows.sum(axis=(0, 1))
+    made = {"least": 0.0, "sets": 1, "candidates": rows.shape[2], "precision": 0.1}
+    return confidence.Sample(rows, total, **(made | changes))
+
+
+def test_groups_are_compared_by_their_rows_alone():
+    rows = np.array([[[2000, 2000, 500], [1900, 100, 400], [80, 1800, 0]]])
+    keep = confidence.estimable(sample(rows), np.full(3, 1e-3))
+    assert keep.tolist() == [[True, True, False], [True, False, True], [False, False, False]]
+    counts = np.random.default_rng(0).multinomial(400, np.full(4, 0.25), (3, 3)).reshape(3, 3, 2, 2)
+    one = confidence.differences(counts, 1e-3, "demographic_parity", keep)
+    fewer = confidence.differences(counts[:, :2], 1e-3 / 3, "demographic_parity")
+    assert one.high[0] == pytest.approx(fewer.high[0])
+    assert (one.high[2], one.low[2]) == (1.0, 0.0)
+
+
+@few
+@given(st.integers(0, 2**32 - 1))
+def test_levels_add_up_to_less_than_delta_and_few_rows_cost_little(seed):
+    rng = np.random.default_rng(seed)
+    big, small = np.full((1, 2, 3), 5000), rng.integers(1, 60, (1, 2, 400))
+    some = sample(np.concatenate([big, small], axis=2), candidates=403, sets=1)
+    level, able = confidence.levels(some, 0.05)
+    assert able.tolist() == [True] * 3 + [False] * 400
+    assert level[:3].tolist() == pytest.approx([0.9 * 0.05 / 3] * 3)
+    assert level[able].sum() <= 0.9 * 0.05 + 1e-12
+
+
+def test_counts_stay_within_what_the_proof_inflates_them_to():
+    rng, x, L = np.random.default_rng(1), 300.0, np.log(100)
+    drawn = rng.binomial(10_000, x / 10_000, 20_000)
+    assert (drawn > confidence._above(x, L)).mean() <= 0.01
+    assert (confidence._below(drawn, L) < x).mean() <= 0.01
+    thin = confidence.thinnest(0.1, 10_000, 3, 50, 0.05)
+    tail = np.log(2 * 3 * 50 / 0.0005)
+    reach = confidence._above(confidence._below(np.array([thin - 1, thin]), tail), tail)
+    assert reach[0] < 1000 <= reach[1]

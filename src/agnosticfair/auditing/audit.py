@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from agnosticfair.auditing.beyond import Wanted, bounded, check_held_out, fitted_on
 from agnosticfair.auditing.certificate import Certificate, Group, Tilt
 from agnosticfair.auditing.inputs import (
     Features,
@@ -24,7 +25,9 @@ from agnosticfair.auditing.inputs import (
     features,
     features_of,
     labels_and_decisions,
+    table_of,
 )
+from agnosticfair.auditing.parts import asked_parts, own_axes, own_counts
 from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
 from agnosticfair.data.encoding import shown
@@ -54,6 +57,7 @@ from agnosticfair.mathematics.basis import (
     Reweighing,
     check_seed,
     checked,
+    constant,
     design,
     gaussian,
     median_distance,
@@ -72,6 +76,9 @@ from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require
 
 COARSE = 1e-3
 """Tolerance of the search in a resample: well under the resamples' own spread."""
+
+BOUND = 5.0
+"""Of alpha, where kernels are asked for without one."""
 
 MOST_ROWS = 100
 """Rows of the worst deployment that a certificate names."""
@@ -108,20 +115,28 @@ def audit(
     *,
     sensitive_features: Any,
     basis: Basis | Reweighing | None = None,
-    bound: float | None = 5.0,
+    bound: float | None = BOUND,
     floor: float = 0.05,
     centres: ArrayLike | None = None,
     seed: int = 0,
     tolerance: float = 1e-4,
-    bootstrap: int = 200,
+    bootstrap: int | None = None,
     confidence: float = 0.95,
+    parts: Any = None,
+    precision: float = 0.1,
+    mixtures: bool = False,
+    held_out: bool = True,
     notion: str = PARITY.name,
     threshold: float = 0.5,
     positive: object = None,
     scale: bool = True,
     on_progress: Progress | None = None,
 ) -> Certificate:
-    """The largest risk difference and the lowest accuracy over every reweighing of the rows in A.
+    """What a model's decisions do in every named part of the population, or under every reweighing by kernels.
+
+    Unless ``basis`` asks for kernels, the set is named parts (``auditing.parts``): conjunctions of values of
+    columns, for each of which an exact interval holds at ``confidence``, for all at once, in the population that
+    the rows were drawn from.
 
     predictions_or_model: decisions 0/1, probabilities (positive above ``threshold``) or labels, (n,);
     or a classifier with ``predict``, or any function, that gives these for X; or a ``Model``.
@@ -132,24 +147,35 @@ def audit(
     or more groups, or the name of a table's column.
     basis: Gaussian kernels, or a function from X to K, (n, M).  centres: (M, d), rows like those of X
     (a table's encoded); by default ``basis.kernels`` distinct rows drawn with ``seed``.
-    notion: a key of NOTIONS.  on_progress: called with (done, total).
+    parts: names of columns, or ``subpopulations(columns, depth, least, bands)``; all columns of X and pairs of
+    their values where neither parts nor a basis are asked for.  precision: parts whose interval is wider than +-
+    that are not estimable. mixtures: bound every mixture of the estimable parts, too.  held_out: False for rows
+    that the model was fitted on, beyond which nothing is then bounded.  notion: a key of NOTIONS.  on_progress:
+    called with (done, total).
 
-    The intervals are percentiles over ``bootstrap`` resamples of the rows (each row Poisson(1)
-    times), for each of which the worst case is found anew while kernels, bound and floor stay: they
-    tell the chance in the rows, not whether A holds the deployment you will meet.  A worst case over a
-    set leans outwards in resamples, so its interval lies on the cautious side.
+    ``upper`` bounds the difference over the whole set with that confidence, whatever is in it sharing 1 -
+    confidence evenly. For kernels there are besides, of the worst over the rows, intervals that are percentiles
+    over ``bootstrap`` (200) resamples of the rows (each row Poisson(1) times), for each of which the worst case is
+    found anew while kernels, bound and floor stay: they tell the chance in the rows, not whether A holds the
+    deployment you will meet.  A worst case over a set leans outwards in resamples, so its interval lies on the
+    cautious side.
 
-    >>> x, s = [[0.0], [0.0], [1.0], [1.0]], ["F", "M", "F", "M"]
-    >>> print(audit([0, 0, 0, 1], x, [0, 0, 1, 1], sensitive_features=s, bootstrap=0))
-    Certified over A (2 gaussian kernels of width 1, bound 5): risk difference at most 0.6225 \
-(measured 0.5000), between 'M' and 'F' while each keeps 5% of the mass; accuracy at least 0.6887 \
-(measured 0.7500).
+    >>> x, s = [[0.0], [0.0], [1.0], [1.0]] * 500, ["F", "M", "F", "M"] * 500
+    >>> print(audit([0, 0, 0, 1] * 500, x, [0, 0, 1, 1] * 500, sensitive_features=s))
+    Certified with 95% confidence for each of 3 parts: risk difference at most 1.0000 (measured 1.0000 where 0 = 1
+    or more, \
+between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
     """
     require(SHARE, threshold=threshold)
     if basis is not None and not isinstance(basis, Basis):
         require(Kind("a Basis, or a function from X to K", callable, object), basis=basis)
     own = None if isinstance(basis, Basis) else basis
     data = basis if isinstance(basis, Basis) else None
+    asked_for = basis is not None or centres is not None or bound != BOUND
+    by_parts = None if asked_for and parts is None else asked_parts(parts)
+    if not asked_for:
+        data, bound = constant(), None
+    bootstrap = (200 if asked_for else 0) if bootstrap is None else bootstrap
     check_seed(seed)
     asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
     if asked.basis.kind in ("by_client", "given"):
@@ -202,7 +228,17 @@ def audit(
     theta = np.concatenate([kernels(at(part)) @ alpha for part in _parts(given.n)])
     most = np.argsort(-theta, kind="stable")[:MOST_ROWS]
     shown_centres = None if b is None else units[0] + units[1] * b
-    return replace(made, worst_rows=most, worst_weights=theta[most], centres=shown_centres)
+    made = replace(made, worst_rows=most, worst_weights=theta[most], centres=shown_centres)
+    if not held_out or (by_parts is None and fitted_on(model, X)):
+        return made
+    check_held_out(model, X)
+    wanted = Wanted(by_parts, precision, mixtures, asked_for and (K is None or K.max() <= 1))
+    if by_parts is None:
+        return bounded(made, wanted, sums["psi"][0])
+    table = X if isinstance(X, Table) else table_of(X)
+    axes = own_axes(table, by_parts)
+    ask = own_counts(table, axes, cells, len(groups))
+    return bounded(made, wanted, sums["psi"][0], axes, ask)
 
 
 def audit_clients(

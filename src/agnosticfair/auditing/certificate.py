@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import ceil, floor, isfinite
+from math import ceil, floor, isfinite, nan
 from typing import Any
 
 import numpy as np
 
+from agnosticfair.auditing.parts import PartRecord, worst_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import Basis
@@ -54,6 +55,12 @@ class Certificate:
     worst_weights: (k,) their weights, mean one over all rows; None where rows stay with clients.
     profile: the features, the most shifted first.  centres: (M, d), to give to another audit.
     outcome FAILED: the tolerance asked for was not reached; the bounds hold all the same.
+
+    parts: what holds for every named part, where the set is made of them; worst_difference and pair are then those
+    of the worst estimable one.  upper: the bound beyond the rows, over the whole set at ``confidence``; nan where
+    the rows are those of the fit.  mixtures, kernels: the bounds that it is the largest of, besides the parts'.
+    share: of 1 - confidence that each of them has.  sums: what ``verify`` computes all of it from.  notes: where
+    bounds do not hold.
     """
 
     worst_difference: float
@@ -79,6 +86,14 @@ class Certificate:
     worst_rows: np.ndarray | None = field(default=None, repr=False)
     worst_weights: np.ndarray | None = field(default=None, repr=False)
     centres: np.ndarray | None = field(default=None, repr=False)
+    parts: tuple[PartRecord, ...] = field(default=(), repr=False)
+    upper: float = nan
+    precision: float = 0.1
+    share: float = 1.0
+    mixtures: float | None = None
+    kernels: Mapping[str, Any] | None = field(default=None, repr=False)
+    sums: Mapping[str, Any] | None = field(default=None, repr=False)
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and finite numbers, None for others; without the centres, which are rows."""
@@ -99,7 +114,15 @@ class Certificate:
         """Where the certificate says less than it seems to, a sentence each."""
         return warnings({**vars(self), "outcome": str(self.outcome)})
 
+    @property
+    def worst_part(self) -> PartRecord | None:
+        """The estimable part of the largest measured difference."""
+        return worst_of(self.parts)
+
     def __str__(self) -> str:
+        return in_parts(self) if self.parts else self._over_kernels()
+
+    def _over_kernels(self) -> str:
         worst, (high, low) = upper(self.worst_difference), self.pair
         where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
         text = (
@@ -110,7 +133,43 @@ class Certificate:
         if isfinite(self.accuracy):
             least = lower(self.worst_accuracy)
             text += f"; accuracy at least {least} (measured {self.accuracy:.4f})"
+        if isfinite(self.upper):
+            text += f"; with {self.confidence:.0%} confidence at most {upper(self.upper)} in the population"
         return " ".join((f"{text}.", *self.warnings))
+
+
+def in_parts(made: Certificate) -> str:
+    """What is certified, what was only measured and what is not estimable, in two or three sentences."""
+    able = [part for part in made.parts if part.estimable]
+    accuracy = f"; accuracy {made.accuracy:.4f}" if isfinite(made.accuracy) else ""
+    if made.worst_part is None:
+        text = (
+            f"Nothing is certified: no part has rows enough for +-{made.precision:g} at {made.confidence:.0%} "
+            f"confidence "
+            f"(measured for everybody: {made.quantity} {made.parts[0].difference:.4f}){accuracy}."
+        )
+        return " ".join((text, *made.warnings))
+    part = made.worst_part
+    pair = " and ".join(map(repr, dict.fromkeys(part.pair)))
+    what = f"each of {len(able):,} parts" + (
+        " and all their mixtures" if made.mixtures is not None else ""
+    )
+    what += f" and {made.about}" if made.kernels is not None else ""
+    text = (
+        f"Certified with {made.confidence:.0%} confidence for {what}: {made.quantity} at most {upper(made.upper)} "
+        f"(measured {part.difference:.4f} {'for' if not part.depth else 'where'} {part.name}, "
+        f"{'between' if len({*part.pair}) > 1 else 'for'} {pair} on {part.rows:,} rows; "
+        f"everybody {made.parts[0].difference:.4f}){accuracy}."
+    )
+    return " ".join((text, *made.warnings))
+
+
+def not_estimable(parts: Sequence[PartRecord]) -> tuple[PartRecord, ...]:
+    """Parts with too few rows, the largest measured difference first."""
+    few = [part for part in parts if not part.estimable]
+    return tuple(
+        sorted(few, key=lambda part: -part.difference if isfinite(part.difference) else 1.0)
+    )
 
 
 def about(basis: Basis, bound: float) -> str:
@@ -127,8 +186,8 @@ def about(basis: Basis, bound: float) -> str:
 
 def warnings(made: Mapping[str, Any]) -> tuple[str, ...]:
     """The same of a certificate as JSON."""
-    told = []
-    if made["under_floor"]:
+    told = [*made.get("notes", ())]
+    if made["under_floor"] and not made.get("parts"):
         share = f"{100 * made['floor']:g}%"
         told.append(f"Left out, as it never has {share} of the mass: {shown(made['under_floor'])}.")
     if made["outcome"] != Outcome.OPTIMAL:

@@ -60,6 +60,8 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Fe
         raise DataError(
             f"the model reads a Table, not {type(X).__name__}: read the rows with 'read_rows'"
         )
+    if _has_texts(X):
+        return features(table_of(X))
     values, names = _numbers(X)
     low, high = values.min(axis=0).astype(float), values.max(axis=0).astype(float)
     for name, *ends in zip(names, low, high, strict=True):
@@ -71,6 +73,35 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Fe
         low, high = np.zeros_like(low), np.ones_like(high)
     span = np.where(high > low, high - low, 1.0)
     return Features(names, low, span, len(values), lambda rows: (values[rows] - low) / span)
+
+
+def _has_texts(X: Any) -> bool:
+    """Whether a frame has a column that is not numbers."""
+    if not hasattr(X, "columns"):
+        return False
+    return any(np.asarray(X[name]).dtype.kind not in NUMBERS for name in X.columns)
+
+
+def table_of(X: Any) -> Table:
+    """Rows and columns as a table: numbers as they are, everything else as categories by their names.
+
+    >>> table_of(np.array([[1.0, 2.0]])).kinds
+    {'0': 'numeric', '1': 'numeric'}
+    """
+    if not hasattr(X, "columns"):
+        values, names = _numbers(X)
+        return Table(
+            {name: values[:, k].astype(float) for k, name in enumerate(names)}, {}, None, {}
+        )
+    numeric: dict[str, np.ndarray] = {}
+    categorical: dict[str, Column] = {}
+    for name in X.columns:
+        values = np.asarray(X[name])
+        if values.dtype.kind in NUMBERS and values.dtype.kind != "b":
+            numeric[str(name)] = values.astype(float)
+        else:
+            categorical[str(name)] = Column.of(map(name_of, values))
+    return Table(numeric, categorical, None, {})
 
 
 def _numbers(X: Any) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -42,26 +42,40 @@ def audit(
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
     notion: NotionName = PARITY.name,
-    bound: Annotated[float, Option(help="Bound B on the adversary's alpha.")] = 5.0,
-    kernels: Annotated[int, Option(help="Gaussian kernels around rows drawn at random.")] = 200,
-    sigma: Annotated[float, Option(help="Their width; features are scaled to [0, 1].")] = 1.0,
+    columns: Annotated[
+        list[str] | None, Option(help="Column that names parts; may be repeated, else all.")
+    ] = None,
+    depth: Annotated[int, Option(help="Most values in one part: 1, 2 or 3.")] = 2,
+    least: Annotated[float, Option(help="Least share of the rows that a part holds.")] = 0.01,
+    bands: Annotated[int, Option(help="Bands of a column of numbers.")] = 4,
+    confidence: Annotated[float, Option(help="With which the bounds hold, all at once.")] = 0.95,
+    precision: Annotated[
+        float, Option(help="Parts whose interval is wider than +- this are not estimable.")
+    ] = 0.1,
+    mixtures: Annotated[bool, Option("--mixtures", help="Bound mixtures of parts, too.")] = False,
+    kernels: Annotated[
+        int | None, Option(help="Instead of parts: Gaussian kernels around rows drawn at random.")
+    ] = None,
+    bound: Annotated[float, Option(help="Bound B on the adversary's alpha, for kernels.")] = 5.0,
+    sigma: Annotated[float, Option(help="Kernels' width; features are scaled to [0, 1].")] = 1.0,
     floor: Annotated[float, Option(help="Least share of the mass a compared group keeps.")] = 0.05,
     seed: Annotated[int, Option(help="Draws the kernels' centres and the resamples.")] = 0,
-    bootstrap: Annotated[int, Option(help="Resamples for the intervals; 0 for none.")] = 200,
+    bootstrap: Annotated[int, Option(help="Resamples for kernels' intervals; 0: none.")] = 200,
     strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
+    key: Annotated[Path | None, Option(help="Sign with this key (extra 'secure').")] = None,
     out: OutFolder = Path("audit"),
     as_json: Json = False,
 ) -> None:
-    """Certify any model: its worst risk difference and accuracy over every reweighing in a set.
+    """Certify any model on rows it was not fitted on: every named part of the population, at a confidence.
 
     Give a model file, or the column with the predictions of a model from elsewhere. Writes
-    certificate.json, certificate.png and, for 'report', rows.parquet, which holds the rows. The
-    options numeric, categorical and drop may be repeated.
+    certificate.json, which 'verify' checks without the rows, certificate.png and, for 'report', rows.parquet,
+    which holds the rows. The options numeric, categorical, drop and columns may be repeated.
     """
     from agnosticfair.auditing.audit import audit as certify
     from agnosticfair.auditing.inputs import labels_and_decisions
+    from agnosticfair.auditing.proof import read_key, sealed
     from agnosticfair.data.decided import Decided
-    from agnosticfair.mathematics.basis import gaussian
     from agnosticfair.model import load_model
     from agnosticfair.report import certificate as report
     from agnosticfair.report.figures import png
@@ -70,6 +84,7 @@ def audit(
     if (model is None) == (predictions is None):
         raise SettingsError("name either a model by --model or a column by --predictions")
     check_folder(out)
+    secret = None if key is None else read_key(key)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     if model is not None:
         given, table = _of_model(model, file, target, sensitive_features, kinds, positive)
@@ -85,11 +100,13 @@ def audit(
             given,
             table,
             sensitive_features=sensitive_features,
-            basis=gaussian(kernels, sigma),
-            bound=bound,
+            **_set(kernels, sigma, bound, bootstrap),
+            parts=_parts(columns, depth, least, bands, kernels),
+            confidence=confidence,
+            precision=precision,
+            mixtures=mixtures,
             floor=floor,
             seed=seed,
-            bootstrap=bootstrap,
             notion=notion,
             threshold=threshold,
             positive=positive,
@@ -98,7 +115,7 @@ def audit(
     if strict and made.warnings and made.outcome != "optimal":
         raise SolverError(f"{made.warnings[-1]} Allow a larger tolerance or fewer kernels.")
     name = load_model(model).method["name"] if model is not None else str(predictions)
-    told = made.to_json() | {"method": name} | provenance({file.stem: table})
+    told = sealed(made.to_json() | {"method": name} | provenance({file.stem: table}), secret)
     text = json.dumps(told, indent=1, allow_nan=False)
     files = {"certificate.json": f"{text}\n".encode(), "certificate.png": png(report.figure(made))}
     y, decided = labels_and_decisions(
@@ -108,6 +125,26 @@ def audit(
     rows = Decided.of(table, sensitive_features, label, {name: decided.astype(float)})
     files["rows.parquet"] = rows.to_bytes()
     deliver(out, files, report.grids(made), str(made), text if as_json else None)
+
+
+def _set(kernels: int | None, sigma: float, bound: float, bootstrap: int) -> dict[str, Any]:
+    """The kernels that were asked for, if any."""
+    from agnosticfair.mathematics.basis import gaussian
+
+    if kernels is None:
+        return {}
+    return {"basis": gaussian(kernels, sigma), "bound": bound, "bootstrap": bootstrap}
+
+
+def _parts(
+    columns: list[str] | None, depth: int, least: float, bands: int, kernels: int | None
+) -> Any:
+    """The parts that were asked for: none where it is kernels without columns."""
+    from agnosticfair.auditing.parts import Subpopulations
+
+    if kernels is not None and columns is None:
+        return None
+    return Subpopulations(tuple(columns) if columns else None, depth, least, bands)
 
 
 def _of_model(

@@ -5,14 +5,14 @@ asks for one, a label) the positive decisions among the cell's n rows are then b
 limits are exact at any n. Three theorems, each with the proof in its docstring, make of them what a certificate says:
 
 - ``largest``: of two rates, the largest difference (or ratio), about 1.45 times tighter than the box of both limits;
-- ``spent``: what every part gets of delta, by its own rows, so that the parts may be any conjunctions, ever so many;
+- ``levels``: what every part gets of delta, by rows alone, so that the parts may be any conjunctions, ever so many;
 - ``mixtures`` and ``reweighings``: the worst over mixtures of parts, and over kernels, as a fractional program
 over a box.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
@@ -35,6 +35,9 @@ MARGIN = 1e-3
 
 NODES = 60
 
+OPTIMISTIC = 3.4
+"""Standard errors of a bound at the least: a part that is too wide even so is not bounded sharply."""
+
 
 def clopper_pearson(k: ArrayLike, n: ArrayLike, delta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Exact limits of binomial rates: each end fails with probability at most delta / 2.
@@ -53,11 +56,17 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, delta: ArrayLike) -> tuple[np.nd
     return low, high
 
 
-def largest(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, relative: bool = False) -> np.ndarray:
+def largest(
+    k: ArrayLike,
+    n: ArrayLike,
+    alpha: ArrayLike,
+    relative: bool = False,
+    rough: ArrayLike = False,
+) -> np.ndarray:
     """An upper bound on p[1] - p[0] (``relative``: on p[1] / p[0]) that fails with probability at most alpha.
 
     k, n : (2, J) positive decisions and rows of the two cells.  alpha: (J,) or a number.  A cell without rows bounds
-    nothing: 1, or infinity.
+    nothing: 1, or infinity.  rough: (J,), where the box of two limits at alpha / 2 will do, as for few rows.
 
     **Theorem.** For a point p, let P1 = P(X1 <= k1), P0 = P(X0 >= k0) under p and Z = Phi^-1(1 - P) of each. The
     set of all p with ``F(p) = S + BEND T^2 <= c``, Z1 and Z0 at most B, has probability at least 1 - alpha of
@@ -75,8 +84,11 @@ def largest(k: ArrayLike, n: ArrayLike, alpha: ArrayLike, relative: bool = False
     """
     k, n = np.asarray(k, float), np.asarray(n, float)
     alpha = np.broadcast_to(np.asarray(alpha, float), k.shape[1:])
-    there = (n > 0).all(axis=0)
-    found = np.full(k.shape[1:], np.inf if relative else 1.0)
+    there = (n > 0).all(axis=0) & ~np.asarray(rough, bool)
+    low, high = clopper_pearson(k, n, alpha)[0][0], clopper_pearson(k, n, alpha)[1][1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(low > 0, high / low, np.inf) if relative else high - low
+    found = np.where((n > 0).all(axis=0), found, np.inf if relative else 1.0)
     if there.any():
         found[there] = _walked(k[:, there], n[:, there], alpha[there], relative)
     return found
@@ -181,49 +193,88 @@ class Bounds:
     pair: np.ndarray
 
 
-def differences(counts: np.ndarray, delta: ArrayLike, notion: str) -> Bounds:
-    """The largest difference of two groups' rates in each part, from (M, G, 2, 2) counts; of a notion that bounds:
-    the highest rate.  delta: (M,) what the part's bounds may fail with, together.
+def differences(
+    counts: np.ndarray,
+    delta: ArrayLike,
+    notion: str,
+    keep: np.ndarray | None = None,
+    rough: ArrayLike = False,
+) -> Bounds:
+    """The largest difference of two groups' rates in each part, from (M, G, 2, 2) counts; 'bounded_group_loss':
+    the highest error rate.  delta: (M,) what the part's bounds may fail with, together.
 
-    Both ends hold at once. A group without rows is compared with none on the rows, and leaves ``high`` at 1: what
-    is not there cannot be bounded.
+    Both ends hold at once.  keep: (M, G), the groups that are compared, all unless said; which ones may hang on the
+    part's own counts of rows, not on decisions. A group without rows is compared with none on the rows, and leaves
+    ``high`` at 1: what is not there cannot be bounded.
     """
     k, n = compared(counts, notion)
+    keep = np.ones((k.shape[2], k.shape[1]), bool) if keep is None else keep
     if NOTIONS[notion].bounds:
-        return _rates_alone(k[0], n[0], np.asarray(delta, float))
-    value, pair = _widest(k, n)
-    ups = _ups(k, n, delta)
-    high = np.max([*ups.values()], axis=0)
-    low = np.max([-ups[y, j, i] for y, i, j in ups], axis=0)
-    return Bounds(value, np.maximum(low, 0.0), np.minimum(high, 1.0), pair)
+        return _rates_alone(k[0], n[0], np.asarray(delta, float), keep.T)
+    value, pair = _widest(k, np.where(keep.T, n, 0))
+    ups = _ups(k, n, delta, rough)
+    high = _over(np.max, ups, keep, -np.inf)
+    low = _over(np.max, {(y, i, j): -ups[y, j, i] for y, i, j in ups}, keep, -np.inf)
+    none = keep.sum(axis=1) < 2
+    return Bounds(
+        value,
+        np.where(none, 0.0, np.maximum(low, 0.0)),
+        np.where(none, 1.0, np.minimum(high, 1.0)),
+        pair,
+    )
 
 
-def ratios(counts: np.ndarray, delta: ArrayLike, notion: str = "demographic_parity") -> Bounds:
+def _over(
+    reduce: Callable[..., np.ndarray],
+    found: Mapping[tuple[int, int, int], np.ndarray],
+    keep: np.ndarray,
+    nothing: float,
+) -> np.ndarray:
+    """The largest or smallest over the pairs of groups that are both kept, (M,)."""
+    return reduce(
+        [np.where(keep[:, i] & keep[:, j], v, nothing) for (_, i, j), v in found.items()], axis=0
+    )
+
+
+def ratios(
+    counts: np.ndarray,
+    delta: ArrayLike,
+    notion: str = "demographic_parity",
+    keep: np.ndarray | None = None,
+    rough: ArrayLike = False,
+) -> Bounds:
     """The impact ratio of each part: the lowest of the groups' rates over the highest one, and its bounds.
 
     Rates of which none is positive have no ratio: nan on the rows, and 0 to 1 around it.
     """
     k, n = compared(counts, notion)
-    ups = _ups(k, n, delta, relative=True)
+    keep = np.ones((k.shape[2], k.shape[1]), bool) if keep is None else keep
+    ups, there = _ups(k, n, delta, rough, relative=True), np.where(keep.T, n, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rates = np.where(n > 0, k / n, np.nan)
+        rates = np.where(there > 0, k / n, np.nan)
         top, bottom = np.fmax.reduce(rates, axis=1), np.fmin.reduce(rates, axis=1)
-        there = (top > 0) & ((n > 0).sum(axis=1) > 1)
-        value = np.fmin.reduce(np.where(there, bottom / top, np.nan))
-        low = np.min([1 / up for up in ups.values()], axis=0)
-    high = np.min([*ups.values()], axis=0)
-    pair = _widest(k, n)[1]
-    return Bounds(value, np.clip(low, 0.0, 1.0), np.minimum(high, 1.0), pair)
+        known = (top > 0) & ((there > 0).sum(axis=1) > 1)
+        value = np.fmin.reduce(np.where(known, bottom / top, np.nan))
+        low = _over(np.min, {key: 1 / up for key, up in ups.items()}, keep, np.inf)
+    high = _over(np.min, ups, keep, np.inf)
+    none = keep.sum(axis=1) < 2
+    pair = _widest(k, there)[1]
+    return Bounds(
+        value,
+        np.where(none, 0.0, np.clip(low, 0.0, 1.0)),
+        np.where(none, 1.0, np.minimum(high, 1.0)),
+        pair,
+    )
 
 
 def _ups(
-    k: np.ndarray, n: np.ndarray, delta: ArrayLike, relative: bool = False
+    k: np.ndarray, n: np.ndarray, delta: ArrayLike, rough: ArrayLike, relative: bool = False
 ) -> dict[tuple[int, int, int], np.ndarray]:
     """The largest difference, or ratio, of every ordered pair of groups among the rows of each set of labels."""
     ordered = [*permutations(range(k.shape[1]), 2)]
     level = np.asarray(delta, float) / (len(ordered) * len(k))
     return {
-        (y, i, j): largest(k[y][[j, i]], n[y][[j, i]], level, relative)
+        (y, i, j): largest(k[y][[j, i]], n[y][[j, i]], level, relative, rough)
         for y in range(len(k))
         for i, j in ordered
     }
@@ -245,31 +296,118 @@ def _widest(k: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(none, np.nan, value), pair
 
 
-def _rates_alone(k: np.ndarray, n: np.ndarray, delta: np.ndarray) -> Bounds:
-    """The highest rate of a group, (M,), between the largest of the groups' lower and upper limits."""
+def _rates_alone(k: np.ndarray, n: np.ndarray, delta: np.ndarray, keep: np.ndarray) -> Bounds:
+    """The highest rate of a kept group, (M,), between the largest of their lower and upper limits."""
     low, high = clopper_pearson(k, n, delta / len(k))
+    low, high = np.where(keep, low, 0.0), np.where(keep | ~keep.any(axis=0), high, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rates = np.where(n > 0, k / n, -np.inf)
+        rates = np.where((n > 0) & keep, k / n, -np.inf)
     top, found = rates.argmax(axis=0), rates.max(axis=0)
     there = np.isfinite(found)
     pair = np.where(there[:, None], np.stack([top, top], axis=1), -1)
     return Bounds(np.where(there, found, np.nan), low.max(axis=0), high.max(axis=0), pair)
 
 
-def halfwidth(rows: np.ndarray, delta: ArrayLike) -> np.ndarray:
-    """How wide a part's interval is at most, to the normal's approximation, from counts alone: (M,).
+@dataclass(frozen=True)
+class Sample:
+    """What is known of the parts before any decision is looked at.
 
-    rows: (L, G, M) behind the compared rates.  At rates of one half, where a binomial spreads most; infinite where
-    a group is absent.  Of a pair the worst, over labels the worst.
+    rows: (L, G, M), of the groups behind the compared rates, for each set of labels.  total: (M,), all rows,
+    everybody's first.  least: the share of rows that a part must hold to be bounded sharply.  sets, candidates:
+    see ``spent``. precision: the half width up to which a difference counts as estimable.  alone: rates are
+    bounded, not compared.
+    """
+
+    rows: np.ndarray
+    total: np.ndarray
+    least: float
+    sets: int
+    candidates: int
+    precision: float
+    alone: bool = False
+
+
+def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
+    """What each part gets of delta, (M,), and which parts are bounded sharply, (M,) of bool.
+
+    **Theorem.** Let E be the parts whose counts N pass a rule that more rows only pass more easily (``_enough``), and
+    K the number of candidates whose counts pass it after being inflated twice, N -> ``_above(_below(N))``. If
+    every part in E has bounds of level 0.9 delta / K, and every other one of 0.09 times ``spent``, all hold with
+    probability 1 - delta.
+
+    *Proof.* With probability 1 - 0.01 delta all counts of all candidates obey N <= _above(x) and x <= _below(N), x
+    their expectations (Chernoff's tails of binomials, over all counts). Let P be the candidates whose _above(x)
+    passes: a set that hangs on the population alone. Then E is within P, and P within the K candidates counted:
+    |P| <= K. A sharp bound at 0.9 delta / K that fails fails at 0.9 delta / |P|, too, which given the part's own
+    counts has at most that probability; there are |P| such parts. The others are ``spent``'s. []
+
+    So parts without rows enough cost next to nothing, however many there are. All candidates that can pass
+    inflated must be among ``total``: parts are to be searched down to ``thinnest``.
+    """
+    L = _tail(sample, delta)
+    able = _enough(sample, sample.rows, sample.total)
+    inflated = _enough(
+        sample, _above(_below(sample.rows, L), L), _above(_below(sample.total, L), L)
+    )
+    sharp = 0.9 * delta / max(int(inflated.sum()), 1)
+    n = float(sample.total[0])
+    rest = spent(sample.total, n, sample.sets, sample.candidates, 0.09 * delta)
+    return np.where(able, sharp, rest), able
+
+
+def thinnest(least: float, n: float, cells: int, candidates: int, delta: float) -> int:
+    """The fewest rows of a part that could pass ``levels``' rule inflated, where it asks for the share ``least``.
+
+    cells: counts that are looked at in each part, its total included.
+    """
+    L = np.log(2 * cells * candidates / (0.01 * delta))
+    rows = np.arange(int(least * n) + 2)
+    return int(np.argmax(_above(_below(rows, L), L) >= min(least * n, rows[-1])))
+
+
+def _tail(sample: Sample, delta: float) -> float:
+    sets, groups, _ = sample.rows.shape
+    return float(np.log(2 * (sets * groups + 1) * sample.candidates / (0.01 * delta)))
+
+
+def _above(expected: np.ndarray, L: float) -> np.ndarray:
+    """What a count exceeds with probability at most exp(-L): Bernstein's tail."""
+    return expected + np.sqrt(2 * expected * L) + 2 * L / 3
+
+
+def _below(count: np.ndarray, L: float) -> np.ndarray:
+    """What the expectation of a count exceeds with probability at most exp(-L): Chernoff's lower tail, solved."""
+    return (np.sqrt(np.asarray(count) + L / 2) + np.sqrt(L / 2)) ** 2
+
+
+def _enough(sample: Sample, rows: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Whether two groups (one, where rates stand alone) could be within the precision at OPTIMISTIC deviations."""
+    with np.errstate(divide="ignore"):
+        variance = np.sort((0.25 / rows).max(axis=0), axis=0)
+    needed = variance[0] if sample.alone else variance[:2].sum(axis=0)
+    wide = OPTIMISTIC * np.sqrt(needed) <= sample.precision
+    return wide & (total >= sample.least * float(sample.total[0]))
+
+
+def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
+    """Which groups of each part are compared, (M, G), by their rows alone: all False where fewer than two can be.
+
+    delta: (M,), of ``levels``.  Groups join from the largest down while the interval of a difference with the one
+    before, at rates of one half and by the normal's approximation, is no wider than +- ``precision``.
     """
     from scipy.special import ndtri
 
-    G = rows.shape[1]
-    events = len(rows) * max(G * (G - 1), 2 * G if G == 1 else 1)
-    z = -ndtri(np.asarray(delta, float) / events)
+    L, G, M = sample.rows.shape
+    z = -ndtri(delta / (2 * G if sample.alone else max(L * G * (G - 1), 1)))
     with np.errstate(divide="ignore"):
-        variance = np.sort(0.25 / rows, axis=1)[:, -2:].sum(axis=1).max(axis=0)
-    return z * np.sqrt(variance)
+        variance = (0.25 / sample.rows).max(axis=0)
+    order = np.argsort(variance, axis=0, kind="stable")
+    sorted_ = np.take_along_axis(variance, order, axis=0)
+    before = 0 * order if sample.alone else np.vstack([sorted_[1:2], sorted_[:-1]])
+    joins = z * np.sqrt(sorted_ + before) <= sample.precision
+    keep = np.zeros((G, M), bool)
+    np.put_along_axis(keep, order, np.logical_and.accumulate(joins, axis=0), axis=0)
+    return keep.T
 
 
 def mixtures(

@@ -10,15 +10,96 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from agnosticfair.auditing.certificate import Certificate, Tilt, lower, upper
+from agnosticfair.auditing.certificate import Certificate, Tilt, lower, not_estimable, upper
 from agnosticfair.report.figures import BLUE, GREEN, ORANGE, RED, Style
 from agnosticfair.report.tables import Grid
 
 MOST_FEATURES = 10
+MOST_PARTS = 20
 
 
 def grids(made: Certificate) -> list[Grid]:
-    """What is certified, the groups, and what the worst deployment weighs up and down."""
+    """What is certified, the groups, and what the worst deployment weighs up and down; or part by part."""
+    if made.parts:
+        return [
+            _headline(made),
+            *part_grids(made),
+            *([] if made.kernels is None else _kernel_grids(made)),
+        ]
+    return _kernel_grids(made)
+
+
+def _headline(made: Certificate) -> Grid:
+    """Measured and certified side by side."""
+    worst = made.worst_part
+    lines = [
+        (
+            made.quantity,
+            _rate(made.worst_difference),
+            upper(made.upper),
+            worst.name if worst else "",
+        ),
+        (
+            f"{made.quantity}, everybody",
+            _rate(made.parts[0].difference),
+            upper(made.parts[0].high),
+            "",
+        ),
+    ]
+    if isfinite(made.accuracy):
+        lines.append(("accuracy", f"{made.accuracy:.4f}", "", ""))
+    head = ("", "measured", f"at most ({made.confidence:.0%})", "worst where")
+    return Grid(f"Certificate on {made.n:,} rows", " ".join(made.warnings), head, lines)
+
+
+def part_grids(made: Certificate) -> list[Grid]:
+    """The worst estimable parts with their intervals, what is not estimable, and the groups' impact ratios."""
+    able = sorted((p for p in made.parts if p.estimable), key=lambda p: -p.high)
+    few = not_estimable(made.parts)
+    head = ("part", "rows", made.quantity, "low", "high", "impact ratio", "its low")
+    lines = [
+        (
+            p.name,
+            f"{p.rows:,}",
+            f"{p.difference:.4f}",
+            f"{p.low:.4f}",
+            upper(p.high),
+            _rate(p.ratio),
+            lower(p.ratio_low),
+        )
+        for p in able[:MOST_PARTS]
+    ]
+    note = f"{len(able):,} parts, the {min(len(able), MOST_PARTS)} of the highest bound; all hold at once."
+    found = [Grid(f"Certified with {made.confidence:.0%} confidence", note, head, lines)]
+    if few:
+        rows = [(p.name, f"{p.rows:,}", _rate(p.difference)) for p in few[:MOST_FEATURES]]
+        note = (
+            f"Too few rows for +-{made.precision:g}: measured, not certified, and not counted as 0."
+        )
+        found.append(
+            Grid(f"Not estimable: {len(few):,} parts", note, ("part", "rows", "measured"), rows)
+        )
+    everybody = made.parts[0]
+    rates = [
+        (
+            r.group,
+            f"{r.rows:,}",
+            _rate(r.rate),
+            _rate(r.impact),
+            "" if r.compared else "too few rows",
+        )
+        for r in everybody.rates
+    ]
+    note = (
+        f"Rates and impact ratios as a bias audit wants them; lowest ratio {_rate(everybody.ratio)}, with "
+        f"{made.confidence:.0%} confidence at least {lower(everybody.ratio_low)} (four-fifths rule: 0.8)."
+    )
+    found.append(Grid("Groups", note, ("group", "rows", "rate", "impact ratio", ""), rates))
+    return found
+
+
+def _kernel_grids(made: Certificate) -> list[Grid]:
+    """What is certified over kernels, the groups, and what the worst deployment weighs up and down."""
     share, level = f"{100 * made.floor:g}%", f"{made.confidence:.0%} interval"
     note = f"Certified over A: {made.about}; the compared groups each keep {share} of the mass."
     lines = [
@@ -48,8 +129,57 @@ def grids(made: Certificate) -> list[Grid]:
     ]
 
 
+def forest(made: Certificate) -> Figure:
+    """The parts of the highest bounds, each with its interval; then those that are not estimable, as measured."""
+    able = sorted((p for p in made.parts if p.estimable), key=lambda p: -p.high)[:MOST_PARTS]
+    few = [p for p in not_estimable(made.parts) if isfinite(p.difference)][:5]
+    shown = [*able, *few]
+    drawn = Figure(figsize=(10.5, 1.6 + 0.34 * max(len(shown), 2)), layout="constrained")
+    FigureCanvasAgg(drawn)
+    axes = drawn.subplots()
+    for place, part in zip(range(len(shown))[::-1], shown, strict=True):
+        if part.estimable:
+            axes.plot((part.low, part.high), (place, place), color=BLUE, lw=2, marker="|", ms=8)
+            axes.plot(part.difference, place, "o", color=BLUE, ms=5)
+        else:
+            axes.plot(part.difference, place, "o", color="#777777", mfc="white", ms=6)
+    axes.axvline(made.upper, color=RED, lw=1.4, ls="--")
+    level = f"{made.confidence:.0%}"
+    axes.annotate(
+        f"certified at most {upper(made.upper, 3)}",
+        (made.upper, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(-4 if made.upper > 0.6 else 4, 3),
+        textcoords="offset points",
+        ha="right" if made.upper > 0.6 else "left",
+        fontsize=9,
+        color=RED,
+    )
+    names = [_short(p.name) + f" ({p.rows:,})" for p in shown]
+    axes.set_yticks(range(len(shown))[::-1], names, fontsize=9, parse_math=False)
+    most = max([made.upper, *(p.difference for p in shown if isfinite(p.difference))])
+    axes.set(xlim=(-0.01, min(1.02, 1.06 * most)), ylim=(-0.7, len(shown) - 0.3))
+    axes.set_xlabel(
+        f"{made.quantity}\nbars: {level} intervals, all at once; hollow: not estimable, measured only",
+        fontsize=9,
+    )
+    axes.set_title("Parts of the population (rows)", fontsize=11, loc="left", pad=16)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="x", color="#E5E5E5")
+    axes.set_axisbelow(True)
+    return drawn
+
+
+def _short(name: str, most: int = 44) -> str:
+    """A name on one line or, where it is long, each value of it on a line of its own."""
+    lines = [name] if len(name) <= most else name.split(" and ")
+    return " and\n".join(line if len(line) <= most else f"{line[: most - 1]}…" for line in lines)
+
+
 def figure(made: Certificate) -> Figure:
-    """Measured against certified, with intervals; and how the worst deployment differs."""
+    """The forest of parts; or, over kernels, measured against certified and how the worst deployment differs."""
+    if made.parts:
+        return forest(made)
     tilts = [tilt for tilt in made.profile[:MOST_FEATURES] if tilt.shift]
     heights = 0.42 * 2 * len(_bounds(made)), 0.34 * max(1, len(tilts))
     drawn = Figure(figsize=(6.4, 2.0 + sum(heights)), layout="constrained")

@@ -1,0 +1,189 @@
+"""How often the certificates' bounds hold, and how wide they are: draws from a population that is known.
+
+The population is Adult's rows with the decisions of a model; a draw is ``--rows`` of them with replacement. A draw
+counts as kept if *all* its bounds hold at once. The width is compared with the best that the simulation allows: for
+parts of 1,000 rows or more, the 95% quantile over draws of the largest studentised error, which no method knows.
+
+    python benchmarks/coverage.py --draws 1000 --jobs 16
+"""
+
+from __future__ import annotations
+
+import argparse
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+
+import numpy as np
+
+from agnosticfair import fit
+from agnosticfair.auditing import parts as named
+from agnosticfair.data.axes import codes_of
+from agnosticfair.data.datasets import load_dataset
+from agnosticfair.data.encoding import encode
+from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics.basis import gaussian_kernel
+from agnosticfair.mathematics.notions import NOTIONS, ratios
+from agnosticfair.mathematics.parts import sizes_of
+
+DELTA, LARGE, FLOOR, KERNELS, BOUND = 0.05, 1000, 0.05, 20, 5.0
+
+
+@cache
+def population():
+    """Codes, cells, kernels and axes of all rows, with the decisions of a plain model."""
+    table = load_dataset("adult")
+    train = np.random.default_rng(0).random(len(table)) < 0.5
+    model = fit({"all": table.take(train)}, "fl", **ATTRIBUTE).model
+    asked = named.Subpopulations(depth=2, least=0.01)
+    axes = named.own_axes(table, asked)
+    sex = table.column("sex")
+    y, d = table.labels(model.positive) > 0, model.predict(table) > 0
+    X = encode(model.encoding, table)
+    K = gaussian_kernel(X, X[np.random.default_rng(1).choice(len(X), KERNELS)], 1.0)
+    return asked, axes, codes_of(table, axes), (sex.codes.astype(int) * 2 + y) * 2 + d, K
+
+
+ATTRIBUTE = {"sensitive_features": "sex"}
+
+
+def found(rows: np.ndarray, parts=None):
+    """Counts of the parts over these rows."""
+    asked, axes, codes, cells, _ = population()
+
+    def ask(some):
+        tallied = named.counted(codes[rows], sizes_of(axes), some, cells[rows], 8)
+        return tallied.reshape(-1, 2, 2, 2)
+
+    return named.searched(axes, asked, ask) if parts is None else ask(parts)
+
+
+@cache
+def truth(notion: str):
+    """Every part's difference, ratio and standard error for one row, over the whole population."""
+    everyone = found(np.arange(len(population()[3])))
+    at = dict(zip(everyone.parts, range(len(everyone.parts)), strict=True))
+    apart = confidence.differences(everyone.counts, 0.01, notion).value
+    ratio = confidence.ratios(everyone.counts, 0.01, notion).value
+    return at, apart, ratio, everyone
+
+
+def masses(rows: np.ndarray) -> np.ndarray:
+    """Sums of K by cell, (2, 2, 2, M)."""
+    _, _, _, cells, K = population()
+    return np.stack([K[rows][cells[rows] == c].sum(axis=0) for c in range(8)]).reshape(2, 2, 2, -1)
+
+
+@cache
+def worst_kernels(notion: str) -> float:
+    """The population's worst over its own set, from its own sums: what the bound must not be below."""
+    from agnosticfair.mathematics.ambiguity import Ambiguity, worst_difference, worst_ratio
+
+    psi = masses(np.arange(len(population()[3])))
+    A = Ambiguity(psi.sum(axis=(0, 1, 2)), float(len(population()[3])), BOUND)
+    found_ = []
+    for _, a, b in ratios(NOTIONS[notion], psi):
+        if NOTIONS[notion].bounds:
+            return max(worst_ratio(A, a[g], b[g], FLOOR).value for g in (0, 1))
+        both = [worst_difference(A, a[[k, j]], b[[k, j]], FLOOR) for j, k in ((1, 0), (0, 1))]
+        found_ += [worst.value - worst.tolerance for worst in both]
+    return max(found_)
+
+
+def worst_mixture(notion: str, counts: np.ndarray) -> float:
+    """The worst of some mixtures of these parts of the population in which both groups keep the floor."""
+    parts = counts / counts.sum(axis=(1, 2, 3), keepdims=True)
+    rng, worst = np.random.default_rng(2), 0.0
+    for _ in range(1000):
+        some = rng.choice(len(parts), 3, replace=False)
+        mixed = np.tensordot(rng.dirichlet(np.ones(3)), parts[some], 1)[None]
+        k, n = confidence.compared(mixed, notion)
+        if n.min() >= FLOOR:
+            rates = (k / n)[..., 0]
+            worst = max(
+                worst, rates.max() if NOTIONS[notion].bounds else np.ptp(rates, axis=1).max()
+            )
+    return float(worst)
+
+
+def largest_at(k, n, level, chosen, flip):
+    """The upper end of the signed difference, of the error rate for a notion that compares nothing, (large,)."""
+    order = [0, 1] if flip else [1, 0]
+    ups = [
+        confidence.largest(
+            k[y][order][:, chosen], n[y][order][:, chosen], level[chosen] / (2 * len(k))
+        )
+        for y in range(len(k))
+    ]
+    return np.max(ups, axis=0)
+
+
+def drawn(notion: str, n: int, slow: bool, seed: int) -> tuple:
+    """One draw: whether differences, ratios, mixtures and kernels held; and the studentised errors and widths."""
+    at, apart, ratio, _ = truth(notion)
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, len(population()[3]), n)
+    got = found(rows)
+    made = named.records(got, ("Female", "Male"), notion, 1 - DELTA, 0.1)
+    shown = [part for part, rows in zip(got.parts, got.total, strict=True) if rows >= got.least * n]
+    ms = {part: m for m, part in enumerate(got.parts)}
+    known = [(m, at[part]) for m, part in enumerate(shown) if part in at]
+    held = all(made[m].low <= apart[t] <= made[m].high for m, t in known if not np.isnan(apart[t]))
+    fair = all(
+        made[m].ratio_low <= ratio[t] <= made[m].ratio_high
+        for m, t in known
+        if not np.isnan(ratio[t])
+    )
+    large = [(m, t) for m, t in known if made[m].rows >= LARGE and made[m].estimable]
+    ns = confidence.compared(got.counts[[ms[part] for part in shown]], notion)[1]
+    p = confidence.compared(truth(notion)[3].counts, notion)
+    rates = p[0] / np.maximum(p[1], 1)
+    places, ts = np.array(large).reshape(-1, 2).T
+    spread = np.sqrt(
+        (rates[..., ts] * (1 - rates[..., ts]) / ns[..., places]).sum(axis=1).max(axis=0)
+    )
+    error = np.array([abs(made[m].difference - apart[t]) for m, t in large]) / spread
+    k, n_ = confidence.compared(got.counts, notion)
+    level, able, _ = got.levels(notion, 0.1, DELTA)
+    ends = [largest_at(k, n_, level, [ms[shown[m]] for m, _ in large], flip) for flip in (0, 1)]
+    width = (ends[0] + ends[1]) / 2
+    mixed = kernels = True
+    if slow:
+        level, able, _ = got.levels(notion, 0.1, DELTA)
+        true = truth(notion)[3].counts[
+            [at[part] for part, fine in zip(got.parts, able, strict=True) if fine]
+        ]
+        bound = confidence.mixtures(got.counts[able], level[able], notion, FLOOR, 1e-2)
+        mixed = bound >= worst_mixture(notion, true)
+        bound = confidence.reweighings(masses(rows), n, DELTA, notion, BOUND, FLOOR, 1e-3)
+        kernels = not bound < worst_kernels(notion)  # nan: no reweighing keeps the floor
+    return held, fair, mixed, kernels, error.max(), (width / spread).mean()
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("--draws", type=int, default=100)
+    asked.add_argument("--rows", type=int, default=20_000)
+    asked.add_argument("--jobs", type=int, default=2)
+    asked.add_argument(
+        "--every", type=int, default=10, help="mixtures and kernels in every k-th draw"
+    )
+    given = asked.parse_args()
+    print("notion              draws  differences  ratios  mixtures  kernels   width / best")
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for notion in NOTIONS:
+            fast = partial(drawn, notion, given.rows, False)
+            slow = partial(drawn, notion, given.rows, True)
+            made = [*pool.map(fast, range(given.draws), chunksize=4)]
+            more = [*pool.map(slow, range(0, given.draws, given.every))]
+            held, fair = (np.mean([one[k] for one in made]) for k in (0, 1))
+            mixed, kernels = (np.mean([one[k] for one in more]) for k in (2, 3))
+            best = np.quantile([one[4] for one in made], 1 - DELTA)
+            width = np.mean([one[5] for one in made]) / best
+            print(
+                f"{notion:20}{given.draws:5}  {held:11.3f}  {fair:6.3f}  {mixed:8.3f}  {kernels:7.3f}   {width:.3f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

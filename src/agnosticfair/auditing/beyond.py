@@ -1,0 +1,146 @@
+"""From what was measured to what holds beyond the rows: the bounds of a certificate, and the sums that prove them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+
+import numpy as np
+
+from agnosticfair.auditing.certificate import Certificate, not_estimable
+from agnosticfair.auditing.parts import (
+    Asked,
+    PartRecord,
+    Subpopulations,
+    checked_groups,
+    records,
+    searched,
+    upper_of,
+    worst_of,
+)
+from agnosticfair.auditing.proof import mixtures_of, sums_of
+from agnosticfair.data.encoding import shown
+from agnosticfair.data.rows import digest_of
+from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError
+from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics.parts import Axis, sizes_of
+from agnosticfair.model import Model
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be bounded beyond the rows: named parts, their mixtures, kernels."""
+
+    parts: Subpopulations | None
+    precision: float
+    mixtures: bool
+    kernels: bool
+
+    @property
+    def share(self) -> float:
+        """What each of them has of 1 - confidence."""
+        asked = (self.parts is not None, self.mixtures and self.parts is not None, self.kernels)
+        return 1 / max(sum(asked), 1)
+
+
+def bounded(
+    made: Certificate,
+    wanted: Wanted,
+    psi: np.ndarray,
+    axes: Sequence[Axis] = (),
+    ask: Asked | None = None,
+) -> Certificate:
+    """The certificate with its bounds.  psi: (4 G, M + 1), the sums of kernels.  ask: for the counts of parts."""
+    made = replace(made, precision=wanted.precision, share=wanted.share)
+    if wanted.kernels:
+        made = _over_kernels(made, psi)
+    if wanted.parts is None or ask is None:
+        return made
+    delta = wanted.share * (1 - made.confidence)
+    found = searched(axes, wanted.parts, ask, delta)
+    groups = tuple(made.groups)
+    checked_groups(found, groups, made.notion)
+    told = records(found, groups, made.notion, made.confidence, wanted.precision, wanted.share)
+    uppers = [upper_of(told), *([made.upper] if isfinite(made.upper) else [])]
+    mixed = None
+    if wanted.mixtures:
+        mixed = mixtures_of(
+            found, made.notion, made.confidence, wanted.precision, wanted.share, made.floor
+        )
+        uppers.append(mixed)
+    worst = worst_of(told)
+    over_parts = (worst or told[0]).difference
+    if made.kernels is None:
+        seen: dict[str, object] = {"worst_difference": over_parts}
+        if worst is not None:
+            seen["pair"] = (worst.pair[0], worst.pair[-1])
+    else:
+        seen = {"worst_difference": np.fmax(made.worst_difference, over_parts).item()}
+    return replace(
+        made,
+        parts=told,
+        upper=max(uppers),
+        mixtures=mixed,
+        sums=sums_of(found, sizes_of(axes), wanted.parts.depth),
+        notes=(*made.notes, *_notes(told)),
+        **seen,  # type: ignore[arg-type]
+    )
+
+
+def _over_kernels(made: Certificate, psi: np.ndarray) -> Certificate:
+    """The bound over reweighings by kernels, and the sums it rests on."""
+    cells = psi.reshape(len(made.groups), 2, 2, -1)
+    bound = None if made.bound == inf else made.bound
+    delta = made.share * (1 - made.confidence)
+    found = confidence.reweighings(
+        cells[..., :-1], float(made.n), delta, made.notion, bound, made.floor
+    )
+    alpha = made.alpha_difference.tolist()
+    kernels = {"upper": found, "psi": cells.tolist(), "alpha": alpha, "about": made.about}
+    return replace(made, kernels=kernels, upper=found)
+
+
+def _notes(told: Sequence[PartRecord]) -> tuple[str, ...]:
+    """What is not certified, named: parts with too few rows, and groups that were left out of compared parts."""
+    few = not_estimable(told)
+    notes = []
+    if few and isfinite(few[0].difference):
+        worst = few[0]
+        notes.append(
+            f"Not estimable for too few rows: {len(few):,} parts, with measured differences up to "
+            f"{worst.difference:.4f} "
+            f"({worst.name}, {worst.rows:,} rows)."
+        )
+    left = sorted({name for part in told[:1] if part.estimable for name in part.left_out})
+    if left:
+        notes.append(f"Compared with none, having too few rows: {shown(left)}.")
+    return tuple(notes)
+
+
+def fitted_on(model: Model | None, X: object) -> bool:
+    """Whether these are, by their fingerprint, the very rows that the model was fitted on."""
+    known = model is not None and model.trained_on and isinstance(X, Table)
+    return bool(known and model and digest_of([X]) == model.trained_on)  # type: ignore[list-item]
+
+
+def check_held_out(model: Model | None, X: object) -> None:
+    """Raise where these are the rows of the fit."""
+    if fitted_on(model, X):
+        raise DataError(
+            "these are the rows that the model was fitted on, and say nothing beyond them: audit rows "
+            "held out from the fit, or say held_out=False"
+        )
+
+
+def check_apart(tables: dict[str, Table]) -> None:
+    """Raise where two clients hold the same rows."""
+    seen: dict[str, str] = {}
+    for key, table in tables.items():
+        digest = digest_of([table])
+        if digest in seen:
+            raise DataError(
+                f"clients {seen[digest]!r} and {key!r} hold the same rows, which would count twice: leave one out"
+            )
+        seen[digest] = key

@@ -1,0 +1,298 @@
+"""Named parts under audit: all conjunctions with enough rows, level by level, and what holds for each beyond the
+rows.
+
+Whoever holds the rows is asked for counts of (part, group, label, decision) and nothing else, so that clients' counts
+add up to the pooled ones, bit for bit. A conjunction has no more rows than what it is made of: what hangs on a
+part with too few is never asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, prod
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.axes import axes_of, chosen_columns, codes_of, histogram
+from agnosticfair.data.census import take_census
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.parts import Axis, Part, check_depth, part_name, sizes_of, triples
+from agnosticfair.settings import COUNT, SHARE, Kind, require
+
+CONFIDENCE = Kind("a number between 0 and 1, both left out", lambda v: 0 < v < 1)
+Asked = Callable[[Sequence[Part]], np.ndarray]
+"""From parts to their counts, (M, G, 2, 2)."""
+
+
+@dataclass(frozen=True)
+class Subpopulations:
+    """Which parts: conjunctions of at most ``depth`` values of different ``columns`` (all unless said) that hold
+    the share ``least`` of the rows, numbers cut into ``bands``."""
+
+    columns: tuple[str, ...] | None = None
+    depth: int = 2
+    least: float = 0.01
+    bands: int = 4
+
+    def __post_init__(self) -> None:
+        check_depth(self.depth)
+        require(SHARE, least=self.least)
+        require(COUNT, bands=self.bands)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A group in a part: its rows (those whose label the notion asks for), its rate, and the rate's own share of the
+    highest one.  compared: whether it has rows enough."""
+
+    group: str
+    rows: int
+    rate: float
+    impact: float
+    compared: bool
+
+
+@dataclass(frozen=True)
+class PartRecord:
+    """What an audit says of one part.
+
+    difference: on the rows, between the groups that are compared.  low, high: between which the population's lies,
+    for all parts at once.  ratio, ratio_low, ratio_high: the same of the impact ratio, simultaneous among themselves.
+    estimable: by the counts of rows alone; else nothing is said by a bound, and nothing counts as 0.  pair: the
+    groups of the difference, the higher rate first.  rates: of every group.
+    """
+
+    name: str
+    rows: int
+    difference: float
+    low: float
+    high: float
+    estimable: bool
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    pair: tuple[str, ...]
+    rates: tuple[Rate, ...]
+    depth: int
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Groups with too few rows here, which are compared with none."""
+        return tuple(rate.group for rate in self.rates if not rate.compared)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Counts of all parts that were looked at, everybody first, and how many there could have been.
+
+    counts: (M, G, 2, 2).  candidates, sets: of conjunctions, and of sets of columns (``confidence.spent``).
+    """
+
+    parts: tuple[Part, ...]
+    names: tuple[str, ...]
+    counts: np.ndarray
+    candidates: int
+    sets: int
+    least: float
+
+    @property
+    def total(self) -> np.ndarray:
+        """Rows of every part, (M,)."""
+        return self.counts.sum(axis=(1, 2, 3))
+
+    def levels(
+        self, notion: str, precision: float, delta: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What each part gets of delta, whether it is estimable, and which of its groups are compared."""
+        rows = confidence.compared(self.counts, notion)[1]
+        alone = NOTIONS[notion].bounds
+        sample = confidence.Sample(
+            rows, self.total, self.least, self.sets, self.candidates, precision, alone
+        )
+        level, able = confidence.levels(sample, delta)
+        keep = confidence.estimable(sample, level) & able[:, None]
+        able = keep.any(axis=1)
+        return level, able, np.where(able[:, None], keep, (rows > 0).all(axis=0).T)
+
+
+def asked_parts(parts: Any) -> Subpopulations:
+    """What the user means by ``parts``: columns, or a record with columns, depth, least and bands."""
+    if isinstance(parts, str):
+        return Subpopulations((parts,))
+    if hasattr(parts, "depth"):
+        columns = None if parts.columns is None else tuple(parts.columns)
+        return Subpopulations(columns, parts.depth, parts.least, parts.bands)
+    return Subpopulations(None if parts is None else tuple(parts))
+
+
+def own_axes(table: Table, asked: Subpopulations) -> tuple[Axis, ...]:
+    """The axes of rows that lie in one place: those that they would agree on as the only client."""
+    table = Table(
+        table.numeric,
+        table.categorical,
+        Column(np.zeros(len(table), np.int32), ("",)),
+        {},
+        {**table.sensitive_features, **table.other},
+    )
+    census = take_census(table, "the rows")
+    others = {name: column.categories for name, column in table.other.items()}
+    names = chosen_columns(census, asked.columns, others, ())
+    counts = {
+        name: histogram(table.numeric[name], *census.numeric[name])
+        for name in names
+        if name in census.numeric
+    }
+    return axes_of(census, counts, asked.bands, asked.columns, others)
+
+
+def own_counts(table: Table, axes: Sequence[Axis], cells: np.ndarray, groups: int) -> Asked:
+    """A function that counts over rows that lie in one place.  cells: (n,) (group * 2 + label) * 2 + decision."""
+    codes = codes_of(table, axes)
+    return lambda parts: counted(codes, sizes_of(axes), parts, cells, 4 * groups).reshape(
+        -1, groups, 2, 2
+    )
+
+
+def counted(
+    codes: np.ndarray, sizes: Sequence[int], parts: Sequence[Part], cells: np.ndarray, count: int
+) -> np.ndarray:
+    """Rows of every part by cell, (M, count): one pass over the rows for each set of columns that parts use.
+
+    >>> counted(np.array([[0, 1], [1, 1]]), (2, 2), [(), ((1, 1),), ((0, 1), (1, 1))], np.array([0, 1]), 2)
+    array([[1, 1],
+           [1, 1],
+           [0, 1]])
+    """
+    found = np.zeros((len(parts), count), np.int64)
+    by_axes: dict[tuple[int, ...], list[int]] = {}
+    for m, part in enumerate(parts):
+        by_axes.setdefault(tuple(axis for axis, _ in part), []).append(m)
+    for axes, members in by_axes.items():
+        shape = tuple(sizes[axis] for axis in axes)
+        inside = (codes[:, axes] >= 0).all(axis=1)
+        flat = _flat(codes[inside][:, axes].T, shape) * count + cells[inside]
+        tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
+        values = np.array([[v for _, v in parts[m]] for m in members], np.int64).reshape(
+            len(members), len(axes)
+        )
+        found[members] = tallied[_flat(values.T, shape)]
+    return found
+
+
+def _flat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Values along each axis, (A, n), as one number each."""
+    found = np.zeros(values.shape[1], np.int64)
+    for value, size in zip(values, shape, strict=True):
+        found = found * size + value
+    return found
+
+
+def searched(axes: Sequence[Axis], asked: Subpopulations, ask: Asked, delta: float = 0.05) -> Found:
+    """Counts of everybody and of every conjunction with rows enough to be told of at delta, level by level."""
+    sizes, deep = sizes_of(axes), range(asked.depth + 1)
+    candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
+    parts: list[Part] = [()]
+    counts = [ask([()])]
+    n, cells = float(counts[0].sum()), 2 * counts[0].shape[1] + 1
+    least = max(confidence.thinnest(asked.least, n, cells, candidates, delta), 1)
+    level: list[Part] = [((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))]
+    for depth in range(1, asked.depth + 1):
+        found = ask(level) if level else counts[0][:0]
+        enough = found.sum(axis=(1, 2, 3)) >= least
+        kept = [part for part, there in zip(level, enough, strict=True) if there]
+        parts, counts = [*parts, *kept], [*counts, found[enough]]
+        level = _joined(kept) if depth == 1 else triples(kept)
+    sets = sum(comb(len(sizes), d) for d in deep)
+    names = tuple(part_name(axes, part) for part in parts)
+    return Found(tuple(parts), names, np.concatenate(counts), candidates, sets, asked.least)
+
+
+def _joined(ones: Sequence[Part]) -> list[Part]:
+    """Pairs of single values of different columns."""
+    return [(*a, *b) for a, b in combinations(ones, 2) if a[0][0] != b[0][0]]
+
+
+def records(
+    found: Found,
+    groups: Sequence[str],
+    notion: str,
+    level: float,
+    precision: float,
+    share: float = 1.0,
+) -> tuple[PartRecord, ...]:
+    """What holds for every part at the confidence ``level``, in the order they were found.
+
+    share: of delta that these bounds may spend, where others are made of the same rows.
+    """
+    require(CONFIDENCE, confidence=level)
+    require(Kind("a positive number", lambda v: v > 0), precision=precision)
+    delta, able, keep = found.levels(notion, precision, share * (1 - level))
+    k, n = confidence.compared(found.counts, notion)
+    total = found.total
+    apart = confidence.differences(found.counts, delta, notion, keep, ~able)
+    ratio = confidence.ratios(found.counts, delta, notion, keep, ~able)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = (k.sum(axis=0) / n.sum(axis=0)).T
+        impact = rates / np.where(keep, rates, -np.inf).max(axis=1, keepdims=True)
+    return tuple(
+        PartRecord(
+            name=found.names[m],
+            rows=int(total[m]),
+            difference=float(apart.value[m]),
+            low=float(apart.low[m]),
+            high=float(apart.high[m]),
+            estimable=bool(able[m]),
+            ratio=float(ratio.value[m]),
+            ratio_low=float(ratio.low[m]),
+            ratio_high=float(ratio.high[m]),
+            pair=tuple(groups[g] for g in apart.pair[m] if g >= 0),
+            rates=tuple(
+                Rate(
+                    name,
+                    int(n[:, g, m].sum()),
+                    float(rates[m, g]),
+                    float(impact[m, g]),
+                    bool(able[m] and keep[m, g]),
+                )
+                for g, name in enumerate(groups)
+            ),
+            depth=len(found.parts[m]),
+        )
+        for m in range(len(found.names))
+        if total[m] >= found.least * total[0]
+    )
+
+
+def checked_groups(found: Found, groups: Sequence[str], notion: str) -> None:
+    """Raise where a group, or two for a comparison, have no row that the notion looks at."""
+    rows = confidence.compared(found.counts[:1], notion)[1][..., 0].min(axis=0)
+    there = [name for name, n in zip(groups, rows, strict=True) if n > 0]
+    if len(there) < (1 if NOTIONS[notion].bounds else 2):
+        absent = next(name for name, n in zip(groups, rows, strict=True) if not n > 0)
+        raise SettingsError(
+            f"group {absent!r} has no row that {notion!r} looks at, and so has no rate: audit rows that hold each "
+            "group and label, or name another notion"
+        )
+
+
+def upper_of(made: Sequence[PartRecord]) -> float:
+    """The bound over all estimable parts; 1, which bounds every rate, where there is none."""
+    return max((part.high for part in made if part.estimable), default=1.0)
+
+
+def worst_of(made: Sequence[PartRecord]) -> PartRecord | None:
+    """The estimable part of the largest measured difference."""
+    able = [part for part in made if part.estimable]
+    return max(able, key=lambda part: part.difference, default=None)
+
+
+def summary(made: Sequence[PartRecord]) -> Mapping[str, int]:
+    """How many parts are estimable, and how many are not."""
+    able = sum(part.estimable for part in made)
+    return {"estimable": able, "not estimable": len(made) - able}

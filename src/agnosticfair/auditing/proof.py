@@ -1,0 +1,257 @@
+"""A certificate that travels: the sums it rests on, a seal over all of it, and the check that needs neither rows
+nor model.
+
+Whoever reads one computes every bound anew from the counts (``verify``), which takes seconds; the digest finds a
+changed digit, and the issuer's signature (Ed25519, extra 'secure') one that was changed with its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from itertools import combinations
+from math import comb, prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.auditing.parts import Found, records, upper_of, worst_of
+from agnosticfair.data.encoding import shown
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics.notions import NOTIONS
+
+PURPOSE = b"agnosticfair-certificate-1"
+SEALS = ("digest", "signature")
+CLOSE = 1e-9
+"""Two computations of one bound may differ by rounding."""
+
+
+def sums_of(found: Found, sizes: tuple[int, ...], depth: int) -> dict[str, Any]:
+    """The counts that a certificate over parts rests on, as JSON."""
+    return {
+        "parts": [[list(value) for value in part] for part in found.parts],
+        "names": list(found.names),
+        "counts": found.counts.tolist(),
+        "sizes": list(sizes),
+        "depth": depth,
+        "least": found.least,
+    }
+
+
+def canonical(told: Mapping[str, Any]) -> bytes:
+    """The bytes that are sealed: all but the seals, keys sorted."""
+    bare = {key: value for key, value in told.items() if key not in SEALS}
+    return json.dumps(bare, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def sealed(told: Mapping[str, Any], secret: bytes | None = None) -> dict[str, Any]:
+    """The certificate with its digest and, with the issuer's secret key, a signature."""
+    bare = {key: value for key, value in told.items() if key not in SEALS}
+    content = canonical(bare)
+    made = {**bare, "digest": hashlib.sha256(content).hexdigest()}
+    if secret is None:
+        return made
+    key = _private(secret)
+    signed = {"public_key": key.public_key().public_bytes_raw().hex()}
+    return {**made, "signature": {**signed, "value": key.sign(PURPOSE + content).hex()}}
+
+
+def verify(told: Any, public: str | None = None) -> tuple[str, ...]:
+    """Everything that is wrong with a certificate as JSON, a sentence each; none where it holds.
+
+    public: the issuer's public key, 64 hexadecimal digits; a certificate not signed with it is refused.
+    """
+    if not isinstance(told, Mapping) or not str(told.get("format", "")).startswith(
+        "agnosticfair-certificate"
+    ):
+        return ("this is no certificate: give the certificate.json that 'audit' wrote",)
+    try:
+        return (*_seals(told, public), *_recomputed(told))
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        return (f"its sums cannot be read ({type(error).__name__}): it was changed or cut",)
+
+
+def _seals(told: Mapping[str, Any], public: str | None) -> Iterator[str]:
+    content = canonical(told)
+    if told.get("digest") != hashlib.sha256(content).hexdigest():
+        yield "its digest is not that of its content: something was changed"
+    signature = told.get("signature")
+    if signature is None:
+        if public is not None:
+            yield "it is not signed, and a signature by that key was asked for"
+        return
+    if public is not None and signature["public_key"] != public.lower():
+        yield f"it is signed with another key, {signature['public_key'][:16]}…"
+    if not _signed(signature, content):
+        yield "its signature is not over this content: something was changed"
+
+
+def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
+    """The sums against each other, and every bound against the one that follows from them."""
+    sums = told.get("sums")
+    if sums is None:
+        yield "it carries no sums, so nothing in it can be checked: audit again with parts"
+        return
+    groups, notion = tuple(told["groups"]), told["notion"]
+    if notion not in NOTIONS:
+        raise ValueError(notion)
+    found = _found(sums, len(groups))
+    yield from _consistent(found, told)
+    made = records(found, groups, notion, told["confidence"], told["precision"], told["share"])
+    for said, true in zip(told["parts"], made, strict=True):
+        wrong = [key for key, value in asdict(true).items() if not _same(said[key], value)]
+        if wrong:
+            yield f"part {true.name!r} says another {wrong[0]} than its sums"
+    uppers = [upper_of(made)]
+    if told["mixtures"] is not None:
+        keys = ("notion", "confidence", "precision", "share", "floor")
+        uppers.append(mixtures_of(found, *(told[key] for key in keys)))
+        if not _same(told["mixtures"], uppers[-1]):
+            yield "the bound over mixtures is not the one that its sums give"
+    if told["kernels"] is not None:
+        uppers.append(_kernels(told))
+        if not _same(told["kernels"]["upper"], uppers[-1]):
+            yield "the bound over kernels is not the one that its sums give"
+    if not _same(told["upper"], max(uppers)):
+        yield f"upper is {told['upper']} where its sums give {max(uppers):.6f}"
+    worst = worst_of(made)
+    if worst is not None and not told["worst_difference"] >= worst.difference - CLOSE:
+        yield f"worst_difference is {told['worst_difference']} where part {worst.name!r} shows {worst.difference:.6f}"
+
+
+def _found(sums: Mapping[str, Any], groups: int) -> Found:
+    counts = np.array(sums["counts"])
+    sizes, deep = tuple(sums["sizes"]), range(sums["depth"] + 1)
+    if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[1:] != (groups, 2, 2):
+        raise ValueError("counts")
+    parts = tuple(tuple((int(a), int(v)) for a, v in part) for part in sums["parts"])
+    if parts[0] != () or len({*parts}) < len(parts) or len(parts) != len(counts):
+        raise ValueError("parts")
+    for part in parts:
+        if any(not 0 <= v < sizes[a] for a, v in part) or len({a for a, _ in part}) < len(part):
+            raise ValueError("parts")
+    candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
+    sets = sum(comb(len(sizes), d) for d in deep)
+    return Found(parts, tuple(sums["names"]), counts, candidates, sets, float(sums["least"]))
+
+
+def _consistent(found: Found, told: Mapping[str, Any]) -> Iterator[str]:
+    """No part has more rows than what it is made of, and the parts of one set of columns no more than everybody."""
+    at = dict(zip(found.parts, found.counts, strict=True))
+    if int(found.counts[0].sum()) != told["n"]:
+        yield f"n is {told['n']} where its sums have {int(found.counts[0].sum())} rows"
+    totals: dict[tuple[int, ...], np.ndarray] = {}
+    for part, counts in at.items():
+        axes = tuple(a for a, _ in part)
+        totals[axes] = totals.get(axes, 0) + counts
+        for less in (part[:k] + part[k + 1 :] for k in range(len(part))):
+            if less in at and (counts > at[less]).any():
+                yield f"part {found.names[found.parts.index(part)]!r} has more rows than what it is a part of"
+    if any((total > at[()]).any() for total in totals.values()):
+        yield "parts that exclude each other have more rows than everybody"
+
+
+def mixtures_of(
+    found: Found, notion: str, level: float, precision: float, share: float, floor: float
+) -> float:
+    """The bound over mixtures of the estimable parts."""
+    delta, able, _ = found.levels(notion, precision, share * (1 - level))
+    if not able.any():
+        return 1.0
+    return confidence.mixtures(found.counts[able], delta[able], notion, floor)
+
+
+def _kernels(told: Mapping[str, Any]) -> float:
+    psi = np.array(told["kernels"]["psi"], float)
+    bound = told["bound"]
+    delta = told["share"] * (1 - told["confidence"])
+    return confidence.reweighings(
+        psi[..., :-1], float(told["n"]), delta, told["notion"], bound, told["floor"]
+    )
+
+
+def _same(said: Any, true: Any) -> bool:
+    """Whether what JSON says is what was computed, numbers to rounding and None for what is not finite."""
+    if isinstance(true, Mapping):
+        return (
+            isinstance(said, Mapping)
+            and {*said} == {*true}
+            and all(_same(said[k], true[k]) for k in true)
+        )
+    if isinstance(true, tuple | list):
+        return isinstance(said, list) and len(said) == len(true) and all(map(_same, said, true))
+    if isinstance(true, bool | str | int):
+        return type(said) is type(true) and said == true
+    if not np.isfinite(true):
+        return said is None
+    return isinstance(said, int | float) and abs(said - true) <= CLOSE
+
+
+def read(path: Path) -> Any:
+    """A certificate's file as JSON, or the sentence that says why it is none."""
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise DataError(
+            f"{str(path)!r} is not JSON: give the certificate.json that 'audit' wrote"
+        ) from None
+
+
+def new_key(path: Path) -> str:
+    """Write a fresh secret key, readable by its owner alone; its public half, in hexadecimal."""
+    secret = os.urandom(32)
+    try:
+        with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(secret.hex() + "\n")
+    except OSError as error:
+        raise SettingsError(
+            f"cannot write a key to {str(path)!r}: {error.strerror}; name another file"
+        ) from None
+    return _private(secret).public_key().public_bytes_raw().hex()
+
+
+def read_key(path: Path) -> bytes:
+    """A secret key from its file."""
+    try:
+        secret = bytes.fromhex(path.read_text().strip())
+    except (OSError, ValueError, UnicodeDecodeError):
+        secret = b""
+    if len(secret) != 32:
+        raise SettingsError(
+            f"{str(path)!r} holds no secret key of 64 hexadecimal digits: make one by 'agnosticfair verify --new-key "
+            f"{shown([path.name])}'"
+        )
+    return secret
+
+
+def _private(secret: bytes) -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        raise SettingsError(
+            "a signature needs 'cryptography': pip install 'agnosticfair[secure]'"
+        ) from None
+    return Ed25519PrivateKey.from_private_bytes(secret)
+
+
+def _signed(signature: Mapping[str, Any], content: bytes) -> bool:
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        raise SettingsError(
+            "a signature needs 'cryptography': pip install 'agnosticfair[secure]'"
+        ) from None
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature["public_key"]))
+        key.verify(bytes.fromhex(signature["value"]), PURPOSE + content)
+    except (InvalidSignature, ValueError, TypeError, KeyError):
+        return False
+    return {*signature} == {"public_key", "value"}

@@ -1,0 +1,49 @@
+"""``agnosticfair verify``: a certificate checked without rows or model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from agnosticfair.errors import DataError, SettingsError
+
+EPILOG = "Example: agnosticfair verify audit/certificate.json --key 64-hexadecimal-digits"
+
+
+def verify(
+    certificate: Annotated[
+        Path | None, Argument(help="A certificate.json that 'audit' wrote.")
+    ] = None,
+    key: Annotated[str | None, Option(help="The issuer's public key: refuse any other.")] = None,
+    new_key: Annotated[
+        Path | None, Option(help="Instead: write a new secret key for 'audit --key' to this file.")
+    ] = None,
+) -> None:
+    """Check a certificate on another machine: its sums, every bound that follows from them, digest and signature.
+
+    Needs neither the rows nor the model. What does not hold is said, and ends with exit code 2.
+    """
+    from agnosticfair.auditing import proof
+
+    if new_key is not None:
+        print(f"Written: {new_key}. The public key: {proof.new_key(new_key)}")
+        return
+    if certificate is None:
+        raise SettingsError("name a certificate.json to check, or --new-key and a file")
+    told = proof.read(certificate)
+    wrong = proof.verify(told, key)
+    if wrong:
+        raise DataError(f"{str(certificate)!r} does not hold: {'; '.join(wrong[:5])}")
+    signed = told.get("signature")
+    by = (
+        f"signed with key {signed['public_key']}"
+        if signed
+        else "not signed: who issued it is unknown"
+    )
+    print(
+        f"It holds: {len(told['parts']):,} parts recomputed from {told['n']:,} rows' sums, at most "
+        f"{told['upper']:.4f} "
+        f"with {told['confidence']:.0%} confidence; {by}."
+    )

@@ -1,0 +1,72 @@
+"""What a row is by its content: for folds that need no order and no place, and for a digest of all rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from agnosticfair.data.table import Column, Table
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def row_hashes(table: Table, seed: int = 0) -> np.ndarray:
+    """A number of 64 bits for every row, (n,), a function of its values and the seed alone.
+
+    >>> one = Table({"age": np.array([1.0, 2.0, 1.0])}, {}, None, {})
+    >>> h = row_hashes(one)
+    >>> bool(h[0] == h[2]), bool(h[0] == h[1])
+    (True, False)
+    """
+    found = np.full(len(table), np.uint64(_word(f"seed {seed}")))
+    for kind in ("numeric", "categorical", "sensitive_features", "other"):
+        for name, values in sorted(getattr(table, kind).items()):
+            found = _mixed(found, _words(values, name))
+    return found if table.target is None else _mixed(found, _words(table.target, "target"))
+
+
+def folds_of(table: Table, folds: int, seed: int = 0) -> np.ndarray:
+    """The fold of every row, (n,): by its content, and for equal rows by how many of them came before.
+
+    Whoever holds a row deals it alike, so nothing moves; and rows that are equal are dealt apart, as independent
+    ones are.
+    """
+    found = row_hashes(table, seed)
+    order = np.argsort(found, kind="stable")
+    first = np.searchsorted(found[order], found[order])
+    before = np.empty(len(found), np.uint64)
+    before[order] = (np.arange(len(found)) - first).astype(np.uint64)
+    return (_mixed(found, before) % np.uint64(folds)).astype(np.int64)
+
+
+def digest_of(tables: Iterable[Table]) -> str:
+    """The same for the same rows in any order and over any clients: a sum of hashes, which add up."""
+    total, n = 0, 0
+    for table in tables:
+        hashes = _mixed(row_hashes(table), np.zeros(len(table), np.uint64))
+        total, n = (total + int(np.add.reduce(hashes, dtype=np.uint64))) % 2**64, n + len(table)
+    return hashlib.sha256(f"{n} {total}".encode()).hexdigest()
+
+
+def _words(values: np.ndarray | Column, name: str) -> np.ndarray:
+    salt = np.uint64(_word(name))
+    if isinstance(values, Column):
+        words = np.array([_word(text) for text in values.categories], np.uint64)
+        return words[values.codes] ^ salt if len(words) else np.full(len(values.codes), salt)
+    # + 0.0 turns -0.0 into 0.0, which is the same number with other bits
+    return np.ascontiguousarray(values + 0.0, np.float64).view(np.uint64) ^ salt
+
+
+def _word(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _mixed(found: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Both made one, every bit of which hangs on every bit."""
+    with np.errstate(over="ignore"):
+        found = (found ^ words) * _MIX
+        found ^= found >> np.uint64(29)
+        found *= np.uint64(0xBF58476D1CE4E5B9)
+        return found ^ (found >> np.uint64(32))

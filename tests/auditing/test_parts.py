@@ -1,0 +1,271 @@
+"""Named parts under audit: what is counted, what is estimable, what the certificate says, and who may check it."""
+
+import copy
+import json
+from itertools import combinations
+from math import isnan
+
+import numpy as np
+import pytest
+from helpers import small_table
+
+import agnosticfair
+from agnosticfair import audit
+from agnosticfair.auditing import parts as named
+from agnosticfair.auditing import proof
+from agnosticfair.data.rows import digest_of, folds_of
+from agnosticfair.data.table import concatenate
+from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
+from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.parts import members
+
+
+def held(n=4000, seed=1, groups=2):
+    """Rows, and decisions that favour a group more where the job is 'b'."""
+    table = small_table(n, seed, groups)
+    rng = np.random.default_rng(seed)
+    s, job = table.column("sex").codes, table.column("job").codes
+    return table, rng.random(n) < 0.3 + 0.1 * s + 0.25 * s * (job == 1)
+
+
+def test_counts_are_those_of_the_rows_of_each_part():
+    table, decided = held(600)
+    asked = named.Subpopulations(depth=3, least=0.02)
+    axes = named.own_axes(table, asked)
+    s, y = table.column("sex").codes, table.labels("yes").astype(int)
+    cells = (s * 2 + y) * 2 + decided
+    found = named.searched(axes, asked, named.own_counts(table, axes, cells, 2))
+    Z = named.codes_of(table, axes)
+    for part, counts in zip(found.parts, found.counts, strict=True):
+        inside = members(Z, part)
+        np.testing.assert_array_equal(counts.ravel(), np.bincount(cells[inside], minlength=8))
+    sizes = [len(axis.values) for axis in axes]
+    shown = {part for part, n in zip(found.parts, found.total, strict=True) if n >= 12}
+    everything = sum(
+        members(Z, tuple(zip(some, values, strict=True))).sum() >= 12
+        for d in range(4)
+        for some in combinations(range(3), d)
+        for values in np.ndindex(*(sizes[a] for a in some))
+    )
+    assert len(shown) == everything
+
+
+@pytest.mark.parametrize("notion", sorted(NOTIONS))
+def test_a_certificate_names_its_worst_part_and_bounds_it(notion):
+    table, decided = held()
+    made = audit(decided, table, sensitive_features="sex", notion=notion, precision=0.2)
+    able = [part for part in made.parts if part.estimable]
+    assert made.upper == max(part.high for part in able) >= made.worst_difference
+    assert (
+        made.worst_difference == max(part.difference for part in able) == made.worst_part.difference
+    )
+    for part in made.parts:
+        assert isnan(part.difference) or part.low <= part.difference <= part.high
+        assert [rate.group for rate in part.rates] == ["g0", "g1"]
+    if notion == "demographic_parity":
+        assert made.worst_part.name.startswith("job = b") or "and job = b" in made.worst_part.name
+        assert made.worst_part.name in str(made)
+        assert made.parts[0].name == "everybody"
+        assert made.parts[0].difference == pytest.approx(made.difference)
+
+
+def test_a_part_with_few_rows_is_not_estimable_and_is_never_zero():
+    table, decided = held(900)
+    made = audit(decided, table, sensitive_features="sex", precision=0.15)
+    few = [part for part in made.parts if not part.estimable]
+    assert few
+    assert all(part.high > part.difference for part in few if not isnan(part.difference))
+    assert f"Not estimable for too few rows: {len(few):,} parts" in str(made)
+    nothing = audit(decided[:60], table.take(np.arange(60)), sensitive_features="sex")
+    assert nothing.upper == 1.0
+    assert "Nothing is certified" in str(nothing)
+
+
+def test_certified_is_never_below_measured_and_small_groups_are_named():
+    """With five groups, one of them rare, the two numbers once compared different groups."""
+    table, _ = held(5000, groups=4)
+    s = table.column("sex").codes.copy()
+    s[:20] = 4
+    decided = np.random.default_rng(0).random(5000) < np.array([0.3, 0.35, 0.3, 0.3, 0.9])[s]
+    names = np.array(["a", "b", "c", "d", "rare"])[s]
+    made = audit(decided, table, sensitive_features=names)
+    assert made.worst_difference <= made.upper < 0.4
+    assert made.parts[0].left_out == ("rare",)
+    assert "Compared with none, having too few rows: 'rare'" in str(made)
+
+
+def test_columns_kernels_and_mixtures_may_be_asked_for():
+    table, decided = held()
+    ask = {"sensitive_features": "sex", "precision": 0.2}
+    one = audit(decided, table, parts=("job",), **ask)
+    assert {part.name for part in one.parts} == {"everybody", "job = a", "job = b", "job = c"}
+    mixed = audit(decided, table, parts=("job",), mixtures=True, **ask)
+    assert mixed.upper >= mixed.mixtures >= one.worst_difference
+    assert "all their mixtures" in str(mixed)
+    kernels = audit(decided, table, basis=gaussian(5, 1.0), bootstrap=0, **ask)
+    assert kernels.parts == ()
+    assert kernels.upper >= kernels.worst_difference
+    assert "in the population" in str(kernels)
+    seen = audit(decided, table, held_out=False, **ask)
+    assert isnan(seen.upper)
+
+
+def test_text_columns_of_a_frame_name_parts():
+    import pandas as pd
+
+    table, decided = held()
+    frame = pd.DataFrame({"job": table.column("job").values(), "age": table.numeric["age"]})
+    made = audit(decided, frame, sensitive_features=table.column("sex").values(), precision=0.2)
+    own = audit(decided, table, parts=("age", "job"), sensitive_features="sex", precision=0.2)
+    assert {p.name: p.high for p in made.parts}["job = b"] == {p.name: p.high for p in own.parts}[
+        "job = b"
+    ]
+
+
+# --- a certificate that travels ---
+
+
+def certificate(**ask):
+    table, decided = held(3000)
+    made = audit(decided, table, sensitive_features="sex", precision=0.2, **ask)
+    return json.loads(json.dumps(made.to_json()))
+
+
+@pytest.mark.parametrize(
+    "ask", [{}, {"mixtures": True, "basis": gaussian(4, 1.0), "parts": ("job",)}]
+)
+def test_an_untouched_certificate_is_verified_without_rows(ask):
+    told = proof.sealed(certificate(bootstrap=0, **ask), bytes(range(32)))
+    assert proof.verify(told) == ()
+    assert proof.verify(told, told["signature"]["public_key"]) == ()
+    other = proof.sealed(told, bytes(32))["signature"]["public_key"]
+    assert "another key" in proof.verify(told, other)[0]
+    assert "not signed" in proof.verify(proof.sealed(told), other)[0]
+
+
+def leaves(value, path=()):
+    """Every number, text and word of a JSON value, and where it stands."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    elif isinstance(value, list):
+        for k, inner in enumerate(value):
+            yield from leaves(inner, (*path, k))
+    else:
+        yield path, value
+
+
+def changed(told, path, value):
+    told = copy.deepcopy(told)
+    at = told
+    for key in path[:-1]:
+        at = at[key]
+    if isinstance(value, bool) or value is None:
+        at[path[-1]] = not value
+    elif isinstance(value, str):
+        at[path[-1]] = value + "x"
+    else:
+        at[path[-1]] = value + 1 if isinstance(value, int) else value * 1.001 + 1e-6
+    return told
+
+
+def test_more_than_a_hundred_tamperings_are_refused():
+    told = proof.sealed(certificate(parts=("job",)), bytes(range(32)))
+    key = told["signature"]["public_key"]
+    everything = [*leaves(told)]
+    assert len(everything[::3]) > 100
+    for path, value in everything[::3]:
+        assert proof.verify(changed(told, path, value), key), path
+    for gone in told:
+        cut = {k: v for k, v in told.items() if k != gone}
+        assert proof.verify(cut, key), gone
+
+
+def test_a_forger_who_makes_the_digest_anew_is_refuted_by_the_sums():
+    told = certificate(parts=("job",))
+    numbers = [
+        (path, value)
+        for path, value in leaves(told)
+        if path[:2] != ("sums", "least")
+        and path[0] in ("sums", "parts", "upper", "n", "confidence")
+        and isinstance(value, int | float)
+        and path[:2] != ("sums", "depth")
+    ]
+    assert len(numbers) > 100
+    for path, value in numbers[::2]:
+        assert proof.verify(proof.sealed(changed(told, path, value))), path
+    assert "no certificate" in proof.verify({"format": "other"})[0]
+    assert proof.verify([1])
+
+
+def test_keys_are_kept_by_their_owner(tmp_path):
+    path = tmp_path / "issuer.key"
+    public = proof.new_key(path)
+    assert path.stat().st_mode & 0o077 == 0
+    told = proof.sealed(certificate(parts=("job",)), proof.read_key(path))
+    assert told["signature"]["public_key"] == public
+    with pytest.raises(SettingsError, match="cannot write a key"):
+        proof.new_key(path)
+    (tmp_path / "no.key").write_text("abc")
+    with pytest.raises(SettingsError, match="holds no secret key of 64 hexadecimal digits"):
+        proof.read_key(tmp_path / "no.key")
+
+
+# --- rows by their content ---
+
+
+def test_folds_and_digests_know_rows_by_their_content_alone():
+    table = small_table(500)
+    order = np.random.default_rng(0).permutation(500)
+    fold = folds_of(table, 3, seed=4)
+    np.testing.assert_array_equal(folds_of(table.take(order), 3, seed=4), fold[order])
+    assert np.bincount(fold).min() > 120
+    assert (folds_of(table, 3, seed=5) != fold).any()
+    assert digest_of([table]) == digest_of([table.take(order[:200]), table.take(order[200:])])
+    assert digest_of([table]) != digest_of([table.take(order[:499])])
+    twice = concatenate([table.take(np.zeros(300, int))])
+    assert 0.35 < folds_of(twice, 2).mean() < 0.65  # equal rows are dealt apart
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        ({"confidence": 0.0}, "confidence is 0.0; it must be"),
+        ({"confidence": 1}, "confidence is 1; it must be"),
+        ({"precision": 0}, "precision is 0; it must be a positive number"),
+        ({"parts": ("nosuch",)}, "no column 'nosuch' to name parts by"),
+        ({"parts": named.Subpopulations(least=0.5), "notion": "equality"}, "unknown notion"),
+    ],
+)
+def test_bad_settings_are_named(ask, sentence):
+    table, decided = held(300)
+    with pytest.raises(AgnosticFairError, match=r"^[^\n]*$") as error:
+        audit(decided, table, sensitive_features="sex", **ask)
+    assert sentence in str(error.value)
+
+
+def test_a_group_without_the_label_asked_for_is_named():
+    table, decided = held(600)
+    y = table.labels("yes") * (table.column("sex").codes == 0)
+    with pytest.raises(SettingsError, match="group 'g1' has no"):
+        audit(decided, table, y, sensitive_features="sex", notion="equal_opportunity")
+
+
+def test_depth_over_three_is_refused():
+    with pytest.raises(SettingsError, match="depth 4 is not 1, 2 or 3"):
+        named.Subpopulations(depth=4)
+
+
+def test_rows_of_the_fit_are_refused_by_their_fingerprint():
+    table = small_table(400)
+    model = agnosticfair.fit(
+        {"a": table.take(np.arange(150)), "b": table.take(np.arange(150, 400))}, "fl"
+    ).model
+    with pytest.raises(DataError, match="the rows that the model was fitted on"):
+        audit(model, table, sensitive_features="sex")
+    assert isnan(audit(model, table, sensitive_features="sex", held_out=False).upper)
+    assert audit(model, small_table(400, 5), sensitive_features="sex").upper > 0
