@@ -34,7 +34,9 @@ class Model:
     """w: (d + 1,), the intercept last; of a network (its name and widths) all weights in one vector, the
     inputs' centre and scale first.  positive, negative: the labels.  sensitive_features, groups: what the
     fit protected.  method: the recipe's values.  rows, clients, seed, outcome: the fit's.  trained_on: a
-    digest of its rows, in any order and over any clients; empty where they were out of reach."""
+    digest of its rows, in any order and over any clients; empty where they were out of reach.  privacy:
+    epsilon and delta that the fit spent, of whom, and what is certified under its noise; None where it had
+    none."""
 
     w: np.ndarray
     encoding: Encoding
@@ -49,6 +51,7 @@ class Model:
     outcome: str = ""
     network: Mapping[str, Any] | None = None
     trained_on: str = ""
+    privacy: Mapping[str, Any] | None = None
     version: str = field(default=agnosticfair.__version__)
 
     @property
@@ -164,5 +167,14 @@ def _parse(header: Any, w: np.ndarray) -> Model:
         clients=int(header["clients"]),
         network=network,
         trained_on=str(header.get("trained_on", "")),
+        privacy=_privacy(header.get("privacy")),
         **{k: header[k] for k in _TEXTS},
     )
+
+
+def _privacy(value: Any) -> dict[str, Any] | None:
+    """What a model says of its privacy, if it says something readable."""
+    if value is None:
+        return None
+    numbers = {k: float(v) for k, v in dict(value).items() if k != "unit"}
+    return {**numbers, "unit": str(value["unit"])}

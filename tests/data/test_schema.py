@@ -120,3 +120,23 @@ def test_a_column_with_other_codes_is_aligned():
     got = applied(DRAFT, table, "client 'north'").categorical["job"]
     assert got.categories == ("a", "b", "c")
     assert list(got.values()) == ["c", "a", "c"]
+
+
+def test_a_private_fit_from_the_command_line(tmp_path, capsys):
+    files = [str(write(tmp_path / f"{name}.csv", client_rows(k))) for k, name in enumerate("ab")]
+    schema, model = tmp_path / "schema.json", tmp_path / "model.safetensors"
+    run(["schema", *files, *ROLES, "--out", str(schema)])
+    asked = ["fit", *files, *ROLES, "--method", "fairfl", "--epsilon", "20", "--out", str(model)]
+    with pytest.raises(SystemExit):
+        main(asked)
+    assert "differential privacy needs --schema" in capsys.readouterr().err
+    ledgers = tmp_path / "ledgers"
+    ledgers.mkdir()
+    run([*asked, "--schema", str(schema), "--ledgers", str(ledgers)])
+    assert "epsilon 20 spent at delta 1e-05" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit):
+        main([*asked, "--schema", str(schema), "--ledgers", str(ledgers)])
+    assert "privacy budget of site 'a' is spent" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*asked[:-4], "--epsilon", "0", "--schema", str(schema)])
+    assert "epsilon is 0" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agnosticfair.client import answers
+from agnosticfair.client import answers, private
 from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
@@ -74,6 +74,10 @@ STEPS: dict[str, Step] = {
         Step("moments", _moments, in_memory=True, network=True),
         Step("train", _train, in_memory=True, network=True),
         Step("average_network", _average_network, in_memory=True, network=True),
+        Step("private_counts", private.counts, in_memory=True),
+        Step("private_moments", private.moments, in_memory=True),
+        Step("private_slopes", private.slopes, in_memory=True),
+        Step("private_decisions", private.decisions, in_memory=True),
     )
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -29,12 +29,12 @@ from agnosticfair.commands.output import cell, check_folder, progress, write_fil
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
-    from agnosticfair.data.files import Roles
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
+    from agnosticfair.private import Budget
 
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
@@ -78,6 +78,13 @@ def fit(
     schema: Annotated[
         Path | None, Option(help="What all clients agree on: see 'agnosticfair schema'.")
     ] = None,
+    epsilon: Annotated[
+        float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
+    ] = None,
+    delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
+    ledgers: Annotated[
+        Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
+    ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
@@ -86,7 +93,9 @@ def fit(
     Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
-    from agnosticfair.data.files import Roles
+    from agnosticfair.data.files import Roles, read_sources
+    from agnosticfair.data.schema import load_schema, under
+    from agnosticfair.private import Budget
     from agnosticfair.runs import provenance as record
     from agnosticfair.runs.tracking import parameters, results, tracker
 
@@ -95,16 +104,19 @@ def fit(
         check_folder(run)
     chosen, device = _recipe(method, settings, device)
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients, agreed = _clients(
-        files, Roles(target, tuple(sensitive_features), client_column, *kinds), schema
-    )
-    how: dict[str, Any] = {
-        "positive": positive,
-        "seed": seed,
-        "strict": strict,
-        "checkpoint": checkpoint,
-    }
-    how |= {"sensitive_features": tuple(sensitive_features), "secure": secure, "schema": agreed}
+    clients = read_sources(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
+    agreed = None if schema is None else load_schema(schema)
+    if epsilon is not None:
+        budget, about = (
+            Budget(epsilon, delta, ledgers=ledgers),
+            (tuple(sensitive_features), positive),
+        )
+        return _private(clients, chosen, budget, agreed, about, out, as_json)
+    if agreed is not None:
+        clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
+    how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict}
+    how |= {"sensitive_features": tuple(sensitive_features), "checkpoint": checkpoint}
+    how |= {"secure": secure, "schema": agreed}
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
@@ -127,7 +139,7 @@ def fit(
             tell("results", results(fitted, certified[0]))
             pages = _pages(fitted, certified[0], kept)
             tell("files", {out.name: out.read_bytes(), **cards, **pages})
-    _present(fitted, found, out, cards, as_json)
+    return _present(fitted, found, out, cards, as_json)
 
 
 def _recipe(name: str, settings: Settings, device: str | None) -> tuple[Method, str | None]:
@@ -139,20 +151,6 @@ def _recipe(name: str, settings: Settings, device: str | None) -> tuple[Method, 
         return recipe(name, **settings), device
     network = Network(settings["network"], device=device or "cpu")
     return recipe(name, **{**settings, "network": network}), None
-
-
-def _clients(
-    files: Sequence[Path], roles: Roles, schema: Path | None
-) -> tuple[Mapping[str, Table | Stream], Schema | None]:
-    """The clients' rows, under the agreed schema if there is one."""
-    from agnosticfair.data.files import read_sources
-    from agnosticfair.data.schema import load_schema, under
-
-    clients = read_sources(files, roles)
-    if schema is None:
-        return clients, None
-    agreed = load_schema(schema)
-    return {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}, agreed
 
 
 def _fitted(
@@ -199,6 +197,49 @@ def _present(
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"
     return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
+
+
+def _private(
+    clients: Mapping[str, Table | Stream],
+    method: Method,
+    budget: Budget,
+    schema: Schema | None,
+    about: tuple[tuple[str, ...], str | None],
+    out: Path,
+    as_json: bool,
+) -> None:
+    """A differentially private fit: its model, and what was spent and certified. Nothing else is measured on
+    the rows here, for that would show what the noise hides."""
+    from agnosticfair.data.table import Table
+    from agnosticfair.errors import SettingsError
+    from agnosticfair.private import fit_private
+
+    if schema is None:
+        raise SettingsError(
+            "differential privacy needs --schema: ranges and categories taken from rows would show some of them"
+        )
+    if budget.ledgers is not None:
+        check_folder(budget.ledgers, needed=True)
+    for key, rows in clients.items():
+        if not isinstance(rows, Table):
+            raise SettingsError(
+                f"client {key!r} streams its rows: a private fit needs them in memory"
+            )
+    held = cast("Mapping[str, Table]", clients)
+    fitted = fit_private(
+        held, method, budget=budget, schema=schema, sensitive_features=about[0], positive=about[1]
+    )
+    fitted.model.save(out)
+    told = dict(fitted.model.privacy or {})
+    if as_json:
+        return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
+    print(
+        f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s: epsilon {told['epsilon']:.3g} spent at delta "
+        f"{told['delta']:g}, per row; accuracy on the training rows {told['accuracy']:.3f}, risk difference "
+        f"{told['worst_difference']:.4f}, at most {told['at_most']:.4f} at confidence {told['confidence']:g} (both "
+        "under noise)."
+    )
+    return print(f"Written: {out}, which predicts {fitted.model.positive!r}.")
 
 
 def _cards(

@@ -1,0 +1,1 @@
+"""Differential privacy: how much a row can change a total, noise that hides it, and what was spent of a budget."""

@@ -1,0 +1,84 @@
+"""A site that answers private steps only: clipped sums, with its share of the noise, within its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.protocol.grid import bits
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.sensitivity import SHARES, clip_of, deviations
+from agnosticfair.protocol.secure.masks import question_digest
+
+
+def share_of(sites: int, colluding: int) -> float:
+    """By what each site multiplies the noise, so that those who do not collude make up the whole of it.
+
+    >>> share_of(5, 1)
+    0.5
+    """
+    return 1.0 / sqrt(max(1, sites - colluding))
+
+
+def discrete_gaussian(scale: float, size: int) -> np.ndarray:
+    """Exact samples of the discrete Gaussian, (size,) int64, by OpenDP; their randomness is the system's."""
+    return np.array(_sampler(scale)([0] * size), np.int64)
+
+
+@lru_cache(maxsize=64)
+def _sampler(scale: float) -> Any:
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        raise SettingsError(
+            "differential privacy needs more packages: install them by pip install 'agnosticfair[dp]'"
+        ) from None
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=dp.i64)), dp.l2_distance(T=float)
+    return dp.m.make_gaussian(*space, scale=scale)
+
+
+@dataclass
+class PrivateSite:
+    """answer: from (step, payload) to the site's clipped sums.  ledger: its budget.  colluding: how many
+    other sites may pool what they know with the coordinator, and the rows stay as private.  given: noisy
+    answers by question, so that asking again shows nothing new."""
+
+    name: str
+    answer: Callable[[str, Any], Any]
+    ledger: Ledger
+    colluding: int = 1
+    sampler: Callable[[float, int], np.ndarray] = discrete_gaussian
+    given: dict[bytes, Reply] = field(default_factory=dict)
+
+    def __call__(self, step: str, broadcast: Any) -> Reply:
+        if step not in SHARES or not isinstance(broadcast, Broadcast):
+            raise FederationError(
+                f"site {self.name!r} answers private steps only, not {step!r}: its sums need noise"
+            )
+        question = question_digest(step, broadcast, b"")
+        if question not in self.given:
+            z, sites = broadcast.asked.z, broadcast.asked.sites
+            self.ledger.spend(z, f"site {self.name!r}")
+            self.given[question] = self._noisy(step, broadcast, z, sites)
+        return self.given[question]
+
+    def _noisy(self, step: str, broadcast: Broadcast[Any], z: float, sites: int) -> Reply:
+        reply = self.answer(step, broadcast)
+        if reply.sums.keys() != SHARES[step].keys():
+            raise FederationError(
+                f"step {step!r} has fields that have no sensitivity: check versions"
+            )
+        share, sums = share_of(sites, self.colluding), {}
+        for name, sigma in deviations(step, z, clip_of(broadcast.task)).items():
+            value, unit = np.asarray(reply.sums[name]), 2.0 ** bits(name, broadcast.task)
+            noise = self.sampler(sigma * share * unit, value.size).reshape(value.shape)
+            sums[name] = value + noise / unit
+        return replace(reply, sums=sums)

@@ -1,0 +1,256 @@
+"""Privacy: sensitivities by enumeration, noise as stated, a budget that ends, and an audit that can fail."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+from scipy.stats import kstest, norm
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.data.census import take_census
+from agnosticfair.data.schema import schema_of
+from agnosticfair.data.table import concatenate
+from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.methods import method
+from agnosticfair.model import load_model
+from agnosticfair.private import Budget, fit_private
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.privacy.accountant import multiplier, spent
+from agnosticfair.protocol.privacy.audit import epsilon_of, least_mu
+from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.questions import (
+    PrivateCounts,
+    PrivateDecisions,
+    PrivateMoments,
+    PrivateSlopes,
+)
+from agnosticfair.protocol.privacy.sensitivity import SHARES, clip_of, deviations, sensitivity
+from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian, share_of
+from agnosticfair.protocol.questions import Task
+from agnosticfair.server import plan as server
+
+ROWS = small_table(400, 3)
+SCHEMA = schema_of(take_census(ROWS, "all"), "y")
+
+
+def task_of(rows=ROWS) -> Task:
+    census = take_census(rows, "all")
+    return server.plan(method("fairfl"), census, ("a",), positive="yes").task
+
+
+W = np.array([1.5, -0.5, 3.0, -2.0, 0.7, 0.2])
+QUESTION = {
+    "private_counts": PrivateCounts,
+    "private_moments": PrivateMoments,
+    "private_slopes": partial(PrivateSlopes, temperature=0.3, w=W),
+    "private_decisions": partial(PrivateDecisions, w=W),
+}
+
+
+def ask(step: str, task: Task, z: float = 1.0, sites: int = 1) -> Broadcast:
+    return Broadcast(1, task, QUESTION[step](z=z, sites=sites))
+
+
+@pytest.mark.parametrize("step", sorted(SHARES))
+def test_no_row_moves_a_field_by_more_than_its_sensitivity(step):
+    """Every row of a small table is taken away, and every field looked at."""
+    rows, task = ROWS.take(np.arange(40)), task_of()
+    whole = answer(Client("a", rows), step, ask(step, task)).sums
+    assert whole.keys() == SHARES[step].keys()
+    most = dict.fromkeys(whole, 0.0)
+    for gone in range(len(rows)):
+        left = np.delete(np.arange(len(rows)), gone)
+        sums = answer(Client("a", rows.take(left)), step, ask(step, task)).sums
+        for name, value in sums.items():
+            most[name] = max(most[name], float(np.linalg.norm(whole[name] - value)))
+    for name, moved in most.items():
+        limit = sensitivity(name, clip_of(task))
+        assert moved <= limit
+        assert moved > 0.2 * limit  # the bound is of use
+
+
+def test_rows_far_outside_move_no_field_by_more():
+    """Rows with features at their ends, of every label and group."""
+    task, C = task_of(), clip_of(task_of())
+    few = ROWS.take(np.arange(8))
+    ends = {k: np.where(np.arange(8) % 2, 1e6, -1e6) for k in few.numeric}
+    wild = replace(few, numeric=ends)
+    for step in ("private_moments", "private_slopes"):
+        whole = answer(Client("a", wild), step, ask(step, task)).sums
+        less = answer(Client("a", wild.take(np.arange(7))), step, ask(step, task)).sums
+        for name in whole:
+            assert np.linalg.norm(whole[name] - less[name]) <= sensitivity(name, C)
+
+
+def test_a_steps_noises_cost_as_much_as_one_gaussian():
+    for step in SHARES:
+        sigma = deviations(step, 3.0, 2.0)
+        cost = sum((sensitivity(name, 2.0) / sigma[name]) ** 2 for name in sigma)
+        assert cost == pytest.approx(1 / 9)
+
+
+def test_the_accountant_agrees_with_the_gaussians_own_formula():
+    """Exactly, delta(epsilon) = Phi(1/2z - ez) - e^epsilon Phi(-1/2z - ez); what Renyi gives is a bound on it."""
+    z, epsilon = 1.5, spent([1.5], 1e-5)
+    exact = norm.cdf(1 / (2 * z) - epsilon * z) - np.exp(epsilon) * norm.cdf(
+        -1 / (2 * z) - epsilon * z
+    )
+    assert 1e-6 < exact <= 1e-5
+    assert spent([2.0, 2.0], 1e-5) == pytest.approx(spent([np.sqrt(2.0)], 1e-5))
+    assert spent([multiplier(3.0, 1e-5)], 1e-5) == pytest.approx(3.0, rel=1e-6)
+    assert sum(1 for z in Budget(3.0).multipliers(8).values() if z > multiplier(3.0, 1e-5)) == 4
+
+
+def test_the_noise_is_the_discrete_gaussian_that_is_asked_for():
+    found = discrete_gaussian(1000.0, 4000)
+    assert found.dtype == np.int64
+    assert kstest(found / 1000.0, "norm").pvalue > 1e-4
+    assert kstest(discrete_gaussian(500.0, 4000) / 1000.0, "norm").pvalue < 1e-9
+
+
+def test_shares_add_up_to_the_noise_of_those_who_do_not_collude():
+    for sites, colluding in ((2, 0), (2, 1), (5, 1), (100, 10)):
+        honest = sites - colluding
+        assert honest * share_of(sites, colluding) ** 2 == pytest.approx(1.0)
+    assert share_of(1, 1) == 1.0
+
+
+def site(ledger=None, **settings) -> PrivateSite:
+    held = partial(answer, Client("a", ROWS))
+    return PrivateSite("a", held, ledger or Ledger(3.0, 1e-5), **settings)
+
+
+def test_the_same_question_gets_the_same_noise_and_costs_once():
+    private, question = site(), ask("private_slopes", task_of(), z=5.0, sites=2)
+    first = private("private_slopes", question)
+    cost = private.ledger.spent
+    again = private("private_slopes", question)
+    for name in first.sums:
+        np.testing.assert_array_equal(first.sums[name], again.sums[name])
+    assert private.ledger.spent == cost > 0
+    other = private("private_slopes", replace(question, round=2))
+    assert not np.array_equal(other.sums["gradient"], first.sums["gradient"])
+    assert private.ledger.spent > cost
+
+
+def test_a_private_site_gives_no_sum_without_noise():
+    with pytest.raises(FederationError, match="answers private steps only"):
+        site()("sums", ask("private_counts", task_of()))
+    for z in (0.0, -1.0):
+        with pytest.raises(FederationError, match="it gives none"):
+            site()("private_slopes", ask("private_slopes", task_of(), z=z, sites=2))
+
+
+def test_a_budget_ends_and_stays_ended(tmp_path):
+    path = tmp_path / "north.ledger.json"
+    ledger = Ledger(1.0, 1e-5, path=path)
+    z = multiplier(1.0, 1e-5)
+    ledger.spend(z, "site 'north'")
+    assert path.stat().st_mode & 0o077 == 0
+    for book in (ledger, Ledger(1.0, 1e-5, path=path)):
+        with pytest.raises(FederationError, match="the privacy budget of site 'north' is spent"):
+            book.spend(50.0, "site 'north'")
+    assert Ledger(1.0, 1e-5, path=path).spent == pytest.approx(1.0)
+    with pytest.raises(SettingsError, match="is kept for delta 1e-05"):
+        Ledger(1.0, 1e-6, path=path)
+    path.write_text("{}")
+    with pytest.raises(FederationError, match="so nothing is answered"):
+        Ledger(1.0, 1e-5, path=path)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "said"),
+    [
+        (0.0, 1e-5, "epsilon is 0"),
+        (-1.0, 1e-5, "epsilon is -1"),
+        (1.0, 0.0, "delta is 0"),
+        (1.0, 0.5, "delta is 0.5"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_a_sentence(epsilon, delta, said):
+    with pytest.raises(SettingsError, match=said):
+        Budget(epsilon, delta)
+
+
+def test_a_private_fit_says_what_it_spent_and_a_second_one_is_refused(tmp_path):
+    tables, budget = dealt(ROWS, 2), Budget(50.0, ledgers=tmp_path)
+    made = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
+    told = made.model.privacy
+    assert told["epsilon"] == pytest.approx(50.0)
+    assert told["worst_difference"] <= told["at_most"]
+    made.model.save(tmp_path / "model.safetensors")
+    assert load_model(tmp_path / "model.safetensors").privacy == pytest.approx(dict(told))
+    with pytest.raises(AgnosticFairError, match="is spent"):
+        fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
+
+
+def test_with_a_large_budget_a_private_fit_is_nearly_the_plain_one():
+    rows = small_table(4000, 5)
+    schema = schema_of(take_census(rows, "all"), "y")
+    recipe = method("fairfl", tau=0.02)
+    made = fit_private(
+        dealt(rows, 2), recipe, budget=Budget(1e4), schema=schema, positive="yes", rounds=15
+    )
+    decided, s = made.model.predict(rows), rows.sensitive_features["sex"].codes
+    assert abs(decided[s == 1].mean() - decided[s == 0].mean()) < 0.05
+    plain = fit(dealt(rows, 2), recipe, positive="yes").model.predict(rows)
+    y = rows.labels("yes")
+    assert (decided == y).mean() > (plain == y).mean() - 0.02
+
+
+def test_a_method_that_noise_leaves_nothing_of_is_refused():
+    for name in ("agnosticfair", "afl", "fedavg", "qffl"):
+        with pytest.raises(SettingsError, match="with epsilon take one of fl, fairfl"):
+            fit_private(dealt(ROWS, 2), name, budget=Budget(3.0), schema=SCHEMA)
+    weighted = replace(ROWS, weights=np.ones(len(ROWS)))
+    with pytest.raises(AgnosticFairError, match="has weighted rows"):
+        fit_private(dealt(weighted, 2), "fl", budget=Budget(3.0), schema=SCHEMA, positive="yes")
+
+
+def test_the_audits_epsilon_is_the_gaussians():
+    for mu in (0.3, 1.0, 2.5):
+        epsilon = epsilon_of(mu, 1e-5)
+        exact = norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+        assert exact == pytest.approx(1e-5, rel=1e-3)
+        assert epsilon <= spent([1 / mu], 1e-5)  # the accountant never claims less
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(2, 4000))
+    assert 1.3 < least_mu(scores[0] + 1.5, scores[1]) <= 1.5
+    assert least_mu(scores[0], scores[1]) < 0.1
+
+
+@pytest.mark.parametrize(("halved", "above"), [(1.0, False), (0.5, True)])
+def test_an_audit_with_a_canary_stays_below_the_claim_unless_the_noise_is_halved(halved, above):
+    """One step of multiplier 1 on tables with and without one long row: the score is along that row."""
+    delta, runs, task = 1e-5, 800, task_of()
+    rng = np.random.default_rng(0)
+    canary = ROWS.take(np.array([int(np.argmax(ROWS.numeric["age"]))]))
+    base = ROWS.take(np.arange(20))
+    question = ask("private_moments", task, z=1.0, sites=1)
+
+    def sums_of(rows):
+        return answer(Client("a", rows), "private_moments", question)
+
+    def noise(scale: float, size: int) -> np.ndarray:
+        return np.rint(rng.normal(size=size) * scale * halved)
+
+    def scores(sums):
+        found = []
+        for _ in range(runs):
+            private = PrivateSite("a", lambda *_: sums, Ledger(100.0, delta), sampler=noise)
+            found.append(along @ private("private_moments", question).sums["moments"])
+        return np.array(found)
+
+    along = sums_of(canary).sums["moments"]
+    found = least_mu(scores(sums_of(concatenate([base, canary]))), scores(sums_of(base)))
+    assert (epsilon_of(found, delta) > spent([1.0], delta)) == above
+
+
+def test_an_engine_reply_without_a_known_field_is_refused():
+    odd = PrivateSite("a", lambda step, asked: Reply(1, {"x": np.zeros(1)}), Ledger(3.0, 1e-5))
+    with pytest.raises(FederationError, match="have no sensitivity"):
+        odd("private_counts", ask("private_counts", task_of(), z=5.0, sites=1))
