@@ -61,10 +61,10 @@ def with_settings(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., N
 
     def derived(command: Callable[..., None]) -> Any:
         @wraps(command)
-        def run(**values: Any) -> None:
-            said = {s.name: values.pop(s.name) for s in own}
+        def run(*arguments: Any, **values: Any) -> None:
+            said = {s.name: values.pop(s.name, None) for s in own}
             said = {k: SETTINGS[k].option(v) for k, v in said.items() if v is not None}  # type: ignore[misc]
-            command(**values, settings=said)
+            command(*arguments, **values, settings=said)
 
         given = signature(command, eval_str=True)
         parameters = []
