@@ -9,31 +9,37 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
-from agnosticfair.commands.measuring import scores, show_scores
+from agnosticfair.commands import reading
+from agnosticfair.commands.measuring import labelled, scores, show_scores
 from agnosticfair.commands.options import (
     NONE,
     Categorical,
     Client,
     Drop,
+    Encoding,
+    Force,
     Json,
     MethodName,
     Numeric,
     Positive,
     Seed,
     SensitiveFeatures,
+    Separator,
     Settings,
     Target,
     with_settings,
 )
-from agnosticfair.commands.output import cell, check_folder, progress, write_files
+from agnosticfair.commands.output import cell, check_file, check_folder, progress, write_files
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
+    from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
+    from agnosticfair.model import Model
     from agnosticfair.private import Budget
 
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
@@ -78,6 +84,11 @@ def fit(
     schema: Annotated[
         Path | None, Option(help="What all clients agree on: see 'agnosticfair schema'.")
     ] = None,
+    test: Annotated[
+        list[Path] | None, Option(help="Labelled rows held out, to measure on; may be repeated.")
+    ] = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     epsilon: Annotated[
         float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
     ] = None,
@@ -86,6 +97,7 @@ def fit(
         Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
     ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Train one model over clients whose rows stay with them: only sums are added up.
@@ -94,24 +106,29 @@ def fit(
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
     from agnosticfair.data.files import Roles, read_sources
+    from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.private import Budget
     from agnosticfair.runs import provenance as record
     from agnosticfair.runs.tracking import parameters, results, tracker
 
-    check_folder(out.parent, needed=True)
-    if run is not None:
-        check_folder(run)
+    for path in (out, *(out.parent / f"{out.stem}-card.{kind}" for kind in ("md", "html"))):
+        check_file(path, (*files, *(test or ())), force)
+    for folder, option in ((run, "--run"), (checkpoint, "--checkpoint")):
+        if folder is not None:
+            check_folder(folder, option=option)
     chosen, device = _recipe(method, settings, device)
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_sources(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
+    dialect = Dialect(separator, encoding)
+    roles = Roles(target, tuple(sensitive_features), client_column, *kinds)
+    clients = read_sources(files, roles, dialect=dialect)
+    if not as_json:
+        reading.tell(clients, target, positive)
+    columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
-        budget, about = (
-            Budget(epsilon, delta, ledgers=ledgers),
-            (tuple(sensitive_features), positive),
-        )
-        return _private(clients, chosen, budget, agreed, about, out, as_json)
+        budget, names = Budget(epsilon, delta, ledgers=ledgers), tuple(sensitive_features)
+        return _private(clients, chosen, budget, agreed, (names, positive), out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict}
@@ -123,6 +140,7 @@ def fit(
         fitted = _fitted(clients, chosen, workers, device, run, tell, how)
         fitted.model.save(out)
         found = scores(fitted.model, clients)
+        tested = _tested(fitted.model, test, target, dialect)
         certified: Any = ({}, {})
         kept: dict[str, bytes] = {}
         asked_for = run is not None or track is not None
@@ -139,7 +157,7 @@ def fit(
             tell("results", results(fitted, certified[0]))
             pages = _pages(fitted, certified[0], kept)
             tell("files", {out.name: out.read_bytes(), **cards, **pages})
-    return _present(fitted, found, out, cards, as_json)
+    return _present(fitted, found, tested, columns, out, cards, as_json)
 
 
 def _recipe(name: str, settings: Settings, device: str | None) -> tuple[Method, str | None]:
@@ -169,7 +187,7 @@ def _fitted(
 
     resume = how["checkpoint"] is not None and (how["checkpoint"] / FILE).exists()
     add = None if run is None else record.rounds(run, chosen, len(clients), resume)
-    with progress(chosen.max_rounds, "rounds") as advance:
+    with progress(chosen.max_rounds, "rounds", at_most=True) as advance:
 
         def on_round(entry: dict) -> None:
             advance(f"loss {entry['loss']:.4f}")
@@ -182,21 +200,69 @@ def _fitted(
 
 
 def _present(
-    fitted: Fit, found: list[dict[str, Any]], out: Path, cards: Mapping[str, bytes], as_json: bool
+    fitted: Fit,
+    found: list[dict[str, Any]],
+    tested: Any,
+    columns: Any,
+    out: Path,
+    cards: Mapping[str, bytes],
+    as_json: bool,
 ) -> None:
     """Say how the fit ended, and what was written."""
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
-        about = {"model": str(out), "method": fitted.method.name, "positive": fitted.model.positive}
+        about: dict[str, Any] = {"model": str(out), "method": fitted.method.name}
+        about["positive"] = fitted.model.positive
+        about["warnings"] = _warnings(fitted, found, out)
+        about |= {"columns": columns, "held_out_rows": tested}
         return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
     show_scores("Training rows", found)
-    how = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
-    print(f"\n{fitted.method.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
+    if tested:
+        print()
+        show_scores("Held-out rows", tested)
+    how = "converged" if fitted.converged else f"did not converge (outcome {fitted.outcome!r})"
+    rounds = f"{fitted.rounds} round{'s' * (fitted.rounds != 1)}"
+    print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
+    for text in _warnings(fitted, found, out):
+        print("Warning:", text)
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"
     return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
+
+
+def _tested(
+    model: Model, files: list[Path] | None, target: str, dialect: Dialect
+) -> list[dict[str, Any]]:
+    """What the model does on rows held out, if there are any."""
+    if not files:
+        return []
+    return scores(model, labelled(model, files, target, model.sensitive_features, None, dialect))
+
+
+def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
+    """What a user should know before using the model."""
+    from agnosticfair.data.encoding import shown
+
+    said = reading.warned(found, tau=fitted.method.fairness is not None)
+    if not fitted.converged:
+        said.append(
+            "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."
+        )
+    if fitted.model.negative.startswith("not "):
+        said.append(
+            f"more than two labels: all but {fitted.model.positive!r} were taken together as negative."
+        )
+    if fitted.under_floor:
+        said.append(
+            f"not protected, being too small to compare: {shown(fitted.under_floor)}; join groups."
+        )
+    if out.suffix != ".safetensors":
+        said.append(
+            f"{out.name!r} holds safetensors whatever its ending says: read it with load_model."
+        )
+    return said
 
 
 def _private(
