@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian
+from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian, subpopulations
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.settings import (
@@ -51,6 +51,10 @@ class Fairness:
     notion: a name of NOTIONS; where it bounds, tau and nominal bound every group's mean loss.
     intersections: compare the intersections of several sensitive features, not each one's own groups.
     trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
+    tau is a limit on decisions: ``surrogate`` lends its slope, with its temperature as a share of the scores' standard
+    deviation (of a network's logits themselves).
+    spread: over named parts, the price of an adversary who spreads: spread * sum (|difference| - tau)_+^2 is added to
+    the loss, and tau limits the difference among everybody alone.
     """
 
     tau: float = 0.05
@@ -63,13 +67,17 @@ class Fairness:
     notion: str = PARITY.name
     intersections: bool = False
     trust: float = 0.0
+    spread: float | None = None
 
     def __post_init__(self) -> None:
         notion_of(self.notion)
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
-        require(bool, each=self.each)
         check_settings(self, Reach.FAIRNESS, Reach.ADVERSARY)
+        if self.spread is not None and (self.basis.kind != "named" or not self.each):
+            raise SettingsError(
+                f"spread {self.spread:g} is a price over named parts: take basis subpopulations(), or leave it out"
+            )
         if self.surrogate.kind == "covariance" and self.notion != PARITY.name:
             raise SettingsError(
                 f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
@@ -141,7 +149,7 @@ class Method:
     uniform.  q: the power of q-fair federated learning, 0 for a plain (worst-case) mean.
     ridge: weight of |w|^2 / 2, intercept excepted, which makes the optimum unique.
     tolerance: what the next step may still promise at the end.  polish: go on until the weights are
-    still, too; without it a constraint may be off by 1e-4.
+    still, too; without it a constraint may be off by 1e-4.  bands: of columns of numbers, as features beside them.
     """
 
     name: str
@@ -157,6 +165,7 @@ class Method:
     tolerance: float = 1e-5
     polish: bool = True
     network: Network | None = None
+    bands: int = 0
 
     def __post_init__(self) -> None:
         require(Basis, basis=self.basis)
@@ -167,7 +176,7 @@ class Method:
 
 
 _PRINTED = gaussian(200, 1.0)
-_SMOOTH = Surrogate("sigmoid", 0.5)
+_SMOOTH = Surrogate("sigmoid", 0.3)
 
 _RECIPES = (
     Method("fl", "federated optimum of the mean loss, no fairness"),
@@ -189,9 +198,20 @@ _RECIPES = (
         basis=gaussian(100, 0.8),
         bound=5.0,
         share=0.1,
+        fairness=Fairness(0.05, Surrogate("sigmoid", 0.3), gaussian(200, 0.8), 5.0, floor=0.05),
+    ),
+    Method(
+        "agnosticfair-named",
+        "mean loss, at a price on every named part in which groups' rates differ by more than tau",
         fairness=Fairness(
-            0.05, Surrogate("sigmoid", 0.7), gaussian(200, 0.8), 5.0, floor=0.05, nominal=0.025
+            0.05,
+            Surrogate("sigmoid", 0.5),
+            subpopulations(least=0.005),
+            each=True,
+            floor=0.02,
+            spread=0.3,
         ),
+        bands=8,
     ),
     Method(
         "agnosticfair-printed",
@@ -226,9 +246,21 @@ METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
 
 DEEP: dict[str, dict[str, Any]] = {
-    "agnosticfair": {"kernels": 300, "sigma": 1.0, "split": True, "bound": 30.0, "nominal": 0.01},
+    "agnosticfair": {
+        "kernels": 300,
+        "sigma": 1.0,
+        "split": True,
+        "bound": 30.0,
+        "nominal": 0.01,
+        "surrogate": Surrogate("sigmoid", 0.7),
+    },
+    **{
+        name: {"surrogate": Surrogate("sigmoid", 0.5)}
+        for name in ("fairfl", "agnosticfair-b", "localfair")
+    },
 }
-"""What a recipe changes for a network, which needs a richer set (docs/deep.md); ``ridge``, ``max_rounds`` and
+"""What a recipe changes for a network, which needs a richer set (docs/deep.md) and a
+temperature of its logits; ``ridge``, ``max_rounds`` and
 ``tolerance`` change for all of them."""
 
 

@@ -28,6 +28,7 @@ NOT_NEGATIVE = Kind("a number, 0 or more", lambda v: v >= 0)
 SHARE = Kind("a number from 0 to 1", lambda v: 0 <= v <= 1)
 COUNT = Kind("a whole number, 1 or more", lambda v: v >= 1, Integral)
 NATURAL = Kind("a whole number, 0 or more", lambda v: v >= 0, Integral)
+PRICE = Kind("a positive number, or None", lambda v: v is None or v > 0, Real | None)
 
 TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
 """The path along which tau is chosen, unless another is given."""
@@ -131,6 +132,8 @@ def _known() -> None:
         Setting("intersections", F, "Compare the sensitive features' intersections.", bool, bool),
         Setting("floor", F, "Share of the mass that compared groups keep.", SHARE, float),
         Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE, float),
+        Setting("each", F, "One constraint per kernel, not for every mixture.", bool, bool),
+        Setting("spread", F, "Price of differences in named parts.", PRICE, float),
         Setting("surrogate", S, "'sigmoid' or 'covariance'.", None, str, "kind"),
         Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE, float),
         Setting(
@@ -149,6 +152,7 @@ def _known() -> None:
             "tolerance", M, "What the next step may still promise at the end.", POSITIVE, float
         ),
         Setting("polish", M, "Go on until the weights are still, too.", bool),
+        Setting("bands", M, "Bands of every column of numbers, as features.", NATURAL, int),
         Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", None, str),
         Setting("averaging", M, "Local steps and a plain average, instead of a solver."),
         Setting("fairness", M, "The whole constraint."),
