@@ -7,12 +7,13 @@ from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, Option
+from typer.models import OptionInfo
 
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.settings import SETTINGS, Setting
+from agnosticfair.settings import SETTINGS, Reach, Setting
 
 Columns = list[str] | None
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
@@ -91,6 +92,39 @@ def _option(setting: Setting) -> Parameter:
     """A setting as a parameter that typer makes an option of; 'not said' is None."""
     read = setting.option if isinstance(setting.option, type) else str
     words = f"{', '.join(NOTIONS)}." if setting.name == "notion" else setting.words
-    about = Option(f"--{setting.key}", help=words, rich_help_panel="Settings of the method")
+    about = Option(f"--{setting.key}", help=words)
     kind = Annotated[read | None, about]  # type: ignore[valid-type]
     return Parameter(setting.name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+PANELS = {
+    "Data": "target sensitive_features client_column numeric categorical drop positive separator encoding "
+    "test predictions model threshold columns mix keep schema data_folder dataset datasets",
+    "Fairness": "taus limit",
+    "Set": "depth least mixtures confidence precision bootstrap",
+    "Training": "method methods seed seeds strict checkpoint workers device secure epsilon delta ledgers folds jobs",
+    "Output": "out as_json force run track onnx key",
+}
+"""The groups in which a command's help shows its options."""
+
+REACHED = {
+    Reach.FAIRNESS: "Fairness",
+    Reach.SURROGATE: "Fairness",
+    Reach.ADVERSARY: "Set",
+    Reach.KERNELS: "Set",
+    Reach.METHOD: "Training",
+}
+"""The groups of the settings."""
+
+
+def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, with its options in the groups of ``PANELS``."""
+    places = {name: panel for panel, names in PANELS.items() for name in names.split()}
+    places |= {s.name: REACHED[s.reach] for s in SETTINGS.values()}
+    hints = get_type_hints(command, include_extras=True)
+    for name, hint in hints.items():
+        for about in getattr(hint, "__metadata__", ()):
+            if isinstance(about, OptionInfo):
+                about.rich_help_panel = places.get(name)
+    command.__annotations__ = hints
+    return command

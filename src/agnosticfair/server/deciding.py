@@ -415,7 +415,8 @@ def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndar
     worst = np.maximum(now, then)
     most = max(1, MOST_BYTES // (8 * G * D))
     order = np.argsort(-worst, kind="stable")[:most]
-    return np.sort(order[worst[order] > 0.7 * fairness.tau])
+    mixed = not fairness.each  # which part of a mixture will matter is not known
+    return np.sort(order if mixed else order[worst[order] > 0.7 * fairness.tau])
 
 
 def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
@@ -536,7 +537,7 @@ def worst_cases(state: State) -> tuple[float, float]:
     if state.here is None:
         return float("nan"), float("nan")
     sums, fairness = state.here.sums, state.fairness
-    if fairness.basis.kind == "named":
+    if fairness.basis.kind == "named" and fairness.each:
         every = (
             differences(state, psi, sums["psi_theta"])
             for psi in (sums["psi_g"], decided(state, sums))
