@@ -17,6 +17,7 @@ import numpy as np
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import codes
+from agnosticfair.auditing.limit import fit_within, within
 from agnosticfair.data.encoding import FEATURE_BITS, shown
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, SettingsError
@@ -26,11 +27,13 @@ from agnosticfair.mathematics.basis import (
     around,
     by_client,
     checked,
+    comes_with_rows,
     constant,
     design,
     gaussian,
+    is_centred,
 )
-from agnosticfair.mathematics.linear import on_grid, sigmoid
+from agnosticfair.mathematics.linear import on_grid, sigmoid, units
 from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
 from agnosticfair.settings import SETTINGS, TAUS, Setting
 from agnosticfair.tuning import Frontier, Progress, trace
@@ -81,7 +84,8 @@ def _type(setting: Setting) -> str:
 def _constructor() -> Any:
     """``__init__`` with a parameter for every setting, which it keeps as scikit-learn asks."""
     named = Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default="agnosticfair")
-    own = {"scale": True, "strict": False, "random_state": 0, "verbose": 0}
+    own = {"limit": None, "confidence": 0.95, "precision": 0.1}
+    own |= {"scale": True, "strict": False, "random_state": 0, "verbose": 0}
     keywords = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=value)
         for name, value in {**dict.fromkeys(s.name for s in TAKEN), **own}.items()
@@ -109,6 +113,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     method : str or Method
         A name of ``METHODS``, or a recipe of one's own.
     {_described()}
+    limit : float
+        Instead of tau, the largest difference of decisions in any estimable part of the population, to be certified
+        at ``confidence`` (``precision``: docs/certificates.md); ``promise_`` says what is.
+    confidence, precision : float
     scale : bool
         Columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line does;
         ``coef_`` is in the units of X all the same.
@@ -151,6 +159,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     method: Any
     network: Any
+    tau: float | None
+    limit: float | None
+    confidence: float
+    precision: float
     basis: Any
     centres: Any
     scale: bool
@@ -176,7 +188,12 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
         """
         tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
-        self._take(fit(tables, recipe, **how), *units)
+        if self.limit is None:
+            fitted = fit(tables, recipe, **how)
+        else:
+            ask: dict[str, Any] = {"confidence": self.confidence, "precision": self.precision}
+            fitted, self.promise_ = fit_within(tables, recipe, limit=self.limit, **ask, **how)
+        self._take(fitted, *units)
         self._training = (X, y, sensitive_features, sample_weight)
         return self
 
@@ -306,9 +323,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         basis, centres = replace(fairness.basis, split=False), self.fit_.centres
         centres = None if centres is None else centres[: basis.kernels]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-        if basis.kind != "given" and weights is None and fairness.trust == 0:
-            return {"basis": basis} | ({"centres": centres} if basis.kind == "gaussian" else {})
-        if basis.kind == "given":
+        if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
+            return {"basis": basis} | ({"centres": centres} if is_centred(basis) else {})
+        if comes_with_rows(basis):
             K = checked(self.basis, X, len(rows))
         else:
             low, span = self._units
@@ -375,6 +392,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _recipe(self, K: np.ndarray | None = None) -> Method:
         """The method with this estimator's values; K where a function made the kernels."""
+        recipe = method(self.method)
+        if self.limit is not None:
+            recipe = within(recipe, self.tau, bands=0)
         changes = {s.name: getattr(self, s.name) for s in TAKEN}
         changes = {name: value for name, value in changes.items() if value is not None}
         changes["network"] = _network(self.network)
@@ -383,7 +403,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if self.centres is not None and not isinstance(self.centres, str):
             changes["centres"] = "given"
             changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
-        return method(self.method, **changes)
+        return method(recipe, **changes)
 
 
 def frontier(
@@ -464,11 +484,8 @@ def _ranges(
     X: np.ndarray, weights: np.ndarray | None, scale: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """low and span of the columns over the rows that count; a constant column has span 1."""
-    if not scale:
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
     rows = X if weights is None or (weights > 0).all() else X[weights > 0]
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    return low, np.where(high > low, high - low, 1.0)
+    return units(rows.min(axis=0), rows.max(axis=0), scale)
 
 
 def _are_few(weights: np.ndarray) -> bool:

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian, subpopulations
+from agnosticfair.mathematics.basis import (
+    Basis,
+    by_client,
+    constant,
+    gaussian,
+    is_centred,
+    subpopulations,
+)
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.settings import (
@@ -386,7 +393,7 @@ def _with_sets(recipe: Method, sets: dict[str, Any], kernels: dict[str, Any]) ->
 
 def _changed(basis: Basis, kernels: dict[str, Any]) -> Basis:
     require(Basis, basis=basis)
-    if kernels and basis.kind != "gaussian":
+    if kernels and not is_centred(basis):
         raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(kernels)}: take 'gaussian'")
     return replace(basis, **kernels)
 

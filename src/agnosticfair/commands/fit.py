@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -33,6 +34,7 @@ from agnosticfair.commands.output import cell, check_file, check_folder, progres
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
+    from agnosticfair.auditing.limit import Promise
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
@@ -62,6 +64,14 @@ def fit(
     positive: Positive = None,
     method: MethodName = "agnosticfair",
     settings: Settings = NONE,
+    limit: Annotated[
+        float | None,
+        Option(help="Instead of tau: largest difference of decisions, certified for named parts."),
+    ] = None,
+    confidence: Annotated[float, Option(help="Of the limit's certificate.")] = 0.95,
+    precision: Annotated[
+        float, Option(help="Parts known no better than +- this do not count for the limit.")
+    ] = 0.1,
     seed: Seed = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
     checkpoint: Annotated[
@@ -118,7 +128,7 @@ def fit(
     for folder, option in ((run, "--run"), (checkpoint, "--checkpoint")):
         if folder is not None:
             check_folder(folder, option=option)
-    chosen, device = _recipe(method, settings, device)
+    chosen, device = _recipe(method, settings, device, limit)
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     dialect = Dialect(separator, encoding)
     roles = Roles(target, tuple(sensitive_features), client_column, *kinds)
@@ -137,10 +147,14 @@ def fit(
     how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict}
     how |= {"sensitive_features": tuple(sensitive_features), "checkpoint": checkpoint}
     how |= {"secure": secure, "schema": agreed}
+    ask = {"limit": limit, "confidence": confidence, "precision": precision}
+    promised = None if limit is None else ask
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
-        fitted = _fitted(clients, chosen, workers, device, run, tell, how)
+        fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, promised)
+        if promise is not None:
+            write_files(out.parent, _promised(promise, out.stem, clients))
         fitted.model.save(out)
         found = scores(fitted.model, clients)
         tested = _tested(fitted.model, test, target, dialect)
@@ -163,15 +177,19 @@ def fit(
     return _present(fitted, found, tested, columns, out, cards, as_json)
 
 
-def _recipe(name: str, settings: Settings, device: str | None) -> tuple[Method, str | None]:
+def _recipe(
+    name: str, settings: Settings, device: str | None, limit: float | None
+) -> tuple[Method, str | None]:
     """The method, and the device on which rows are added up; a network is trained on the device instead."""
+    from agnosticfair.auditing.limit import within
     from agnosticfair.methods import Network
     from agnosticfair.methods import method as recipe
 
+    chosen = recipe(name) if limit is None else within(recipe(name), settings.get("tau"))
     if "network" not in settings:
-        return recipe(name, **settings), device
+        return recipe(chosen, **settings), device
     network = Network(settings["network"], device=device or "cpu")
-    return recipe(name, **{**settings, "network": network}), None
+    return recipe(chosen, **{**settings, "network": network}), None
 
 
 def _fitted(
@@ -182,9 +200,12 @@ def _fitted(
     run: Path | None,
     tell: Any,
     how: Mapping[str, Any],
-) -> Fit:
-    """The fit, told of round by round: on the terminal, to the tracker, in the folder of the run."""
+    promised: Mapping[str, Any] | None,
+) -> tuple[Fit, Promise | None]:
+    """The fit, told of round by round on the terminal, to the tracker and in the folder of the run; and what it
+    promises, where there is a limit."""
     from agnosticfair import federation
+    from agnosticfair.auditing.limit import fit_within
     from agnosticfair.runs import provenance as record
     from agnosticfair.server.checkpoints import FILE
 
@@ -198,8 +219,11 @@ def _fitted(
             if add is not None:
                 add(entry)
 
-        engine = federation.in_process(clients, workers, device)
-        return federation.fit(engine, chosen, on_round=on_round, **how)
+        if promised is None:
+            engine = federation.in_process(clients, workers, device)
+            return federation.fit(engine, chosen, on_round=on_round, **how), None
+        kept = {k: how[k] for k in ("sensitive_features", "positive", "seed", "strict")}
+        return fit_within(cast("Any", clients), chosen, on_round=on_round, **kept, **promised)
 
 
 def _present(
@@ -242,6 +266,23 @@ def _tested(
     if not files:
         return []
     return scores(model, labelled(model, files, target, model.sensitive_features, None, dialect))
+
+
+def _promised(
+    promise: Promise, stem: str, clients: Mapping[str, Table | Stream]
+) -> dict[str, bytes]:
+    """The certificates of a limit, by file name, for 'verify'."""
+    from agnosticfair.auditing.proof import sealed
+    from agnosticfair.runs.provenance import provenance
+
+    told = {"limit": promise.limit, "kept": promise.kept, "says": str(promise)}
+    print(promise, file=sys.stderr)
+    return {
+        f"{stem}-{name}-certificate.json": json.dumps(
+            sealed(made.to_json() | told | provenance(clients)), indent=1
+        ).encode()
+        for name, made in promise.certificates.items()
+    }
 
 
 def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
