@@ -48,10 +48,16 @@ def test_a_recipe_is_data_with_a_sentence(name):
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if METHODS[n].fairness is not None])
-def test_the_surrogates_worst_difference_is_within_tau(name):
-    result = fit(dealt(ROWS, 2), method(name, tau=0.04), positive="yes")
+def test_what_is_decided_is_within_tau(name):
+    """Under an adversary who spreads, among everybody; else over the whole set, and by the clients' own rows."""
+    tables = dealt(ROWS, 2)
+    result = fit(tables, method(name, tau=0.04), positive="yes")
     assert result.converged
-    assert result.history[-1]["worst"] <= 0.04 + 1e-5
+    if METHODS[name].fairness.spread is None:
+        assert result.worst_difference <= 0.04 + 0.002
+    decided, s = result.model.predict(ROWS), ROWS.sensitive_features["sex"].codes
+    if name != "localfair":
+        assert abs(decided[s == 0].mean() - decided[s == 1].mean()) <= 0.04 + 0.002
 
 
 @pytest.mark.parametrize(
@@ -75,7 +81,7 @@ def test_the_result_certifies_its_own_decisions_over_its_own_set(notion, tau):
         bootstrap=0,
         notion=notion,
     )
-    assert result.worst_surrogate <= tau + 1e-5
+    assert result.worst_difference <= tau + 0.002 or notion == "bounded_group_loss"
     assert abs(result.worst_difference - certificate.worst_difference) < 2e-4
 
 

@@ -37,7 +37,7 @@ from agnosticfair.protocol.messages import Broadcast, check_candidates
 from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
-from agnosticfair.server import checkpoints, solvers
+from agnosticfair.server import checkpoints, named, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.threads import cpus, one_thread
@@ -289,7 +289,24 @@ def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
         positive=run.positive,
         scale=run.scale,
     )
+    plan = agree_on_parts(plan, asker, census)
     return agree_on_centres(plan, asker, run.seed, run.centres)
+
+
+def agree_on_parts(plan: server.Plan, asker: Asker, census: Census) -> server.Plan:
+    """The plan with its bands, from clients' counts, and its named parts that hold enough rows, where it has any."""
+    asked = named.histograms_question(plan, census)
+    counts = {} if asked is None else named.by_column(asked, asker.total(asked))
+    plan = named.with_bands(plan, census, counts)
+    if server.fairness_of(plan.method).basis.kind != "named":
+        return plan
+    plan = named.with_axes(plan, census, counts)
+    plan = named.with_pairs(plan, asker.total(named.counts_question(plan)))
+    candidates = named.deeper(plan)
+    if candidates is None:
+        return plan
+    answer = asker.total(named.counts_question(candidates))
+    return named.with_triples(plan, candidates, answer)
 
 
 def agree_on_centres(

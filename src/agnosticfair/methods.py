@@ -15,10 +15,19 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian
+from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian, subpopulations
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
-from agnosticfair.settings import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Kind, require, require_name
+from agnosticfair.settings import (
+    COUNT,
+    NATURAL,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Kind,
+    require,
+    require_name,
+)
 
 _UNIFORM, _PLAIN = constant(), Surrogate()
 _WIDTHS = Kind(
@@ -41,6 +50,10 @@ class Fairness:
     notion: a name of NOTIONS; where it bounds, tau and nominal bound every group's mean loss.
     intersections: compare the intersections of several sensitive features, not each one's own groups.
     trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
+    tau is a limit on decisions: ``surrogate`` lends its slope, with its temperature as a share of the scores' standard
+    deviation (of a network's logits themselves).
+    spread: over named parts, the price of an adversary who spreads: spread * sum (|difference| - tau)_+^2 is added to
+    the loss, and tau limits the difference among everybody alone.
     """
 
     tau: float = 0.05
@@ -53,6 +66,7 @@ class Fairness:
     notion: str = PARITY.name
     intersections: bool = False
     trust: float = 0.0
+    spread: float | None = None
 
     def __post_init__(self) -> None:
         notion_of(self.notion)
@@ -60,7 +74,12 @@ class Fairness:
         require(Basis, basis=self.basis)
         require(POSITIVE, tau=self.tau, bound=self.bound, nominal=self.nominal)
         require(SHARE, floor=self.floor, trust=self.trust)
+        require(POSITIVE, **_given(spread=self.spread))
         require(bool, each=self.each, intersections=self.intersections)
+        if self.spread is not None and (self.basis.kind != "named" or not self.each):
+            raise SettingsError(
+                f"spread {self.spread:g} is a price over named parts: take basis subpopulations(), or leave it out"
+            )
         if self.surrogate.kind == "covariance" and self.notion != PARITY.name:
             raise SettingsError(
                 f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
@@ -132,7 +151,7 @@ class Method:
     uniform.  q: the power of q-fair federated learning, 0 for a plain (worst-case) mean.
     ridge: weight of |w|^2 / 2, intercept excepted, which makes the optimum unique.
     tolerance: what the next step may still promise at the end.  polish: go on until the weights are
-    still, too; without it a constraint may be off by 1e-4.
+    still, too; without it a constraint may be off by 1e-4.  bands: of columns of numbers, as features beside them.
     """
 
     name: str
@@ -148,9 +167,11 @@ class Method:
     tolerance: float = 1e-5
     polish: bool = True
     network: Network | None = None
+    bands: int = 0
 
     def __post_init__(self) -> None:
         require(Basis, basis=self.basis)
+        require(NATURAL, bands=self.bands)
         require(Fairness, **_given(fairness=self.fairness))
         require(Averaging, **_given(averaging=self.averaging))
         require(Network, **_given(network=self.network))
@@ -162,7 +183,7 @@ class Method:
 
 
 _PRINTED = gaussian(200, 1.0)
-_SMOOTH = Surrogate("sigmoid", 0.5)
+_SMOOTH = Surrogate("sigmoid", 0.3)
 
 _RECIPES = (
     Method("fl", "federated optimum of the mean loss, no fairness"),
@@ -184,9 +205,20 @@ _RECIPES = (
         basis=gaussian(100, 0.8),
         bound=5.0,
         share=0.1,
+        fairness=Fairness(0.05, Surrogate("sigmoid", 0.3), gaussian(200, 0.8), 5.0, floor=0.05),
+    ),
+    Method(
+        "agnosticfair-named",
+        "mean loss, at a price on every named part in which groups' rates differ by more than tau",
         fairness=Fairness(
-            0.05, Surrogate("sigmoid", 0.7), gaussian(200, 0.8), 5.0, floor=0.05, nominal=0.025
+            0.05,
+            Surrogate("sigmoid", 0.5),
+            subpopulations(least=0.005),
+            each=True,
+            floor=0.02,
+            spread=0.3,
         ),
+        bands=8,
     ),
     Method(
         "agnosticfair-printed",
@@ -221,12 +253,34 @@ METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
 
 DEEP: dict[str, dict[str, Any]] = {
-    "agnosticfair": {"kernels": 300, "sigma": 1.0, "split": True, "bound": 30.0, "nominal": 0.01},
+    "agnosticfair": {
+        "kernels": 300,
+        "sigma": 1.0,
+        "split": True,
+        "bound": 30.0,
+        "nominal": 0.01,
+        "surrogate": Surrogate("sigmoid", 0.7),
+    },
+    **{
+        name: {"surrogate": Surrogate("sigmoid", 0.5)}
+        for name in ("fairfl", "agnosticfair-b", "localfair")
+    },
 }
-"""What a recipe changes for a network, which needs a richer set (docs/deep.md); ``ridge``, ``max_rounds`` and
+"""What a recipe changes for a network, which needs a richer set (docs/deep.md) and a
+temperature of its logits; ``ridge``, ``max_rounds`` and
 ``tolerance`` change for all of them."""
 
-_INNER = ("tau", "nominal", "surrogate", "floor", "notion", "intersections", "trust")
+_INNER = (
+    "tau",
+    "nominal",
+    "surrogate",
+    "floor",
+    "notion",
+    "intersections",
+    "trust",
+    "each",
+    "spread",
+)
 _SETS = ("bound", "kernels", "sigma", "centres", "split", "basis")
 _CHANGES = (*_INNER, *_SETS, *(f.name for f in fields(Method) if f.name not in ("name", *_SETS)))
 

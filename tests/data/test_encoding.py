@@ -146,3 +146,27 @@ def test_foreign_json_is_read_or_refused(data):
         except ModelError:
             continue
         assert Encoding.from_json(encoding.to_json()) == encoding
+
+
+def test_bands_are_one_hots_behind_the_others():
+    encoding = Encoding((("age", 0.0, 100.0),), (), bands=(("age", (30.0, 50.0)),))
+    X = encode(encoding, Table({"age": np.array([29.9, 30.0, 50.0])}, {}, None, {}))
+    np.testing.assert_array_equal(X[:, 1:], np.eye(3))
+    assert X.shape[1] == encoding.width == len(encoding.names)
+    assert Encoding.from_json(encoding.to_json()) == encoding
+
+
+@pytest.mark.parametrize(
+    ("bands", "says"),
+    [
+        ([["age", [50, 30]]], "ascend"),
+        ([["job", [1]]], "column of numbers"),
+        ([["age", []]], "column of numbers"),
+        ([["age", ["x"]]], "bands of 'age'"),
+        (3, "should be a list"),
+    ],
+)
+def test_damaged_bands_are_refused(bands, says):
+    data = {"numeric": [["age", 0, 100]], "categorical": [], "scale": True, "bands": bands}
+    with pytest.raises(ModelError, match=says):
+        Encoding.from_json(data)

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agnosticfair.commands import bench
 from agnosticfair.errors import SettingsError
 from agnosticfair.experiments import benchmark, kept
-from agnosticfair.experiments.benchmark import Cell, Tried, cells, chosen, here, run_cell
+from agnosticfair.experiments.benchmark import Cell, Tried, cells, chosen, here, parsed, run_cell
 from agnosticfair.experiments.entrants import ENTRANTS, Entrant, Train
 from agnosticfair.experiments.sceptic import as_accurate, moved
 
@@ -38,7 +37,7 @@ def choosy(train: Train, limit: float):
 def entrants(monkeypatch):
     for name, fit in {"coin": by_group, "broken": broken, "choosy": choosy}.items():
         monkeypatch.setitem(ENTRANTS, name, Entrant(name, fit, "a stand-in", sees=True))
-    absent = Entrant("absent", by_group, "", package="no_such_package")
+    absent = Entrant("absent", by_group, "", packages=("no_such_package",))
     monkeypatch.setitem(ENTRANTS, "absent", absent)
 
 
@@ -186,9 +185,9 @@ def test_a_run_that_was_stopped_is_taken_up_again(entrants, tmp_path, call):
 
 
 def test_seeds_in_words():
-    assert bench.parsed("0-2,7") == [0, 1, 2, 7]
+    assert parsed("0-2,7") == [0, 1, 2, 7]
     with pytest.raises(SettingsError, match="'0-x' are no numbers"):
-        bench.parsed("0-x")
+        parsed("0-x")
 
 
 def test_the_sceptic_moves_towards_the_other_s_rate():

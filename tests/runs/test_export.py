@@ -46,6 +46,17 @@ def check_agreement(model, table, made):
     np.testing.assert_array_equal(prediction, labels[model.predict(table)])
 
 
+def test_bands_decide_as_the_model_does():
+    name, low, high = MODEL.encoding.numeric[0]
+    edges = (low + 0.25 * (high - low), (low + high) / 2)
+    encoding = replace(MODEL.encoding, bands=((name, edges),))
+    w = np.concatenate([MODEL.w[:-1], [1.0, -2.0, 3.0], MODEL.w[-1:]])
+    model = replace(MODEL, w=w, encoding=encoding)
+    check_agreement(model, ROWS, to_onnx(model))
+    at_edge = replace(ROWS, numeric={**ROWS.numeric, name: np.full(len(ROWS), edges[1])})
+    check_agreement(model, at_edge, to_onnx(model))
+
+
 @pytest.mark.parametrize("name", ["mlp", "linear"])
 def test_a_network_decides_as_it_does_here(name):
     """In float32 here and in float64 there: distances agree to 1e-5, and decisions away from zero."""

@@ -26,7 +26,7 @@ P = ParamSpec("P")
 class Rows:
     """Encoded rows, sorted by cell. X: (n, d + 1) with the intercept.  s: cell codes, a group's each
     where nothing else is asked for.  starts: where each cell begins, (G + 1,).  weights: None for ones.
-    kernels: K as the holder of the rows made it, if any."""
+    kernels: K as the holder of the rows made it, if any.  order: of these rows in the table."""
 
     X: np.ndarray
     y: np.ndarray
@@ -34,6 +34,7 @@ class Rows:
     starts: np.ndarray
     weights: np.ndarray | None = None
     kernels: np.ndarray | None = None
+    order: np.ndarray | None = None
 
     def chunks(self) -> Iterator[tuple[int, slice]]:
         """(cell, rows) pieces of at most CHUNK rows, each within one cell."""
@@ -100,7 +101,7 @@ def encoded(client: Client, task: Task) -> Rows:
     starts = np.searchsorted(s[order], np.arange(task.cells + 1))
     weights = None if table.weights is None else table.weights[order]
     kernels = None if table.kernels is None else table.kernels[order]
-    return Rows(X[order], y[order], s[order], starts, weights, kernels)
+    return Rows(X[order], y[order], s[order], starts, weights, kernels, order)
 
 
 def cells_of(client: Client, table: Table, task: Task) -> np.ndarray:

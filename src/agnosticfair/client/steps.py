@@ -14,6 +14,7 @@ from agnosticfair.client import answers, private
 from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
+from agnosticfair.client.sums import named as parts
 from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
@@ -69,6 +70,9 @@ STEPS: dict[str, Step] = {
         Step("centres", answers.centres, by_batch=True),
         Step("clusters", answers.clusters, by_batch=True),
         Step("sums", sums),
+        Step("histograms", parts.histograms, by_batch=True),
+        Step("part_counts", parts.counts, by_batch=True),
+        Step("part_sums", parts.part_values, by_batch=True),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("moments", _moments, in_memory=True, network=True),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from agnosticfair.data.census import Census
-from agnosticfair.data.encoding import check_finite, shown
+from agnosticfair.data.encoding import band_names, check_finite, shown
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.parts import Axis
@@ -34,16 +33,30 @@ def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def edges_of(counts: np.ndarray, low: float, high: float, bands: int) -> tuple[float, ...]:
     """Edges near the quantiles 1 / bands, 2 / bands, ... of what clients counted; fewer where cells are heavy.
 
+    Between two cells with rows an edge may lie anywhere: it is the number of fewest digits there.
+
     >>> edges_of(histogram(np.arange(100.0), 0.0, 100.0), 0.0, 100.0, 2)
     (50.0,)
     """
-    below, total = np.cumsum(counts), counts.sum()
-    found = []
+    below, full = np.cumsum(counts), np.flatnonzero(counts)
+    found = set()
     for k in range(1, bands):
-        cell = int(np.searchsorted(below, total * k / bands - 1e-9))
-        if 0 <= cell < FINE - 1 and below[cell] < total:
-            found.append(float(f"{low + (high - low) * (cell + 1) / FINE:.6g}"))
-    return tuple(sorted({*found}))
+        cell = int(np.searchsorted(below, below[-1] * k / bands - 1e-9))
+        after = full[full > cell]
+        if len(after):
+            width = (high - low) / FINE
+            found.add(_shortest(low + (cell + 1) * width, low + after[0] * width))
+    return tuple(sorted(found))
+
+
+def _shortest(low: float, high: float) -> float:
+    """The number of fewest significant digits from low to high."""
+    for digits in range(1, 17):
+        for number in (high, low):
+            rounded = float(f"{number:.{digits}g}")
+            if low <= rounded <= high:
+                return rounded
+    return high
 
 
 def band_axis(name: str, edges: Sequence[float]) -> Axis:
@@ -54,9 +67,7 @@ def band_axis(name: str, edges: Sequence[float]) -> Axis:
     """
     if not edges:
         return Axis(name, ("any",))
-    inner = (f"{a:g} to {b:g}" for a, b in pairwise(edges))
-    values = (f"under {edges[0]:g}", *inner, f"{edges[-1]:g} or more")
-    return Axis(name, values, tuple(edges))
+    return Axis(name, band_names(edges), tuple(edges))
 
 
 def chosen_columns(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,34 +21,39 @@ FEATURE_BITS = 20
 class Encoding:
     """How columns become features: numeric ones scaled by (low, high), then one-hots.
 
-    numeric: (name, low, high) each.  categorical: (name, vocabulary) each.  The intercept is not
-    a feature here.
+    numeric: (name, low, high) each.  categorical: (name, vocabulary) each.  bands: (name, edges) of
+    columns of numbers that are one-hots of bands, too.  The intercept is not a feature here.
 
-    >>> Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),)).names
-    ('age', 'sex=F', 'sex=M')
+    >>> Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bands=(("age", (30.0,)),)).names
+    ('age', 'sex=F', 'sex=M', 'age under 30', 'age 30 or more')
     """
 
     numeric: tuple[tuple[str, float, float], ...]
     categorical: tuple[tuple[str, tuple[str, ...]], ...]
     scale: bool = True
+    bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The d feature names, in the order of X's columns."""
         hot = (f"{name}={value}" for name, values in self.categorical for value in values)
-        return (*(name for name, _, _ in self.numeric), *hot)
+        cut = (f"{name} {band}" for name, edges in self.bands for band in band_names(edges))
+        return (*(name for name, _, _ in self.numeric), *hot, *cut)
 
     @property
     def width(self) -> int:
         """d, the number of features, without the intercept."""
-        return len(self.numeric) + sum(len(values) for _, values in self.categorical)
+        hot = sum(len(values) for _, values in self.categorical)
+        return len(self.numeric) + hot + sum(len(edges) + 1 for _, edges in self.bands)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the model file and the wire."""
+        bands = {"bands": [[name, list(edges)] for name, edges in self.bands]} if self.bands else {}
         return {
             "numeric": [list(entry) for entry in self.numeric],
             "categorical": [[name, list(values)] for name, values in self.categorical],
             "scale": self.scale,
+            **bands,
         }
 
     @classmethod
@@ -55,7 +61,7 @@ class Encoding:
         """The inverse of ``to_json``; the data is not trusted.
 
         >>> Encoding.from_json({"numeric": [["age", 17, 90]], "categorical": [], "scale": True})
-        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True)
+        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=())
         """
         try:
             return _parse(data)
@@ -64,11 +70,12 @@ class Encoding:
 
 
 def _parse(data: object) -> Encoding:
-    fields = wire.record(data, {"numeric", "categorical", "scale"})
+    cut = {"bands"} if isinstance(data, dict) and "bands" in data else set()
+    fields = {"bands": [], **wire.record(data, {"numeric", "categorical", "scale"} | cut)}
     if not isinstance(fields["scale"], bool):
         raise ValueError("'scale' should be true or false")
     numeric, categorical = [], []
-    for part in ("numeric", "categorical"):
+    for part in ("numeric", "categorical", "bands"):
         if not isinstance(fields[part], list | tuple):
             raise ValueError(f"{part!r} should be a list")
     for entry in fields["numeric"]:
@@ -78,7 +85,28 @@ def _parse(data: object) -> Encoding:
         name, values = wire.pieces(entry, 2, "an entry of 'categorical'")
         categorical.append((name, wire.texts(values, f"the vocabulary of {name!r}")))
     wire.texts([entry[0] for entry in (*numeric, *categorical)], "the list of columns")
-    return Encoding(tuple(numeric), tuple(categorical), fields["scale"])
+    bands = tuple(_edges(entry, {name for name, *_ in numeric}) for entry in fields["bands"])
+    return Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands)
+
+
+def _edges(entry: object, numeric: set[str]) -> tuple[str, tuple[float, ...]]:
+    name, edges = wire.pieces(entry, 2, "an entry of 'bands'")
+    if name not in numeric or not isinstance(edges, list | tuple) or not edges:
+        raise ValueError(f"the bands of {name!r} should be edges of a column of numbers")
+    found = tuple(wire.limits([edge, edge], f"the bands of {name!r}")[0] for edge in edges)
+    if list(found) != sorted({*found}):
+        raise ValueError(f"the bands of {name!r} should ascend")
+    return name, found
+
+
+def band_names(edges: Sequence[float]) -> tuple[str, ...]:
+    """The bands that edges make, in words.
+
+    >>> band_names((30.0, 50.0))
+    ('under 30', '30 to 50', '50 or more')
+    """
+    inner = (f"{a:g} to {b:g}" for a, b in pairwise(edges))
+    return f"under {edges[0]:g}", *inner, f"{edges[-1]:g} or more"
 
 
 def encode(
@@ -106,6 +134,9 @@ def encode(
     for name, categories in encoding.categorical:
         X[rows, start + _codes(table, name, categories, who)] = 1.0
         start += len(categories)
+    for name, edges in encoding.bands:
+        X[rows, start + np.searchsorted(edges, _values(table, name, who), "right")] = 1.0
+        start += len(edges) + 1
     return X
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -35,9 +36,9 @@ from agnosticfair.experiments.deployments import (
     natural_parts,
 )
 from agnosticfair.experiments.entrants import ENTRANTS, Decide, Entrant, Train
+from agnosticfair.experiments.entrants.ours import model_of
 from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.experiments.sceptic import as_accurate, moved
-from agnosticfair.federation import fit
 
 SPLITS = ("shift", "iid")
 LIMITS = (0.05, 0.1, 0.2)
@@ -64,7 +65,12 @@ class Cell:
     @property
     def key(self) -> str:
         """The name of its file."""
-        return f"{self.dataset}-{self.split}-{self.seed:02d}-{self.entrant}"
+        return key_of(vars(self))
+
+
+def key_of(row: Mapping[str, Any]) -> str:
+    """The name of a cell's file."""
+    return f"{row['dataset']}-{row['split']}-{row['seed']:02d}-{row['entrant']}"
 
 
 def cells(
@@ -107,6 +113,21 @@ def cells(
     if not made:
         raise SettingsError("nothing is left to run: name data sets, seeds and entrants")
     return made
+
+
+def parsed(seeds: str) -> list[int]:
+    """Numbers and ranges with commas between.
+
+    >>> parsed("0-2, 7")
+    [0, 1, 2, 7]
+    """
+    found: list[int] = []
+    for part in seeds.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            raise SettingsError(f"seeds {seeds!r} are no numbers and ranges: write 0-4 or 0,3")
+        found += range(int(first), int(last or first) + 1)
+    return found
 
 
 def here(names: Iterable[str], folder: str | None) -> tuple[list[str], dict[str, str]]:
@@ -174,13 +195,7 @@ def _plain_seconds(train: Train) -> float:
 
 
 def _scores(train: Train, split: Split) -> tuple[np.ndarray, np.ndarray]:
-    model = fit(
-        train.clients,
-        "fairfl",
-        sensitive_features=train.sensitive_features,
-        positive=train.positive,
-        seed=train.seed,
-    ).model
+    model = model_of(train, "fairfl")
     own = np.concatenate([model.decision(table) for table in split.train.values()])
     return own, model.decision(split.test)
 
@@ -192,7 +207,7 @@ def run_cell(cell: Cell) -> Row:
     about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
     made = head | {"entrant": cell.entrant, **about, "rows": []}
     if not entrant.installed:
-        return made | {"why": f"{entrant.package} is not installed"}
+        return made | {"why": f"{' or '.join(entrant.packages)} is not installed"}
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what another library says to its own authors

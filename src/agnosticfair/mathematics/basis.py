@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.settings import COUNT, NATURAL, POSITIVE, require, require_name
+from agnosticfair.mathematics.parts import check_depth
+from agnosticfair.settings import COUNT, NATURAL, POSITIVE, SHARE, require, require_name
 
 CENTRES = ("rows", "ranges", "kmeans", "given")
 Reweighing = Callable[[Any], np.ndarray]
@@ -37,6 +38,10 @@ class Basis:
     sigma: float | str = 1.0
     centres: str = "rows"
     split: bool = False
+    columns: tuple[str, ...] | None = None
+    depth: int = 2
+    least: float = 0.01
+    bands: int = 4
 
     def __post_init__(self) -> None:
         require_name("basis", self.kind, KINDS)
@@ -44,7 +49,9 @@ class Basis:
         if self.split and not KINDS[self.kind].splits:
             raise SettingsError(f"a basis {self.kind!r} cannot be split by client: take 'gaussian'")
         require_name("centres", self.centres, CENTRES)
-        require(COUNT, kernels=self.kernels)
+        require(COUNT, kernels=self.kernels, bands=self.bands)
+        check_depth(self.depth)
+        require(SHARE, least=self.least)
         if not isinstance(self.sigma, str) or self.sigma != "median":
             require(POSITIVE._replace(words="a positive number, or 'median'"), sigma=self.sigma)
 
@@ -62,6 +69,31 @@ def by_client() -> Basis:
 def gaussian(kernels: int = 200, sigma: float | str = 1.0, centres: str = "rows") -> Basis:
     """Gaussians around centres (eq. Gaussian_kernel), which are drawn from the training rows."""
     return Basis("gaussian", kernels, sigma, centres)
+
+
+def subpopulations(
+    columns: Sequence[str] | None = None, depth: int = 2, least: float = 0.01, bands: int = 4
+) -> Basis:
+    """Parts that people can name: every conjunction of at most ``depth`` values of different columns.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        Whose values name parts: all features unless said. 'site' is the client that holds a row.
+    depth : int
+        Values in one part, 1 to 3.
+    least : float
+        The share of the rows that a part holds at least.
+    bands : int
+        Into which a column of numbers is cut, each with about as many rows, by counts that clients send.
+
+    Examples
+    --------
+    >>> subpopulations(depth=1).least
+    0.01
+    """
+    named = None if columns is None else tuple(columns)
+    return Basis("named", columns=named, depth=depth, least=least, bands=bands)
 
 
 def checked(function: Reweighing, X: Any, n: int) -> np.ndarray:
@@ -223,6 +255,7 @@ register(
     )
 )
 register(BasisKind("given", None))
+register(BasisKind("named", None))
 
 
 def own_width(basis: Basis) -> int:

@@ -16,11 +16,13 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
+from agnosticfair.data.axes import FINE
 from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, own_width, width
 from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.mathematics.parts import Axis, Part
 from agnosticfair.protocol.records import taken_apart
 
 Shapes = dict[str, tuple[int, ...]]
@@ -32,6 +34,22 @@ class Architecture:
 
     name: str
     hidden: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Named:
+    """The named set (``mathematics.parts``).  axes: name, values and edges of each.  parts: (M, depth, 2) of
+    axis and value, -1 where a part has fewer values."""
+
+    axes: tuple[tuple[str, tuple[str, ...], tuple[float, ...]], ...]
+    parts: np.ndarray
+
+    @cached_property
+    def agreed(self) -> tuple[tuple[Axis, ...], list[Part]]:
+        """Axes and parts as the mathematics has them."""
+        axes = tuple(Axis(*axis) for axis in self.axes)
+        rows = np.asarray(self.parts, int).tolist()
+        return axes, [tuple((a, v) for a, v in part if a >= 0) for part in rows]
 
 
 @dataclass(frozen=True)
@@ -52,6 +70,7 @@ class Task:
     fair_basis: Basis
     network: Architecture | None = None
     centres: np.ndarray | None = None
+    named: Named | None = None
 
     @cached_property
     def id(self) -> str:
@@ -151,6 +170,52 @@ class Sums:
 
     def shapes(self, task: Task) -> Shapes:
         return sums.shapes(len(self.w), len(self.alpha), *self.C.shape)
+
+
+@register
+@dataclass(frozen=True)
+class PartSums:
+    """``Sums`` over the task's named parts; slopes of the parts with these numbers only, and of everybody."""
+
+    step: ClassVar[str] = "part_sums"
+    surrogate: Surrogate
+    share: float
+    w: np.ndarray
+    alpha: np.ndarray
+    C: np.ndarray
+    slopes: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        found = sums.shapes(len(self.w), len(self.alpha), *self.C.shape)
+        return found | {"J_g": (task.cells, len(self.slopes) + 1, len(self.w))}
+
+
+@register
+@dataclass(frozen=True)
+class Histograms:
+    """How many rows lie in each of many equal cells of these columns' agreed ranges (``data.axes``)."""
+
+    step: ClassVar[str] = "histograms"
+    columns: tuple[str, ...]
+    low: np.ndarray
+    high: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        return {"counts": (len(self.columns), FINE)}
+
+
+@register
+@dataclass(frozen=True)
+class PartCounts:
+    """How many rows each of the task's named parts has; each pair of values where it has no part yet."""
+
+    step: ClassVar[str] = "part_counts"
+
+    def shapes(self, task: Task) -> Shapes:
+        assert task.named is not None
+        axes, parts = task.named.agreed
+        size = sum(len(axis.values) for axis in axes)
+        return {"counts": (len(parts),) if parts else (size, size)}
 
 
 def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:

@@ -17,7 +17,7 @@ from math import isfinite
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, lower, upper
-from agnosticfair.data.encoding import shown
+from agnosticfair.data.encoding import band_names, shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
@@ -197,6 +197,10 @@ def _uses(model: Model) -> Section:
     )
 
 
+def _cut(name: str, edges: tuple[float, ...]) -> str:
+    return f" {name} counts by its bands, too: {', '.join(band_names(edges))}."
+
+
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
@@ -204,7 +208,8 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
         "Training data",
         (
             f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
-            f"categories: {', '.join(name for name, _ in texts) or 'none'}.",
+            f"categories: {', '.join(name for name, _ in texts) or 'none'}."
+            + "".join(_cut(name, edges) for name, edges in model.encoding.bands),
             f"Not used to decide: {shown(model.sensitive_features) or 'nothing'}. Other columns may carry the "
             "same information, which is why the groups' decisions are compared.",
         ),

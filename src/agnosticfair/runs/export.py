@@ -118,7 +118,8 @@ class _Graph:
         """X, (n, d): see ``encode``."""
         scaled = [self.scaled(*entry, encoding.scale) for entry in encoding.numeric]
         hot = [self.one_hot(*entry) for entry in encoding.categorical]
-        return self.add("Concat", *scaled, *hot, axis=1)
+        cut = [self.banded(*entry) for entry in encoding.bands]
+        return self.add("Concat", *scaled, *hot, *cut, axis=1)
 
     def scaled(self, column: str, low: float, high: float, scale: bool) -> str:
         """(n, 1): (v - low) / (high - low) on the grid; 0 where that was constant in training."""
@@ -143,6 +144,14 @@ class _Graph:
         place = self.add("LabelEncoder", column, default_int64=k, **codes)
         says = f"column {column!r} has a category unseen in training"
         return self.add("Gather", self.constant(np.eye(k)), place, says=says)
+
+    def banded(self, column: str, edges: tuple[float, ...]) -> str:
+        """(n, k + 1): a row of the identity each, at the number of edges that the value has reached."""
+        v = self.add("Unsqueeze", column, self.constant([1]))
+        reached = self.add("GreaterOrEqual", v, self.constant(np.asarray(edges, np.float64)))
+        as_numbers = self.add("Cast", reached, to=self.onnx.TensorProto.INT64)
+        place = self.add("ReduceSum", as_numbers, self.constant([1]), keepdims=0)
+        return self.add("Gather", self.constant(np.eye(len(edges) + 1)), place)
 
     def dense(self, X: str, layers: Layers) -> str:
         """(n,): what the layers make of X."""

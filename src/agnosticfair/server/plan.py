@@ -65,6 +65,7 @@ class Start:
     alphas: np.ndarray
     cuts: np.ndarray
     nu: float
+    metric: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

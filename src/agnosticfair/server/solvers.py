@@ -13,7 +13,7 @@ import numpy as np
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Question
-from agnosticfair.server import averaging, exact, saddle
+from agnosticfair.server import averaging, deciding, exact, saddle
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 
@@ -70,7 +70,12 @@ class Solver(Protocol):
         ...
 
 
-SOLVERS: dict[str, Solver] = {"averaging": averaging, "saddle": saddle, "exact": exact}
+SOLVERS: dict[str, Solver] = {
+    "averaging": averaging,
+    "saddle": saddle,
+    "deciding": deciding,
+    "exact": exact,
+}
 """By name; the first that suits a method solves it."""
 
 

@@ -1,0 +1,134 @@
+"""Agreeing on named parts: axes from the census and clients' counts, parts from counts of pairs.
+
+Nobody's row is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
+
+import numpy as np
+
+from agnosticfair.data.axes import axes_of, chosen_columns, edges_of
+from agnosticfair.data.census import Census
+from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics.parts import (
+    DEEPEST,
+    Axis,
+    Part,
+    conjunctions,
+    part_name,
+    sizes_of,
+    triples,
+)
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import Histograms, Named, PartCounts
+from agnosticfair.server.plan import Plan, fairness_of
+
+
+def histograms_question(plan: Plan, census: Census) -> Broadcast[Histograms] | None:
+    """Ask how columns of numbers lie in their ranges; None where no bands are wanted."""
+    basis, names = fairness_of(plan.method).basis, set[str]()
+    if plan.method.bands:
+        names |= {*census.numeric}
+    if basis.kind == "named":
+        names |= {*chosen_columns(census, basis.columns, {}, plan.clients)} & {*census.numeric}
+    ranges = np.array([census.numeric[name] for name in sorted(names)], float).reshape(-1, 2)
+    return Broadcast(0, plan.task, Histograms(tuple(sorted(names)), *ranges.T)) if names else None
+
+
+def by_column(asked: Broadcast[Histograms], total: Reply) -> dict[str, np.ndarray]:
+    """The counts of each column."""
+    return dict(zip(asked.asked.columns, total.sums["counts"], strict=True))
+
+
+def with_bands(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> Plan:
+    """The plan whose features have bands of the columns of numbers, too."""
+    if not plan.method.bands:
+        return plan
+    found = [
+        (name, edges_of(counts[name], *census.numeric[name], plan.method.bands))
+        for name in sorted(census.numeric)
+    ]
+    encoding = replace(plan.task.encoding, bands=tuple(entry for entry in found if entry[1]))
+    return replace(plan, task=replace(plan.task, encoding=encoding))
+
+
+def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> Plan:
+    """The plan with its axes, and no part yet."""
+    basis = fairness_of(plan.method).basis
+    if plan.method.basis.kind != "constant":
+        raise SettingsError(
+            f"method {plan.method.name!r} has kernels for the loss, which do not go with named parts: take "
+            "'agnosticfair-named', whose loss has no adversary"
+        )
+    if plan.method.network is not None:
+        raise SettingsError("a network has no limit over named parts yet: take the linear model")
+    axes = axes_of(census, counts, basis.bands, basis.columns, clients=plan.clients)
+    if not axes:
+        raise SettingsError("no column to name parts by has two values: name other columns")
+    return _with_named(plan, axes, [])
+
+
+def counts_question(plan: Plan) -> Broadcast[PartCounts]:
+    """Ask how many rows the pairs of values have, or the parts in question."""
+    return Broadcast(0, plan.task, PartCounts())
+
+
+def with_pairs(plan: Plan, total: Reply) -> Plan:
+    """The plan with its parts of up to two values."""
+    basis, axes = fairness_of(plan.method).basis, axes_in(plan)
+    counts = total.sums["counts"]
+    parts = conjunctions(counts, sizes_of(axes), basis.least * plan.n, min(basis.depth, 2))
+    if not parts:
+        most = float(counts.max()) / plan.n
+        raise SettingsError(
+            f"least {basis.least:g} leaves no part: the largest has the share {most:.2g} of the rows; lower it"
+        )
+    return _with_named(plan, axes, parts)
+
+
+def deeper(plan: Plan) -> Plan | None:
+    """The plan with the parts of three values that may be large enough, to be counted; None where none is asked for."""
+    if fairness_of(plan.method).basis.depth < DEEPEST:
+        return None
+    found = triples(parts_in(plan))
+    return _with_named(plan, axes_in(plan), found) if found else None
+
+
+def with_triples(plan: Plan, candidates: Plan, total: Reply) -> Plan:
+    """The plan with those of the candidates that hold enough rows."""
+    least = max(fairness_of(plan.method).basis.least * plan.n, 1.0)
+    enough = total.sums["counts"] >= least
+    more = [part for part, kept in zip(parts_in(candidates), enough, strict=True) if kept]
+    return _with_named(plan, axes_in(plan), parts_in(plan) + more)
+
+
+def axes_in(plan: Plan) -> tuple[Axis, ...]:
+    assert plan.task.named is not None
+    return plan.task.named.agreed[0]
+
+
+def parts_in(plan: Plan) -> list[Part]:
+    assert plan.task.named is not None
+    return plan.task.named.agreed[1]
+
+
+def part_names(plan: Plan) -> tuple[str, ...]:
+    """Every part in words."""
+    axes = axes_in(plan)
+    return tuple(part_name(axes, part) for part in parts_in(plan))
+
+
+def _with_named(plan: Plan, axes: Sequence[Axis], parts: Sequence[Part]) -> Plan:
+    rows = np.full((len(parts), DEEPEST, 2), -1.0)
+    for row, part in zip(rows, parts, strict=True):
+        row[: len(part)] = part
+    method, fairness = plan.method, plan.method.fairness
+    if fairness is not None:
+        fairness = replace(fairness, basis=replace(fairness.basis, kernels=max(1, len(parts))))
+        method = replace(method, fairness=fairness)
+    named = Named(tuple(astuple(axis) for axis in axes), rows)
+    task = replace(plan.task, fair_basis=fairness_of(method).basis, named=named)
+    return replace(plan, method=method, task=task)
