@@ -238,7 +238,9 @@ between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
     table = X if isinstance(X, Table) else table_of(X)
     axes = own_axes(table, by_parts)
     ask = own_counts(table, axes, cells, len(groups))
-    return bounded(made, wanted, sums["psi"][0], axes, ask)
+    made = bounded(made, wanted, sums["psi"][0], axes, ask)
+    own_model = {} if model is None else {"model": model.digest}
+    return replace(made, sums={**(made.sums or {}), **own_model})
 
 
 def audit_clients(

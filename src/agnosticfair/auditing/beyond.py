@@ -25,7 +25,7 @@ from agnosticfair.data.rows import digest_of
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics import confidence
-from agnosticfair.mathematics.parts import Axis, sizes_of
+from agnosticfair.mathematics.parts import Axis
 from agnosticfair.model import Model
 
 
@@ -83,7 +83,7 @@ def bounded(
         parts=told,
         upper=max(uppers),
         mixtures=mixed,
-        sums=sums_of(found, sizes_of(axes), wanted.parts.depth),
+        sums=sums_of(found, axes, wanted.parts.depth, ask),
         notes=(*made.notes, *_notes(told)),
         **seen,  # type: ignore[arg-type]
     )
