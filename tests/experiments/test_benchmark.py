@@ -38,7 +38,7 @@ def choosy(train: Train, limit: float):
 def entrants(monkeypatch):
     for name, fit in {"coin": by_group, "broken": broken, "choosy": choosy}.items():
         monkeypatch.setitem(ENTRANTS, name, Entrant(name, fit, "a stand-in", sees=True))
-    absent = Entrant("absent", by_group, "", package="no_such_package")
+    absent = Entrant("absent", by_group, "", packages=("no_such_package",))
     monkeypatch.setitem(ENTRANTS, "absent", absent)
 
 

@@ -20,6 +20,7 @@ from agnosticfair.data.splits import Split
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import peers, reproduce, shifts
 from agnosticfair.experiments.deployments import KINDS, measure
+from agnosticfair.experiments.entrants import entrant, fairgrad
 from agnosticfair.experiments.sceptic import matching_threshold
 from agnosticfair.experiments.shifts import (
     COMPARED,
@@ -313,23 +314,23 @@ def test_a_pooled_peer_lowers_the_risk_difference_of_its_training_rows(name):
     s = np.concatenate([t.column("sex").codes for t in split.train.values()])
     y = np.concatenate([t.labels("yes") for t in split.train.values()])
     assert measure(y, p, s)["risk_difference"] < 0.04 < measure(y, y, s)["risk_difference"]
-    assert found.outcome == "converged"
+    assert found.outcome == peers.DONE
     assert found.seconds > 0
     assert ((p >= 0) & (p <= 1)).all()
 
 
 @pytest.mark.slow
 def test_fairgrad_learns_from_clients(monkeypatch):
-    if not peers.installed("declearn-fairgrad"):
+    if not peers.PEERS["declearn-fairgrad"].installed:
         pytest.skip("declearn with websockets is not installed")
-    monkeypatch.setattr(peers, "ROUNDS", 100)
-    monkeypatch.setattr(peers, "BATCH", 16)
+    monkeypatch.setattr(fairgrad, "ROUNDS", 100)
+    monkeypatch.setattr(fairgrad, "BATCH", 16)
     split = small_split()
     found = peers.fit_peer("declearn-fairgrad", split, "yes", "sex", 0)
     y, p = split.test.labels("yes"), found.decide(split.test)
     assert {*p} == {0.0, 1.0}
     assert measure(y, p, split.test.column("sex").codes)["accuracy"] > 0.6
-    assert (found.outcome, found.rounds) == ("all rounds run", 100)
+    assert found.outcome == peers.DONE
 
 
 def test_the_gradient_of_a_batch_is_declearn_s_own():
@@ -337,7 +338,7 @@ def test_the_gradient_of_a_batch_is_declearn_s_own():
     rng = np.random.default_rng(0)
     batch = rng.uniform(size=(50, 4)), rng.integers(0, 2, 50), rng.uniform(size=50)
     found = []
-    for model in (own, peers._declearn_model()):
+    for model in (own, fairgrad._declearn_model()):
         made = model.from_parameters(kind="classifier", loss="log_loss", alpha=1e-5)
         made.initialize({"features_shape": (4,), "classes": {0, 1}})
         made._model.coef_[:] = [[0.3, -0.2, 0.5, 1.0]]
@@ -349,16 +350,16 @@ def test_the_gradient_of_a_batch_is_declearn_s_own():
 def test_peers_that_cannot_be_are_refused(monkeypatch):
     with pytest.raises(SettingsError, match="fairlearn-eq"):
         peers.fit_peer("fairlearn-eq", small_split(), "yes", "sex", 0)
-    monkeypatch.setattr(peers, "find_spec", lambda name: None)
+    monkeypatch.setattr(entrant, "find_spec", lambda name: None)
     with pytest.raises(SettingsError, match=r"agnosticfair\[peers\]"):
         peers.fit_peer("fairlearn-eg", small_split(), "yes", "sex", 0)
 
 
 def test_a_peer_s_failure_is_a_row(monkeypatch):
-    def fail(clients, seed):
+    def fail(train, limit):
         raise ValueError("it broke")
 
-    monkeypatch.setitem(peers.PEERS, "broken", peers.Peer("numpy", "", fail))
+    monkeypatch.setitem(peers.PEERS, "broken", entrant.Entrant("broken", fail, ""))
     found = run_cell(Task("adult", "shift", "broken", 0))
     assert (found["outcome"], found["why"]) == ("diverged", "broken failed: it broke")
 
@@ -472,7 +473,7 @@ def test_the_command_writes_rows_tables_and_figures(invoke, tmp_path):
 def test_the_command_refuses_what_cannot_be(invoke, monkeypatch, tmp_path):
     out = ("--out", str(tmp_path))
     assert isinstance(invoke("--setting", "x", *out).exception, SettingsError)
-    monkeypatch.setattr(peers, "find_spec", lambda name: None)
+    monkeypatch.setattr(entrant, "find_spec", lambda name: None)
     refused = invoke("--peers", *out).exception
     assert isinstance(refused, SettingsError)
     assert "agnosticfair[peers]" in str(refused)

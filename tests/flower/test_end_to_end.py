@@ -1,4 +1,4 @@
-"""A real SuperLink and real SuperNodes on loopback, with TLS and authentication, killed for real.
+"""A real SuperLink and real sites on loopback, with TLS and authentication, attacked and killed for real.
 
 Every process is started here and stopped by its own id. All tests run in one worker (see conftest): they
 share a set-up, and one federation at a time is enough for two cores.
@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
 import pyarrow as pa
+from flwr.proto.node_pb2 import Node
 from pyarrow import csv
 
 from agnosticfair.cli import main
@@ -28,8 +30,12 @@ from agnosticfair.data.datasets import dataset
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
-from agnosticfair.flower.folder import key_pair, tls_certificates
-from agnosticfair.flower.runner import flwr, register, status_of
+from agnosticfair.flower import control
+from agnosticfair.flower.bundle import app_files
+from agnosticfair.flower.fleet import Fleet
+from agnosticfair.flower.folder import read_settings
+from agnosticfair.flower.node import cause, load_key, read_site
+from agnosticfair.flower.secrets import tls_certificates
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.runs import provenance as record
@@ -77,21 +83,15 @@ def program(pid):
     return ""
 
 
-def maps(pid):
-    """What a process has loaded."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/maps").read_text()
-    return ""
-
-
-def below(pid):
-    """The ids of the processes that this one has started, and that those have."""
-    try:
-        tasks = [*Path(f"/proc/{pid}/task").glob("*/children")]
-        own = [int(child) for task in tasks for child in task.read_text().split()]
-    except OSError:  # it has just ended
-        return []
-    return own + [grandchild for child in own for grandchild in below(child)]
+def listens(pid):
+    """Whether a process has a socket on which it listens."""
+    own, found = set(), []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            own.add(str(link.readlink()))
+    for name in ("tcp", "tcp6"):
+        found += [line.split() for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()]
+    return any(line[3] == "0A" and f"socket:[{line[9]}]" in own for line in found)
 
 
 def wait(ready, what, seconds=LONG, pause=0.3):
@@ -194,15 +194,15 @@ class Deployed:
 
     def listens(self):
         with socket.socket() as there:
-            return there.connect_ex(("127.0.0.1", self.port)) == 0
+            return there.connect_ex(("127.0.0.1", self.port + 1)) == 0
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def prepare(self, **values):
         """Settings of the next run, which begins with the sites' files as they were, and no results."""
-        app = self.folder / "app" / "pyproject.toml"
-        text = app.read_text()
+        own = self.folder / "federation.toml"
+        text = own.read_text()
         for name, value in {
             "method": '"fairfl"',
             "network": '""',
@@ -213,11 +213,11 @@ class Deployed:
         }.items():
             text, times = re.subn(f"(?m)^({name.replace('_', '-')}) = .*$", rf"\1 = {value}", text)
             assert times == 1
-        app.write_text(text)
+        own.write_text(text)
         write_files(self.rows, self.folder.parent)
         for folder in (self.folder / "results", self.folder / "state" / "checkpoint"):
             for path in folder.glob("*"):
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def run(self):
         """'deploy run' in a process of its own."""
@@ -238,21 +238,21 @@ class Deployed:
     def round(self):
         """The last round that the ServerApp told of."""
         try:
-            return self.result("progress.json")["round"]["round"]
+            return self.result("progress.json")["round"].get("round", 0)
         except FileNotFoundError:
             return 0
 
     def weights(self):
         return load_model(self.folder / "results" / "model.safetensors").w.tobytes()
 
-    def below(self, name, what):
-        """The processes of a site whose command has this word."""
-        return {pid for pid in below(self.processes[name].pid) if what in program(pid)}
+    @property
+    def settings(self):
+        return read_settings(self.folder)
 
-    def working(self, name):
-        """The site's ClientApp, if it has its question and has begun to read the site's file; one that
-        dies before is started anew by Flower, without a word."""
-        return {pid for pid in self.below(name, "flwr-clientapp") if "libarrow" in maps(pid)}
+    def trail(self, name):
+        """A site's own log."""
+        lines = (self.folder / "state" / f"{name}.log").read_text().splitlines()
+        return [json.loads(line) for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -266,15 +266,14 @@ def standing(rows, tmp_path_factory):
 
 @pytest.fixture
 def bank(standing):
-    """A SuperLink and two SuperNodes; new ones if a test before did not come to its end."""
+    """A SuperLink and two sites; new ones if a test before did not come to its end."""
     kept, make = standing
     if kept and not kept[0].sound():
         kept.pop().close()
     if not kept:
         kept.append(make())
         kept[0].start("superlink")
-        for key in SITES:
-            register(kept[0].folder, key)
+        control.register(kept[0].settings)
         kept[0].start(*SITES)
     return kept[0]
 
@@ -314,21 +313,19 @@ def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, t
     assert secret not in said
 
 
-def test_processes_killed_at_both_sites_do_not_change_the_model(bank):
-    """Under 'wait': a ClientApp that dies at its work, and a SuperNode that its script starts anew."""
+def test_sites_killed_at_their_work_do_not_change_the_model(bank):
+    """Under 'wait': a site that is killed and started again, and one that is told to end and comes back."""
     bank.prepare()
     run = bank.run()
-    wait(lambda: bank.round() >= 1, "the first round", pause=0.05)
-    done = bank.working("north")  # those of the first round, about to end
-    app = wait(lambda: bank.working("north") - done, "a ClientApp at its work", pause=0.01)
-    os.kill(app.pop(), signal.SIGKILL)
-    (supernode,) = bank.below("south", "flower-supernode")
-    os.kill(supernode, signal.SIGKILL)
-    bank.ends(run)
+    wait(lambda: bank.round() >= 1, "the first round", pause=0.02)
+    bank.stop("north", signal.SIGKILL)
+    bank.stop("south")
+    waiting = wait(lambda: bank.result("progress.json")["waiting"], "the missing site to be told")
+    assert waiting["north"].startswith("it has been silent since")
+    bank.start(*SITES)
+    told = bank.ends(run)
+    assert "waiting for site 'north': it has been silent since" in " ".join(told.split())
     assert bank.weights() == here(bank.files.values(), max_rounds=3).model.w.tobytes()
-    lost = [e for e in bank.result("history.json")["events"] if e["event"] == "no answer"]
-    assert any(e["client"] == "north" and "Flower's error" in e["reason"] for e in lost)
-    assert supernode not in bank.below("south", "flower-supernode")
 
 
 def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, rows):
@@ -377,7 +374,7 @@ def test_a_site_whose_schema_disagrees_is_named_before_any_training(bank, rows):
 
 
 def test_a_site_that_declines_is_dropped_and_the_rest_has_its_own_certificate(bank, rows):
-    bank.prepare(**{"on-failure": '"drop"', "least-clients": 1, "certify": "true"})
+    bank.prepare(**{"on-failure": '"drop"', "least-sites": 1, "certify": "true"})
     csv.write_csv(rows["south"].slice(0, 12), bank.files["south"])  # too few for its least-rows
     told = " ".join(bank.ends(bank.run()).split())
     assert "fewer than 10 rows and does not answer" in told
@@ -387,48 +384,135 @@ def test_a_site_that_declines_is_dropped_and_the_rest_has_its_own_certificate(ba
     assert bank.result("certificate.json")["n"] == rows["north"].num_rows
 
 
-def test_who_has_no_registered_key_no_ca_or_no_tls_is_refused(bank):
-    other = bank.folder / "other"
-    other.mkdir()
-    foreign = {"key": key_pair()[""], "ca.crt": tls_certificates("127.0.0.1")["tls/ca.crt"]}
-    for name, text in foreign.items():
-        (other / name).write_text(text)
-        (other / name).chmod(0o600)
-    script = (bank.folder / "start-north.sh").read_text()
-    key, ca = bank.folder / "keys" / "north", bank.folder / "tls" / "ca.crt"
-    tls, identity = f"--root-certificates \\\n  {ca}", f"--auth-supernode-private-key \\\n  {key}"
-    changes = {
-        "stranger": {str(key): str(other / "key")},
-        "wrong-ca": {str(ca): str(other / "ca.crt"), identity: f"{identity} --max-retries 3"},
-        "no-tls": {tls: "--insecure", identity: "--max-retries 3"},
-        "no-key": {identity: "--max-retries 3"},
-    }
-    said = {
-        "stranger": "Failed to activate SuperNode",
-        "wrong-ca": "CERTIFICATE_VERIFY_FAILED",
-        "no-tls": "insecure channel",
-        "no-key": "All SuperNodes must be registered",
-    }
-    for name, parts in changes.items():
-        changed = script.replace(str(bank.port + 1), str(bank.port + 3))
-        for old, new in parts.items():
-            assert old in changed
-            changed = changed.replace(old, new)
-        (bank.folder / f"start-{name}.sh").write_text(changed)
-        bank.start(name)
-        wait(lambda name=name: "ended badly" in bank.log(name), f"{name} to be refused")
-        bank.stop(name)
-        assert said[name] in bank.log(name)
-        assert "Failed to initialize the connection to the SuperLink" in bank.log(name)
-        assert "SuperNode ID" not in bank.log(name)
-    nodes = flwr(bank.folder, "supernode", "list")["nodes"]
-    assert len(nodes) == len(SITES)
+ROGUE = {
+    "pyproject.toml": app_files()["pyproject.toml"].replace("agnosticfair_app", "rogue"),
+    "rogue/__init__.py": "",
+    "rogue/client.py": """
+from pathlib import Path
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+app = ClientApp()
+
+@app.query()
+def steal(message, context):
+    row = Path(context.node_config["file"]).read_text().splitlines()[1]
+    return Message(RecordDict({"answer": ConfigRecord({"row": row})}), reply_to=message)
+""",
+    "rogue/server.py": """
+import json, time
+from pathlib import Path
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import ServerApp
+app = ServerApp()
+
+@app.main()
+def main(grid, context):
+    asked = RecordDict({"question": ConfigRecord({"step": "census", "content": b""})})
+    nodes = [*grid.get_node_ids()]
+    sent = [Message(asked, dst_node_id=n, message_type="query", ttl=60) for n in nodes]
+    replies = grid.send_and_receive(sent, timeout=60)
+    told = [dict(r.content.config_records["answer"]) for r in replies]
+    Path(context.run_config["settings"]).write_text(json.dumps([{k: str(v) for k, v in t.items()} for t in told]))
+""",
+}
+"""The attack: an app of somebody else's that returns every site's first row."""
 
 
-def test_status_of_an_unknown_run_is_told(bank, monkeypatch):
-    from agnosticfair.errors import FederationError
-    from agnosticfair.flower import runner
+def rogue_run(out):
+    import hashlib
+    import warnings
 
-    monkeypatch.setattr(runner, "LOST", 0.0)
-    with pytest.raises(FederationError, match="gives no news of run 12"):
-        status_of(bank.folder, "12")
+    from flwr.cli.build import build_fab_from_files
+    from flwr.common.serde import fab_to_proto, user_config_to_proto
+    from flwr.proto.control_pb2 import StartRunRequest
+    from flwr.supercore.fab import Fab
+
+    with warnings.catch_warnings(action="ignore"):
+        content = build_fab_from_files({k: v.encode() for k, v in ROGUE.items()})[0]
+    fab = fab_to_proto(Fab(hashlib.sha256(content).hexdigest(), content, {}))
+    config = user_config_to_proto({"settings": str(out)})
+    return StartRunRequest(fab=fab, override_config=config)
+
+
+def test_no_app_but_ours_runs_at_a_site(bank, tmp_path):
+    """Submitted at the sites' door: not found. On the control side without the token: refused. By the
+    coordinator itself: no site answers it, and none runs its code."""
+    import httpx
+    from flwr.supercore.control.control_http_client import ControlHttpClient
+
+    asked = rogue_run(tmp_path / "stolen.json")
+    authority = (bank.folder / "tls" / "ca.crt").read_bytes()
+    for port, status in ((bank.port, 404), (bank.port + 1, 401)):
+        with ControlHttpClient.from_server_address(
+            f"127.0.0.1:{port}", False, authority, []
+        ) as client:
+            with pytest.raises(httpx.HTTPStatusError) as refused:
+                client.StartRun(asked)
+            assert refused.value.response.status_code == status
+            body = asked.SerializeToString()
+            for path in ("/v1/fleet/../control", "/v1/fleet/%2e%2e/control", "//v1/control"):
+                url = f"https://127.0.0.1:{port}{path}/start-run"
+                head = {"content-type": "application/x-protobuf"}
+                said = client._client.post(url, content=body, headers=head)
+                assert said.status_code in (401, 404, 405), path
+    assert control.active_runs(bank.settings) == []
+    with control.control(bank.settings) as client:
+        run = client.StartRun(asked).run_id
+    wait(lambda: (tmp_path / "stolen.json").exists(), "the rogue app's end")
+    wait(lambda: control.active_runs(bank.settings) == [], "the rogue run's end")
+    answers = json.loads((tmp_path / "stolen.json").read_text())
+    assert len(answers) == len(SITES)
+    assert all("row" not in told and "is not the registered" in told["failure"] for told in answers)
+    assert [e["event"] for e in bank.trail("north") if e.get("run") == str(run)] == ["refused"]
+
+
+def test_a_site_opens_no_port(bank):
+    for key in SITES:
+        found = [pid for pid in started_for(bank.folder) if f"{key}.toml" in program(pid)]
+        assert found
+        assert not any(listens(pid) for pid in found)
+
+
+def test_who_has_no_registered_key_or_repeats_a_request_is_refused(bank, tmp_path):
+    joined = read_site(bank.folder / "sites" / "north.toml")
+    stranger = load_key(tmp_path / "keys" / "stranger")
+    other = tls_certificates("127.0.0.1")["tls/ca.crt"]
+    own = load_key(joined.key)
+    for key, authority, said in (
+        (stranger, joined.certificate, "its key is not registered"),
+        (own, other, "is of another authority"),
+    ):
+        with Fleet.to(joined.address, authority, key) as fleet:
+            with pytest.raises(Exception) as refused:
+                fleet.activate()
+            assert said in cause(refused.value)
+    sent = []
+
+    class Listening:
+        def intercept(self, context, call_next):
+            sent.append(context.request)
+            return call_next(context)
+
+    with Fleet.to(joined.address, joined.certificate, own) as fleet:
+        fleet.client._interceptors += (Listening(),)
+        nodes = {site.name: site.node for site in control.known_sites(bank.settings)}
+        fleet.node = Node(node_id=nodes["north"])
+        fleet.beat()
+        again = fleet.client._client.send(sent[0])
+    assert again.status_code == 409
+    assert "used before" in again.text
+
+
+def test_a_clock_that_is_an_hour_off_is_named(bank, monkeypatch):
+    import datetime
+
+    from flwr.supernode import node_auth_http_interceptor as signing
+
+    joined = read_site(bank.folder / "sites" / "north.toml")
+    apart = datetime.timedelta(hours=1)
+    monkeypatch.setattr(signing, "now", lambda: datetime.datetime.now(datetime.UTC) - apart)
+    monkeypatch.setattr("agnosticfair.flower.node.time.time", lambda real=time.time: real() - 3600)
+    with Fleet.to(joined.address, joined.certificate, load_key(joined.key)) as fleet:
+        with pytest.raises(Exception) as refused:
+            fleet.activate()
+        assert re.match(r"its clock is 3[56]\d\d s behind the coordinator's", cause(refused.value))

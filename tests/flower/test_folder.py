@@ -40,13 +40,9 @@ def test_scripts_are_shell_and_safe_by_default(folder):
         text = script.read_text()
         assert "FLWR_TELEMETRY_ENABLED=0" in text
         assert "FLWR_DISABLE_UPDATE_CHECK=1" in text
-        assert "--insecure" not in text
-    link = (folder / "start-superlink.sh").read_text()
-    for option in ("--enable-supernode-auth", "--disable-runtime-dependency-installation"):
-        assert option in link
-    assert "127.0.0.1" in link
-    config = tomllib.loads((folder / "app" / "pyproject.toml").read_text())
-    assert config["tool"]["flwr"]["app"]["config"]["sites"] == "north,south"
+    told = tomllib.loads((folder / "federation.toml").read_text())
+    assert told["run"]["sites"] == "north,south"
+    assert told["coordinator"]["listen"] == "127.0.0.1"
 
 
 def test_certificates_hold_together(folder):
@@ -58,7 +54,8 @@ def test_certificates_hold_together(folder):
         for name in ("ca", "server")
     )
     server.verify_directly_issued_by(ca)
-    assert not [*at.glob("ca*.key")]  # the authority can sign nothing more
+    for secret in (at / "ca.key", at / "server.key", folder / "keys" / "north"):
+        assert secret.stat().st_mode & 0o077 == 0
 
 
 def test_a_folder_is_not_overwritten(folder):
@@ -81,8 +78,7 @@ def test_a_folder_that_is_no_federation_is_told(tmp_path, capsys):
         main(["deploy", "run", str(tmp_path)])
     assert ended.value.code == 2
     assert "is no folder of 'deploy init'" in capsys.readouterr().err
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "pyproject.toml").write_text('[tool.flwr.app.config]\nmethod = "fl"\n')
+    (tmp_path / "federation.toml").write_text('[run]\nmethod = "fl"\n')
     with pytest.raises(SystemExit) as ended:
         main(["deploy", "run", str(tmp_path)])
     assert ended.value.code == 2
@@ -301,8 +297,7 @@ def test_without_the_packages_a_sentence_says_what_to_install(tmp_path, monkeypa
 def test_every_sensitive_column_is_protected(tmp_path):
     pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
     from agnosticfair.flower.apps import sensitive_features_of
-    from agnosticfair.flower.folder import Federation, write_folder
-    from agnosticfair.flower.runner import read_config
+    from agnosticfair.flower.folder import Federation, read_config, write_folder
 
     write_folder(tmp_path / "bank", Federation({"a": Path("a")}, Roles("y", ("sex", "race"))))
     assert sensitive_features_of(read_config(tmp_path / "bank")) == ("sex", "race")
@@ -312,7 +307,7 @@ def test_every_sensitive_column_is_protected(tmp_path):
 def test_a_notion_can_be_deployed(tmp_path):
     pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
     from agnosticfair.flower.apps import method_of
-    from agnosticfair.flower.runner import read_config
+    from agnosticfair.flower.folder import read_config
 
     columns = ("--target", "y", "--sensitive-features", "sex", "--sensitive-features", "race")
     asked = ("--notion", "equalized_odds", "--intersections", "--tau", "0.07")
@@ -328,7 +323,7 @@ def test_a_network_can_be_deployed(tmp_path):
     pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
     pytest.importorskip("torch")
     from agnosticfair.flower.apps import method_of
-    from agnosticfair.flower.runner import read_config
+    from agnosticfair.flower.folder import read_config
 
     made = {}
     for name, asked in (("linear", ()), ("mlp", ("--network", "mlp"))):
@@ -342,5 +337,3 @@ def test_a_network_can_be_deployed(tmp_path):
         "linear": method("agnosticfair"),
         "mlp": method("agnosticfair", network="mlp"),
     }
-    app = tomllib.loads((tmp_path / "mlp" / "app" / "pyproject.toml").read_text())
-    assert app["project"]["dependencies"] == ["agnosticfair[flower,torch]"]

@@ -14,11 +14,12 @@ from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.ambiguity import Ambiguity
+from agnosticfair.mathematics.ambiguity import Ambiguity, worst_difference, worst_ratio
 from agnosticfair.mathematics.fairness import (
     Surrogate,
     comparisons,
     rate_cut,
+    worst_pair,
     worst_rate_cuts,
 )
 from agnosticfair.mathematics.linear import log_loss, sigmoid
@@ -197,3 +198,34 @@ def test_the_gap_of_a_notion_is_fairlearns(notion):
         )
         expected = frame.group_max()
     assert metrics.gap(notion, y, p, s, w) == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.integers(0, 10_000), st.booleans())
+def test_the_worst_pair_is_that_of_all_pairs_tried(seed, alone):
+    rng = np.random.default_rng(seed)
+    P, M = 4, 3
+    theta = rng.uniform(0.1, 1.0, size=(P, M))
+    psi = theta * rng.uniform(size=(P, M))
+    A = Ambiguity(theta.sum(axis=0), float(theta.sum()), 2.0)
+    pairs = [(j, None) for j in range(P)] if alone else [*permutations(range(P), 2)]
+    found = worst_pair(A, psi, theta, pairs, 0.05)
+    tried = [
+        worst_ratio(A, psi[j], theta[j], 0.05).value
+        if k is None
+        else worst_difference(A, psi[[k, j]], theta[[k, j]], 0.05).value
+        for j, k in pairs
+    ]
+    assert found.worst.value == pytest.approx(max(tried), abs=2e-4)
+    j, k = found.pair
+    rates = (psi @ found.worst.alpha) / (theta @ found.worst.alpha)
+    shown = rates[j] - (0.0 if k is None else rates[k])
+    assert shown == pytest.approx(found.worst.value, abs=2e-4)
+    assert found.reachable == {0, 1, 2, 3}
+
+
+def test_parts_that_never_reach_the_floor_are_no_worst_pair():
+    theta = np.array([[1.0, 1.0], [0.01, 0.01], [1.0, 1.0]])
+    A = Ambiguity(theta.sum(axis=0), float(theta.sum()), 2.0)
+    found = worst_pair(A, 0.5 * theta, theta, [(0, 1), (1, 0), (0, 2)], 0.1)
+    assert found.reachable == {0, 2}
+    assert worst_pair(A, 0.5 * theta, theta, [(0, 1)], 0.1) is None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Argument, Option
@@ -55,11 +56,16 @@ def init(
     seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
+    least_sites: Annotated[
+        int | None, Option(help="Sites a model needs: all, or with drop over half.")
+    ] = None,
     least_rows: Annotated[int, Option(help="Rows per group, or a site does not answer.")] = 10,
     host: Annotated[str, Option(help="The SuperLink's address.")] = "127.0.0.1",
-    port: Annotated[int, Option(help="Its port; the SuperNodes take the next ones.")] = 8000,
+    port: Annotated[
+        int, Option(help="Its port for sites; the next is for runs, here only.")
+    ] = 8000,
 ) -> None:
-    """Write a folder with the Flower app, TLS certificates for a test, a key pair per site and start scripts."""
+    """Write a folder with test certificates, a key pair and a file per site, and start scripts."""
     from agnosticfair.data.files import Roles
     from agnosticfair.flower.folder import Federation, write_folder
     from agnosticfair.methods import method as recipe
@@ -78,6 +84,8 @@ def init(
     roles = Roles(target, tuple(sensitive_features), **columns)
     run = {"method": method, "seed": seed, "positive": positive, "deadline": deadline}
     run |= {"on-failure": on_failure, **changes}
+    if least_sites is not None:
+        run["least-sites"] = least_sites
     write_folder(folder, Federation(_sites(sites), roles, run, host, port, least_rows))
     print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
     for name in ("superlink", *sorted(_sites(sites))):
@@ -85,10 +93,15 @@ def init(
     print(f"then train:\n  agnosticfair deploy run {folder}")
 
 
+Folder = Annotated[Path, Argument(help="A folder written by 'deploy init'.")]
+
+
 @deploy.command(epilog="Example: agnosticfair deploy run bank")
 def run(
-    folder: Annotated[Path, Argument(help="A folder written by 'deploy init'.")],
-    timeout: Annotated[float, Option(help="Most seconds to wait for the run.")] = 3600.0,
+    folder: Folder,
+    timeout: Annotated[
+        float, Option(help="Most seconds for the run; then it is stopped.")
+    ] = 3600.0,
     as_json: Json = False,
 ) -> None:
     """Submit a run, follow it to its end, and fetch model, history and certificate.
@@ -96,24 +109,165 @@ def run(
     A run that was interrupted goes on from its last checkpoint.
     """
     from agnosticfair.commands.output import progress
-    from agnosticfair.flower.runner import read_config, run_federation
+    from agnosticfair.flower.folder import read_config
+    from agnosticfair.flower.runner import Interrupted, Told, run_federation
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)
     network = config.get("network") or None
-    most = int(
-        config.get("max-rounds") or recipe(str(config["method"]), network=network).max_rounds
-    )
+    recipe_of = recipe(str(config["method"]), network=network)
+    most = int(config.get("max-rounds") or recipe_of.max_rounds)
     with progress(most, "rounds") as advance:
 
-        def tell(seen: dict[str, Any]) -> None:
+        def on_round(seen: dict[str, Any]) -> None:
             advance(f"loss {seen['round']['loss']:.4f}")
 
-        done = run_federation(folder, tell, timeout)
+        try:
+            done = run_federation(folder, Told(on_round, _trouble), timeout)
+        except Interrupted as interrupted:
+            _interrupted(folder, str(interrupted.args[0]))
     told = {"run": done.run, "folder": str(done.folder), **done.history}
     if as_json:
         return print(json.dumps(told, indent=1))
     return _show(told)
+
+
+def _trouble(sentence: str) -> None:
+    print("Note:", sentence, file=sys.stderr, flush=True)
+
+
+def _interrupted(folder: Path, run: str) -> NoReturn:
+    """Ask whether the run goes on without us; without a terminal it is stopped."""
+    from agnosticfair.flower import control
+    from agnosticfair.flower.folder import read_settings
+
+    if sys.stdin.isatty() and not typer.confirm(f"Stop run {run}?", default=True):
+        print(f"Run {run} goes on: 'agnosticfair deploy status {folder}' shows it.")
+    else:
+        control.stop(read_settings(folder), run)
+        print(f"Run {run} is stopped; the next one goes on from its checkpoint.")
+    raise typer.Exit(130)
+
+
+@deploy.command(epilog="Example: agnosticfair deploy superlink bank")
+def superlink(folder: Folder) -> None:
+    """Run the coordinator's SuperLink: one port for the sites, one on this machine for runs."""
+    from agnosticfair.flower.superlink import serve
+
+    serve(folder)
+
+
+@deploy.command(epilog="Example: agnosticfair deploy site north.toml")
+def site(
+    file: Annotated[Path, Argument(help="The site's file, as 'deploy init' wrote it.")],
+) -> None:
+    """Run a site: it answers the questions of the registered app, and opens no port."""
+    from agnosticfair.flower.node import serve_site
+
+    serve_site(file)
+
+
+@deploy.command(epilog="Example: agnosticfair deploy stop bank")
+def stop(folder: Folder) -> None:
+    """Stop the run that goes on; the next one goes on from its checkpoint."""
+    from agnosticfair.flower import control
+    from agnosticfair.flower.folder import read_settings
+
+    settings = read_settings(folder)
+    runs = control.active_runs(settings)
+    for number in runs:
+        control.stop(settings, number)
+        print(f"Run {number} is stopped.")
+    if not runs:
+        print("There is no run to stop.")
+
+
+@deploy.command(epilog="Example: agnosticfair deploy check bank")
+def check(
+    folder: Folder,
+    timeout: Annotated[float, Option(help="Most seconds to wait for the sites.")] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Ask every site who it is and what columns and groups it has: keys, versions, schema, least rows."""
+    from agnosticfair.commands.output import grid, show
+    from agnosticfair.flower.runner import Told, check_federation
+
+    sites = check_federation(folder, Told(on_trouble=_trouble), timeout)
+    if as_json:
+        return print(json.dumps(sites, indent=1))
+    lines = [
+        (key, about["rows"], about["versions"]["agnosticfair"], about["versions"]["python"])
+        for key, about in sites.items()
+    ]
+    show(grid("The sites", ("site", "rows", "agnosticfair", "python"), lines))
+    return print("All sites are connected, and their files fit together.")
+
+
+@deploy.command(epilog="Example: agnosticfair deploy status bank")
+def status(folder: Folder, as_json: Json = False) -> None:
+    """Show the SuperLink, every site with the cause where one is missing, and the run that goes on."""
+    from agnosticfair.flower.admin import status as look
+
+    told = look(folder)
+    if as_json:
+        return print(json.dumps(told, indent=1))
+    print("SuperLink:", told["superlink"])
+    for key, said in told["sites"].items():
+        print(f"Site {key}: {said}")
+    for key, said in (told["run"] or {}).get("waiting", {}).items():
+        print(f"Waiting for site {key}: {said}")
+    now = told["run"] and f"{told['run']['id']}, round {told['run']['round']}"
+    return print(f"Run: {now or 'none'}\nCertificate: good until {told['certificate_ends'][:10]}")
+
+
+SiteName = Annotated[str, Argument(help="The site's name.")]
+
+
+@deploy.command("add-site", epilog="Example: agnosticfair deploy add-site bank west=west.csv")
+def add_site(
+    folder: Folder, site: Annotated[str, Argument(help="NAME=FILE of the new site.")]
+) -> None:
+    """Let another site take part from the next run on."""
+    from agnosticfair.flower import admin
+
+    ((key, file),) = _sites(site).items()
+    admin.add_site(folder, key, file)
+    print(
+        f"Written: {folder}/sites/{key}.toml and keys/{key}; start it by sh {folder}/start-{key}.sh"
+    )
+
+
+@deploy.command("remove-site", epilog="Example: agnosticfair deploy remove-site bank west")
+def remove_site(folder: Folder, site: SiteName) -> None:
+    """Let a site take no part any more; its key is refused from now on."""
+    from agnosticfair.flower import admin
+
+    admin.remove_site(folder, site)
+    print(f"Site {site!r} is removed.")
+
+
+@deploy.command("rotate-key", epilog="Example: agnosticfair deploy rotate-key bank north")
+def rotate_key(
+    folder: Folder,
+    site: SiteName,
+    public: Annotated[
+        Path | None, Option(help="The site's new public key; else one is made here.")
+    ] = None,
+) -> None:
+    """Give a site another key; the old one is refused from now on."""
+    from agnosticfair.flower import admin
+
+    admin.rotate_key(folder, site, public)
+    print(f"Site {site!r} has a new key; start the site again.")
+
+
+@deploy.command(epilog="Example: agnosticfair deploy renew bank")
+def renew(folder: Folder) -> None:
+    """Make a new certificate of the server, by the authority in the folder."""
+    from agnosticfair.flower import admin
+
+    end = admin.renew(folder)
+    print(f"The new certificate is good until {end:%Y-%m-%d}; start the SuperLink again.")
 
 
 def _show(told: dict[str, Any]) -> None:

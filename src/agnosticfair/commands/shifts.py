@@ -99,9 +99,9 @@ def shifts(
 
 def _peers() -> list[str]:
     """The peers that are installed; none is an error."""
-    from agnosticfair.experiments.peers import PEERS, installed
+    from agnosticfair.experiments.peers import PEERS
 
-    found = [name for name in PEERS if installed(name)]
+    found = [name for name, peer in PEERS.items() if peer.installed]
     if not found:
         raise SettingsError("no peer is installed: pip install 'agnosticfair[peers]'")
     return found

@@ -35,9 +35,9 @@ from agnosticfair.experiments.deployments import (
     natural_parts,
 )
 from agnosticfair.experiments.entrants import ENTRANTS, Decide, Entrant, Train
+from agnosticfair.experiments.entrants.ours import model_of
 from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.experiments.sceptic import as_accurate, moved
-from agnosticfair.federation import fit
 
 SPLITS = ("shift", "iid")
 LIMITS = (0.05, 0.1, 0.2)
@@ -174,13 +174,7 @@ def _plain_seconds(train: Train) -> float:
 
 
 def _scores(train: Train, split: Split) -> tuple[np.ndarray, np.ndarray]:
-    model = fit(
-        train.clients,
-        "fairfl",
-        sensitive_features=train.sensitive_features,
-        positive=train.positive,
-        seed=train.seed,
-    ).model
+    model = model_of(train, "fairfl")
     own = np.concatenate([model.decision(table) for table in split.train.values()])
     return own, model.decision(split.test)
 
@@ -192,7 +186,7 @@ def run_cell(cell: Cell) -> Row:
     about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
     made = head | {"entrant": cell.entrant, **about, "rows": []}
     if not entrant.installed:
-        return made | {"why": f"{entrant.package} is not installed"}
+        return made | {"why": f"{' or '.join(entrant.packages)} is not installed"}
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what another library says to its own authors

@@ -40,9 +40,9 @@ from agnosticfair.experiments.peers import PEERS, fit_peer
 from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.experiments.sceptic import matching_threshold
 from agnosticfair.federation import Fit, fit
-from agnosticfair.mathematics.ambiguity import Ambiguity, Worst, worst_difference
+from agnosticfair.mathematics.ambiguity import Ambiguity, Worst
 from agnosticfair.mathematics.basis import gaussian_kernel, row_priorities
-from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.mathematics.fairness import Surrogate, worst_pair
 from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
 
@@ -330,12 +330,8 @@ def worst_reweighing(
     a = np.array([K[s == j].T @ p[s == j] for j in groups])
     b = np.array([K[s == j].sum(axis=0) for j in groups])
     A = Ambiguity(K.sum(axis=0), float(len(X)), BOUND)
-    found = [
-        worst_difference(A, a[[i, j]], b[[i, j]], FLOOR)
-        for i, j in permutations(range(len(groups)), 2)
-    ]
-    there = [worst for worst in found if np.isfinite(worst.value)]
-    return K, max(there, key=lambda w: w.value, default=None)
+    found = worst_pair(A, a, b, [*permutations(range(len(groups)), 2)], FLOOR)
+    return K, None if found is None else found.worst
 
 
 def _reached(held: Held, p: np.ndarray, K: np.ndarray, worst: Worst | None) -> Row | None:

@@ -1,13 +1,14 @@
 """The Flower app: a ClientApp that answers for its site, a ServerApp that runs the fit.
 
-The folder that ``deploy init`` writes imports ``client_app`` and ``server_app`` from here.
+The app that ``deploy run`` submits imports ``client_app`` and ``server_app`` from here.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,18 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from agnosticfair.errors import AgnosticFairError
+from agnosticfair.data.census import check_census, check_labels_known, merge
+from agnosticfair.errors import AgnosticFairError, FederationError
 from agnosticfair.federation import Fit, fit
-from agnosticfair.flower.site import reason, respond, site_of
+from agnosticfair.flower.causes import identity, read_visits, why_missing
+from agnosticfair.flower.control import public_key
+from agnosticfair.flower.folder import write_whole
+from agnosticfair.flower.results import publish
+from agnosticfair.flower.site import hello, reason, respond, site_of
 from agnosticfair.methods import Method, method
-from agnosticfair.protocol.engines.flower import HELLO, FlowerEngine
-from agnosticfair.protocol.faults import Policy, policy
+from agnosticfair.protocol.engines.flower import FlowerEngine, away
+from agnosticfair.protocol.engines.seam import HELLO
+from agnosticfair.protocol.faults import Asker, Missing, Policy, policy
 from agnosticfair.runs import provenance as record
 from agnosticfair.server import checkpoints
 from agnosticfair.server.reveals import AUDITED
@@ -32,13 +39,13 @@ client_app, server_app = ClientApp(), ServerApp()
 
 @client_app.query()
 def reply(message: Message, context: Context) -> Message:
-    """Answer one question; whatever goes wrong travels as a sentence, never as a stack trace."""
+    """Answer one question, where Flower's own SuperNode serves a site; what goes wrong travels as a sentence."""
     config, question = context.node_config, message.content.config_records["question"]
     told: dict[str, Any] = {"site": str(config.get("site", ""))}
     try:
         step, content = str(question["step"]), question["content"]
         if step == HELLO:
-            told["site"] = site_of(config).key
+            told |= {"site": site_of(config).key, "about": hello(config)}
         else:
             told["content"] = respond(config, step, content if isinstance(content, bytes) else b"?")
     except Exception as error:
@@ -48,33 +55,85 @@ def reply(message: Message, context: Context) -> Message:
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the fit that the run's configuration asks for; write model and history, or the error."""
-    config = context.run_config
-    out = Path(str(config["out"]))
-    out.mkdir(parents=True, exist_ok=True)
-    run = {"run": str(context.run_id)}
+    """Run the fit that the run's settings ask for; leave model, history and certificate, or the error."""
+    config = json.loads(str(context.run_config["settings"]))
+    run, out = str(context.run_id), Path(config["out"])
     try:
-        sites = tuple(part.strip() for part in str(config["sites"]).split(","))
-        engine = FlowerEngine(grid, sites)
-        kept = Path(str(config.get("checkpoint") or out)) / checkpoints.FILE
-        add = record.rounds(out, method_of(config), len(sites), kept.exists())
+        out.mkdir(parents=True, exist_ok=True)
+        files = made(grid, config, run)
+        publish(out, run, files)
+    except (AgnosticFairError, OSError) as error:
+        said = " ".join(str(error).split())
+        with suppress(OSError):
+            write(out / "error.json", {"run": run, "error": said})
+        raise FederationError(said) from None
+    if config.get("checkpoint") and not config.get(
+        "check"
+    ):  # the fit is done: the next run is a new one
+        (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
 
-        def tell(entry: dict) -> None:
-            last = engine.traffic[-1] if engine.traffic else {}
-            write(out / "progress.json", run | {"round": entry, "traffic": last})
-            add(entry)
 
-        fitted = run_fit(engine, config, tell)
-        certificate = certify(fitted, engine, config)
-    except AgnosticFairError as error:
-        write(out / "error.json", run | {"error": " ".join(str(error).split())})
-        raise
-    fitted.model.save(out / "model.safetensors")
-    write(out / "certificate.json", run | certificate)
-    told = run | record.history(fitted) | record.provenance({}) | {"traffic": engine.traffic}
-    write(out / "history.json", told | {"certificate": certificate["says"]})
-    if config.get("checkpoint"):  # the fit is done: the next run is a new one
-        (Path(str(config["checkpoint"])) / checkpoints.FILE).unlink(missing_ok=True)
+def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
+    """The files of a run: its fit over the sites, told of while it goes on."""
+    out, sites = Path(config["out"]), tuple(k.strip() for k in str(config["sites"]).split(","))
+    state: dict[str, Any] = {"run": run, "round": {}, "traffic": {}, "waiting": {}}
+    write(out / "progress.json", state)
+
+    def notice(waiting: Mapping[str, str]) -> None:
+        state["waiting"] = dict(waiting)
+        write(out / "progress.json", state)
+
+    engine = FlowerEngine(grid, sites, why=_why(config, sites), notice=notice)
+    about = Asker(engine, engine.clients(), policy_of(config), float(config["deadline"]))
+    joined = greet(about, engine)
+    if config.get("check"):
+        return {"check.json": as_json({"run": run, "sites": checked(about, joined, config)})}
+    kept = Path(str(config.get("checkpoint") or out)) / checkpoints.FILE
+    add = record.rounds(out, method_of(config), len(engine.sites), kept.exists())
+
+    def tell(entry: dict) -> None:
+        state.update(round=entry, traffic=engine.traffic[-1] if engine.traffic else {}, waiting={})
+        write(out / "progress.json", state)
+        add(entry)
+
+    fitted = run_fit(engine, config, tell)
+    certificate = {"run": run, **certify(fitted, engine, config)}
+    parts = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
+    told = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
+    told |= {"traffic": engine.traffic, "certificate": certificate["says"]}
+    told["events"] = [*about.events, *told["events"]]
+    told["command"] = config.get("command") or told["command"]
+    told["parts"] = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+    return parts | {"history.json": as_json(told)}
+
+
+def greet(asker: Asker, engine: FlowerEngine) -> dict[str, Any]:
+    """What every site says of itself, before it is asked for anything; who is left out stays out."""
+    while True:
+        try:
+            return asker.ask(HELLO, None)
+        except Missing as missing:
+            asker.drop(missing)
+            engine.sites = asker.keys
+
+
+def checked(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Every site's versions and rows, if their files fit together; nothing is trained."""
+    censuses = asker.ask("census", None)
+    check_labels_known(censuses, config.get("positive") or None)
+    agreed = merge(censuses)
+    check_census(agreed)
+    method_of(config), sensitive_features_of(config)
+    return {key: {**joined[key], "rows": censuses[key].n} for key in censuses}
+
+
+def _why(config: Mapping[str, Any], sites: tuple[str, ...]) -> Callable[[str], str]:
+    """What keeps a site from answering, by the visits at the sites' door."""
+    if not config.get("folder"):
+        return away
+    folder = Path(str(config["folder"]))
+    known = {key: identity(public_key(folder / "keys" / f"{key}.pub", key)) for key in sites}
+    return lambda key: why_missing(read_visits(folder), known[key], known)
 
 
 def method_of(config: Mapping[str, Any]) -> Method:
@@ -90,10 +149,15 @@ def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     return tuple(name for name in names if name) or None
 
 
-def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
-    """The fit of a run's configuration."""
+def policy_of(config: Mapping[str, Any]) -> Policy:
+    """What is done about a missing answer; no question is asked for longer than ``patience`` in all."""
     named = policy(str(config.get("on-failure", "stop")))
-    least = int(config.get("least-clients") or 1)
+    least, patience = int(config.get("least-sites") or 1), float(config.get("patience") or 3600.0)
+    return replace(named, least_clients=least, patience=patience)
+
+
+def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
+    """The fit of a run's settings."""
     return fit(
         engine,
         method_of(config),
@@ -101,7 +165,7 @@ def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> F
         positive=config.get("positive") or None,
         seed=int(config.get("seed", 0)),
         deadline=float(config["deadline"]),
-        on_failure=Policy(named.retries, named.pause, named.then, least),
+        on_failure=policy_of(config),
         checkpoint=config.get("checkpoint") or None,
         on_round=on_round,
     )
@@ -123,6 +187,8 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON, whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(content, indent=1, default=float) + "\n")
-    part.replace(path)
+    write_whole(path, as_json(content).decode())
+
+
+def as_json(content: Mapping[str, Any]) -> bytes:
+    return f"{json.dumps(content, indent=1, default=float)}\n".encode()

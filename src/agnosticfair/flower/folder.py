@@ -1,26 +1,24 @@
-"""The folder of a federation of sites: the Flower app, TLS certificates for a test, keys, and start scripts.
+"""The folder of a federation of sites: its settings, certificates for a test, keys, a file per site, start scripts.
 
-Everything in it is plain text that a person can read; what is secret is readable by its owner only.
+Everything in it is plain text that a person can read; what is secret is readable by its owner only. It
+can be moved: paths in it are taken from where the folder is.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from agnosticfair.data.files import Roles
 from agnosticfair.errors import SettingsError
+from agnosticfair.flower.bundle import app_hash
+from agnosticfair.flower.secrets import key_pair, tls_certificates
 from agnosticfair.mathematics.basis import check_seed
-
-DAYS = 90
-"""How long the TLS certificates for a test are good."""
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -29,7 +27,11 @@ QUIET = {
 """Flower calls nobody: no telemetry, no look for updates."""
 
 SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
-"""Seconds until a message that came is taken up, on one machine; Flower's own value is 1."""
+"""Seconds until a run that came is taken up; Flower's own value is 1."""
+
+SETTINGS = "federation.toml"
+TOKEN = "state/control.token"  # noqa: S105 - where it is, not what it is
+LISTS = ("numeric", "categorical", "drop")
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,10 @@ class Federation:
     least_rows: int = 10
 
     def __post_init__(self) -> None:
-        for key in self.sites:
-            if not key.replace("-", "").replace("_", "").isalnum() or not key.isascii():
-                raise SettingsError(f"site {key!r}: use letters, digits, '-' and '_' in its name")
         if not self.sites:
             raise SettingsError("there are no sites: name each as NAME=FILE")
+        for key, file in self.sites.items():
+            check_site(key, file)
         if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.host):
             raise SettingsError(f"host {self.host!r}: give an address, or a name in ASCII")
         if self.least_rows < 1:
@@ -59,11 +60,34 @@ class Federation:
         for name in self.roles.named():  # in lists names have commas between, and texts are quoted
             if re.search('[,"]', name) or not name.isprintable():
                 raise SettingsError(f"column {name!r}: rename it without comma and quotation mark")
-        for file in map(str, self.sites.values()):
-            if '"' in file:
-                raise SettingsError(f"file {file!r}: rename it without quotation mark")
-        if not 0 < self.port < 65536 - len(self.sites):
-            raise SettingsError(f"port {self.port}: name one between 1 and 65000")
+        if not 0 < self.port < 65535:
+            raise SettingsError(f"port {self.port}: name one between 1 and 65534")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A federation's folder as it is read.  port: for the sites.  control: for runs, on this machine only.
+    columns: what the sites' files have in common.  run: what every run does."""
+
+    folder: Path
+    host: str
+    listen: str
+    port: int
+    control: int
+    columns: Mapping[str, Any]
+    run: Mapping[str, Any]
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(sorted(part.strip() for part in str(self.run["sites"]).split(",")))
+
+
+def check_site(key: str, file: Path | str) -> None:
+    """Raise where a site's name or file cannot stand in the folder's files."""
+    if not key.replace("-", "").replace("_", "").isalnum() or not key.isascii():
+        raise SettingsError(f"site {key!r}: use letters, digits, '-' and '_' in its name")
+    if '"' in str(file) or not str(file).isprintable():
+        raise SettingsError(f"file {str(file)!r} of site {key!r}: rename it without quotation mark")
 
 
 def write_folder(folder: Path, plan: Federation) -> None:
@@ -71,53 +95,43 @@ def write_folder(folder: Path, plan: Federation) -> None:
     folder = folder.resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{str(folder)!r} is not empty: name a new folder")
-    files: dict[str, str] = {
-        "app/pyproject.toml": _pyproject(folder, plan),
-        "app/agnosticfair_app/__init__.py": '"""The Flower app; its code is in the package."""\n',
-        "app/agnosticfair_app/client.py": _IMPORT.format("client_app"),
-        "app/agnosticfair_app/server.py": _IMPORT.format("server_app"),
-        "flower/config.toml": _connection(folder, plan),
-        "start-superlink.sh": _superlink(folder, plan),
-        **{f"start-{key}.sh": _supernode(folder, plan, key) for key in plan.sites},
-    }
+    settings = _planned(folder, plan)
     try:
-        secrets = tls_certificates(plan.host)
+        secrets, app = tls_certificates(plan.host), app_hash()
     except ImportError:
         raise SettingsError("sites need Flower: install 'agnosticfair[flower]'") from None
-    for key in plan.sites:
+    files = {
+        SETTINGS: settings_text(settings),
+        "start-superlink.sh": _script("The SuperLink: for the sites", "deploy superlink ."),
+    }
+    authority = secrets["tls/ca.crt"]
+    for key, file in plan.sites.items():
+        files |= site_files(settings, key, file, authority, app)
         secrets |= {f"keys/{key}{end}": text for end, text in key_pair().items()}
     try:
         for private in ("keys", "tls", "state", "results"):
             (folder / private).mkdir(0o700, parents=True)
         for name, text in (files | secrets).items():
-            _write(folder / name, text)
+            write_new(folder / name, text)
     except OSError as error:
         raise SettingsError(
             f"cannot write to {str(folder)!r}: {error.strerror}; name another folder"
         ) from None
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    secret = path.suffix in (".key", "") and path.parent.name in ("keys", "tls")
-    mode = 0o600 if secret else 0o755 if path.suffix == ".sh" else 0o644
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-        file.write(text)
-
-
-_IMPORT = """from agnosticfair.flower.apps import {0} as app
-
-__all__ = ["app"]
-"""
-
-
-def _pyproject(folder: Path, plan: Federation) -> str:
-    """The Flower app's own file, with the fit's values in its configuration."""
+def _planned(folder: Path, plan: Federation) -> Settings:
+    roles = plan.roles
+    columns: dict[str, Any] = {
+        "target": roles.target,
+        "sensitive-features": ",".join(roles.sensitive_features),
+    }
+    columns |= {k: ",".join(getattr(roles, k)) for k in LISTS if getattr(roles, k)}
+    columns["least-rows"] = plan.least_rows
     run = {
         "method": "agnosticfair",
         "network": "",
         "seed": 0,
-        "sensitive-features": ",".join(plan.roles.sensitive_features),
+        "sensitive-features": ",".join(roles.sensitive_features),
         "positive": "",
         "tau": 0.0,
         "bound": 0.0,
@@ -125,41 +139,118 @@ def _pyproject(folder: Path, plan: Federation) -> str:
         "notion": "",
         "intersections": False,
         "deadline": 120.0,
+        "patience": 3600.0,
         "on-failure": "wait",
-        "least-clients": 1 if plan.run.get("on-failure") == "drop" else len(plan.sites),
+        "least-sites": least_sites(len(plan.sites), str(plan.run.get("on-failure", "wait"))),
         "certify": True,
         **plan.run,
         "sites": ",".join(sorted(plan.sites)),
-        "out": str(folder / "results"),
-        "checkpoint": str(folder / "state" / "checkpoint"),
     }
-    config = "\n".join(f"{key} = {_toml(value)}" for key, value in run.items())
-    extras = "flower,torch" if run["network"] else "flower"
-    return f"""[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
+    return Settings(folder, plan.host, plan.host, plan.port, plan.port + 1, columns, run)
 
-[project]
-name = "agnosticfair-app"
-version = "1.0.0"
-description = "Fits one classifier over sites whose rows stay with them"
-license = "MIT"
-dependencies = ["agnosticfair[{extras}]"]
 
-[tool.hatch.build.targets.wheel]
-packages = ["."]
+def least_sites(count: int, on_failure: str) -> int:
+    """Sites that a model needs where nobody said: all, or, where sites may be dropped, more than half.
 
-[tool.flwr.app]
-publisher = "agnosticfair"
+    >>> least_sites(3, "wait"), least_sites(3, "drop")
+    (3, 2)
+    """
+    return count // 2 + 1 if on_failure == "drop" else count
 
-[tool.flwr.app.components]
-serverapp = "agnosticfair_app.server:app"
-clientapp = "agnosticfair_app.client:app"
 
-# Empty texts and zeros are 'as the method has it'. out and checkpoint are on the SuperLink's machine.
-[tool.flwr.app.config]
-{config}
+def settings_text(settings: Settings) -> str:
+    """The federation's own file."""
+
+    def lines(values: Mapping[str, Any]) -> str:
+        return "\n".join(f"{key} = {_toml(value)}" for key, value in values.items())
+
+    names = ("host", "listen", "port", "control")
+    return f"""# A federation of sites; 'agnosticfair deploy run' reads it anew for every run.
+
+# host is the name by which sites reach the SuperLink, listen the address that it takes for that.
+# port is for the sites; control is for runs, and on this machine only.
+[coordinator]
+{lines({name: getattr(settings, name) for name in names})}
+
+[columns]
+{lines(settings.columns)}
+
+# Empty texts and zeros are 'as the method has it'.
+[run]
+{lines(settings.run)}
 """
+
+
+def read_settings(folder: Path) -> Settings:
+    """A federation's folder, as its own file says."""
+    folder = folder.resolve()
+    try:
+        told = tomllib.loads((folder / SETTINGS).read_text())
+        run = {name: told["run"][name] for name in ("method", "sites")} | told["run"]
+        at = told["coordinator"]
+        places = (str(at["host"]), str(at["listen"]), int(at["port"]), int(at["control"]))
+        return Settings(folder, *places, told["columns"], run)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SettingsError(
+            f"{str(folder)!r} is no folder of 'deploy init' ({type(error).__name__} at {SETTINGS}): name one, or "
+            "make it by 'agnosticfair deploy init'"
+        ) from None
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What a run over these sites does, and where its results go."""
+    settings = read_settings(folder)
+    out = {"out": str(settings.folder / "results")}
+    return {**settings.run, **out, "checkpoint": str(settings.folder / "state" / "checkpoint")}
+
+
+def site_files(
+    settings: Settings, key: str, file: Path, authority: str, app: str
+) -> dict[str, str]:
+    """A site's one file, and a script that starts it where everything is on one machine."""
+    config = {"site": key, "file": str(Path(file).resolve()), **settings.columns}
+    lines = "\n".join(f"{name} = {_toml(value)}" for name, value in config.items())
+    text = f'''# Site {key}. Start it by: agnosticfair deploy site {key}.toml
+# Paths are taken from where this file is. A key that is not there is made at the first start.
+
+[coordinator]
+address = {_toml(f"{settings.host}:{settings.port}")}
+app = "{app}"
+certificate = """
+{authority.strip()}
+"""
+
+[site]
+{lines}
+
+[here]
+key = "../keys/{key}"
+log = "../state/{key}.log"
+'''
+    start = _script(
+        f"Site {key}: its file and key stay on its machine", f"deploy site sites/{key}.toml"
+    )
+    return {f"sites/{key}.toml": text, f"start-{key}.sh": start}
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that must not be there, a secret one for its owner alone."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    secret = path.suffix in (".key", "") and path.parent.name in ("keys", "tls")
+    mode = 0o600 if secret else 0o755 if path.suffix == ".sh" else 0o644
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        file.write(text)
+
+
+def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file, whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+            file.write(text)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _toml(value: Any) -> str:
@@ -170,138 +261,12 @@ def _toml(value: Any) -> str:
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _connection(folder: Path, plan: Federation) -> str:
-    """Flower's own configuration: how 'flwr' reaches the SuperLink."""
-    return f"""[superlink]
-default = "sites"
-
-[superlink.sites]
-address = {_toml(f"{plan.host}:{plan.port}")}
-root-certificates = {_toml(folder / "tls" / "ca.crt")}
-"""
-
-
-def _script(comment: str, home: Path, command: Sequence[str]) -> str:
+def _script(comment: str, command: str) -> str:
     quiet = "\n".join(f"export {name}={value}" for name, value in (QUIET | SWIFT).items())
-    lines = " \\\n  ".join(shlex.quote(part) for part in command)
     return f"""#!/bin/sh
-# {comment}
+# {comment}.
 set -eu
+cd "$(dirname "$0")"
 {quiet}
-export FLWR_HOME={shlex.quote(str(home))}
-exec {lines}
+exec agnosticfair {command}
 """
-
-
-def _again(script: str) -> str:
-    """The script with its command started anew when it ends badly: a SuperNode gives up at once where
-    its key is not registered yet, and may be killed."""
-    head, _, command = script.rpartition("exec ")
-    return f"""{head}child=
-trap 'trap - TERM INT; kill "$child" 2>/dev/null; wait "$child"; exit 0' TERM INT
-while :; do
-  {command.rstrip()} &
-  child=$!
-  wait "$child" && exit 0
-  echo "The SuperNode ended badly, perhaps because its key is not registered yet; again in 3 s."
-  sleep 3 &
-  child=$!
-  wait "$child"
-done
-"""
-
-
-def _superlink(folder: Path, plan: Federation) -> str:
-    at = folder / "tls"
-    command = ["flower-superlink", "--host", plan.host, "--port", str(plan.port)]
-    command += ["--ssl-ca-certfile", str(at / "ca.crt"), "--ssl-certfile", str(at / "server.crt")]
-    command += ["--ssl-keyfile", str(at / "server.key"), "--enable-supernode-auth"]
-    command += ["--disable-runtime-dependency-installation"]
-    command += ["--database", str(folder / "state" / "superlink.db")]
-    comment = "The SuperLink. Whoever reaches its port can submit runs: keep it private."
-    return _script(comment, folder / "flower", command)
-
-
-def _supernode(folder: Path, plan: Federation, key: str) -> str:
-    roles = plan.roles
-    config: dict[str, Any] = {"site": key, "file": str(Path(plan.sites[key]).resolve())}
-    config |= {"target": roles.target, "sensitive-features": ",".join(roles.sensitive_features)}
-    for name in ("numeric", "categorical", "drop"):
-        if getattr(roles, name):
-            config[name] = ",".join(getattr(roles, name))
-    config["least-rows"] = plan.least_rows
-    told = " ".join(f"{name}={_toml(value)}" for name, value in config.items())
-    command = ["flower-supernode", "--superlink", f"{plan.host}:{plan.port}"]
-    command += ["--root-certificates", str(folder / "tls" / "ca.crt")]
-    command += ["--auth-supernode-private-key", str(folder / "keys" / key)]
-    command += ["--port", str(plan.port + 1 + sorted(plan.sites).index(key)), "--node-config", told]
-    comment = f"The SuperNode of site {key}: its file and key stay on its machine."
-    return _again(_script(comment, folder / "state" / f"flower-{key}", command))
-
-
-def key_pair() -> dict[str, str]:
-    """A site's private key and, ending in .pub, its public one, as OpenSSH writes them."""
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP384R1())
-    private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
-    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
-    return {"": private.decode(), ".pub": f"{public.decode()}\n"}
-
-
-def tls_certificates(host: str) -> dict[str, str]:
-    """A certificate authority for a test, and the server's TLS certificate by it; real ones can take
-    their place. The authority's key is not kept: it can sign nothing more."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "agnosticfair test CA")])
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
-    begin = datetime.now(UTC) - timedelta(minutes=5)
-
-    def made(subject: x509.Name, public: Any, is_ca: bool) -> x509.CertificateBuilder:
-        identity = x509.SubjectKeyIdentifier.from_public_key(public)
-        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-        return (
-            x509.CertificateBuilder(ca_name, subject, public, x509.random_serial_number())
-            .not_valid_before(begin)
-            .not_valid_after(begin + timedelta(days=DAYS))
-            .add_extension(x509.BasicConstraints(is_ca, 0 if is_ca else None), critical=True)
-            .add_extension(_usage(is_ca), critical=True)
-            .add_extension(identity, critical=False)
-            .add_extension(authority, critical=False)
-        )
-
-    names = x509.SubjectAlternativeName(_names(host))
-    server = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
-    ca = made(ca_name, ca_key.public_key(), True).sign(ca_key, hashes.SHA256())
-    leaf = made(name, key.public_key(), False).add_extension(names, critical=False)
-    signed = leaf.add_extension(server, critical=False).sign(ca_key, hashes.SHA256())
-    pem = form.Encoding.PEM
-    private = key.private_bytes(pem, form.PrivateFormat.PKCS8, form.NoEncryption())
-    parts = {"ca.crt": ca.public_bytes(pem), "server.crt": signed.public_bytes(pem)}
-    return {f"tls/{k}": v.decode() for k, v in {**parts, "server.key": private}.items()}
-
-
-def _usage(is_ca: bool) -> Any:
-    from cryptography import x509
-
-    signs = {"key_cert_sign": is_ca, "crl_sign": is_ca, "digital_signature": not is_ca}
-    rest = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-    return x509.KeyUsage(**signs, **dict.fromkeys((*rest, "encipher_only", "decipher_only"), False))
-
-
-def _names(host: str) -> list[Any]:
-    """The names the server answers to: the host, and this machine itself."""
-    from cryptography import x509
-
-    loop = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    try:
-        own: Any = x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        own = x509.DNSName(host)
-    return loop if own in loop else [own, *loop]

@@ -5,10 +5,14 @@ It knows nothing of Flower: a question comes in as bytes, an answer goes out as 
 
 from __future__ import annotations
 
+import hashlib
+import json
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +21,21 @@ from agnosticfair.client.steps import STEPS, answer
 from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_table
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
-from agnosticfair.protocol.messages import Broadcast, pack, unpack
+from agnosticfair.protocol.messages import FORMAT, Broadcast, pack, unpack
 from agnosticfair.threads import one_thread
 
 LEAST_ROWS = 10
 """Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
 
 _LISTS = ("sensitive-features", "numeric", "categorical", "drop", "allow", "imports")
-_NAMES = {"site", "file", "target", "least-rows", *_LISTS}
+_NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS}
 
 
 @dataclass(frozen=True)
 class Site:
     """key: the site's name in the federation.  allow: the steps it answers.  least_rows: per group.
-    imports: modules of its own, which make its networks known (``networks.register``)."""
+    imports: modules of its own, which make its networks known (``networks.register``).
+    fingerprint: whether it tells a digest of its file."""
 
     key: str
     file: str
@@ -38,6 +43,7 @@ class Site:
     allow: tuple[str, ...] = tuple(STEPS)
     least_rows: int = LEAST_ROWS
     imports: tuple[str, ...] = ()
+    fingerprint: bool = False
 
 
 def site_of(config: Mapping[str, Any]) -> Site:
@@ -64,7 +70,19 @@ def site_of(config: Mapping[str, Any]) -> Site:
     if isinstance(least, bool) or not isinstance(least, int) or least < 1:
         raise SettingsError(f"least-rows is {least!r}: give a whole number, one or more")
     roles = Roles(str(config["target"]), lists.pop("sensitive-features"), **lists)
-    return Site(str(config["site"]), str(config["file"]), roles, allow, least, imports)
+    known = bool(config.get("fingerprint", False))
+    return Site(str(config["site"]), str(config["file"]), roles, allow, least, imports, known)
+
+
+def hello(config: Mapping[str, Any], app: str = "") -> str:
+    """Who the site is and what it runs on, as JSON; a digest of its file if it allows that."""
+    site, packages = site_of(config), ("agnosticfair", "numpy", "scipy", "pyarrow")
+    told: dict[str, Any] = {"site": site.key, "format": FORMAT, "app": app, "steps": site.allow}
+    told["versions"] = {"python": platform.python_version(), **{p: version(p) for p in packages}}
+    if site.fingerprint and Path(site.file).is_file():
+        with Path(site.file).open("rb") as file:
+            told["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    return json.dumps(told)
 
 
 def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:

@@ -26,6 +26,7 @@ from agnosticfair.mathematics.ambiguity import (
     Ambiguity,
     Outcome,
     Worst,
+    worst_difference,
     worst_differences,
     worst_linear,
     worst_ratio,
@@ -219,6 +220,58 @@ def worst_rate_cuts(
     return np.array(cuts).reshape(-1, *psi_g.shape)
 
 
+@dataclass(frozen=True)
+class WorstPair:
+    """Two parts, (j, k), whose rates differ most over A; or the one, (j, None), whose rate is highest.
+    reachable: the parts that keep the floor under some alpha."""
+
+    worst: Worst
+    pair: tuple[int, int | None]
+    reachable: frozenset[int]
+
+
+def worst_pair(
+    A: Ambiguity,
+    psi: np.ndarray,
+    theta: np.ndarray,
+    pairs: Pairs,
+    floor: float,
+    tolerance: float = 1e-4,
+) -> WorstPair | None:
+    """The largest difference of rates, psi / theta, over A and all pairs of parts; None if there is none.
+
+    psi, theta: (P, M).  max rate_j - min rate_k bounds a pair from above: pairs go by it, and those that
+    cannot be worse than what was seen are left out.
+
+    >>> A = Ambiguity(np.array([1.0, 1.0]), 2.0, 1.5)
+    >>> psi, theta = np.array([[0.2, 0.1], [0.1, 0.4]]), np.full((2, 2), 0.5)
+    >>> found = worst_pair(A, psi, theta, [(0, 1), (1, 0)], 0.1)
+    >>> found.pair, round(found.worst.value, 4)
+    ((1, 0), 0.4)
+    """
+    extremes = Extremes(A, psi, theta, floor)
+    parts = {j for pair in pairs for j in pair if j is not None}
+    there = frozenset(j for j in parts if extremes.highest(j).outcome is Outcome.OPTIMAL)
+    known = [(j, k) for j, k in pairs if j in there and (k is None or k in there)]
+    value, shows = -np.inf, -np.inf
+    best: tuple[np.ndarray, tuple[int, int | None]] | None = None
+    for j, k in sorted(known, key=lambda pair: -extremes.gap(*pair)):
+        if extremes.gap(j, k) <= shows:
+            break
+        found = extremes.highest(j)
+        if k is not None:
+            found = worst_difference(A, psi[[k, j]], theta[[k, j]], floor, tolerance)
+        if found.outcome is Outcome.INFEASIBLE:
+            continue
+        value = max(value, found.value)
+        if found.value - found.tolerance > shows:
+            shows, best = found.value - found.tolerance, (found.alpha, (j, k))
+    if best is None:
+        return None
+    outcome = Outcome.OPTIMAL if value - shows <= tolerance + 1e-12 else Outcome.FAILED
+    return WorstPair(Worst(value, best[0], outcome, value - shows), best[1], there)
+
+
 class Extremes:
     """The largest and the lowest rate of every part over A, each found once."""
 
@@ -234,9 +287,13 @@ class Extremes:
             self._found[j, sign] = worst_ratio(A, a, psi_theta[j], floor)
         return self._found[j, sign]
 
-    def gap(self, j: int, k: int) -> float:
-        """No alpha shows more between j and k."""
-        return self._at(j, 1).value - (1.0 - self._at(k, -1).value)
+    def highest(self, j: int) -> Worst:
+        """The highest rate of j."""
+        return self._at(j, 1)
+
+    def gap(self, j: int, k: int | None) -> float:
+        """No alpha shows more between j and k, or of j alone."""
+        return self._at(j, 1).value - (0.0 if k is None else 1.0 - self._at(k, -1).value)
 
     def witness(self, j: int, k: int) -> list[np.ndarray]:
         """An alpha that shows something, for the record; it may break the floor of k."""

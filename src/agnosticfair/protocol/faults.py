@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Any
 
 from agnosticfair.errors import FederationError, SettingsError
@@ -26,12 +27,14 @@ Check = Callable[[Any, str], Any]
 @dataclass(frozen=True)
 class Policy:
     """Ask ``retries`` more times, ``pause`` seconds apart, those that gave no usable answer and did not
-    decline; then 'stop', or 'drop' them and state the problem anew, if ``least_clients`` remain."""
+    decline, for ``patience`` seconds in all; then 'stop', or 'drop' them and state the problem anew, if
+    ``least_clients`` remain."""
 
     retries: int = 0
     pause: float = 0.0
     then: str = "stop"
     least_clients: int = 1
+    patience: float = inf
 
     def __post_init__(self) -> None:
         if self.then not in ("stop", "drop"):
@@ -43,12 +46,14 @@ class Policy:
                 f"retries ({self.retries}) and pause ({self.pause}) must not be negative, and "
                 f"least_clients ({self.least_clients}) not under one"
             )
+        if not self.patience > 0:
+            raise SettingsError(f"patience is {self.patience}: give seconds, more than none")
 
 
 POLICIES: dict[str, Policy] = {
     "stop": Policy(),
     "retry": Policy(retries=3, pause=1.0),
-    "wait": Policy(retries=720, pause=5.0),
+    "wait": Policy(retries=100_000, pause=5.0, patience=3600.0),
     "drop": Policy(retries=1, pause=1.0, then="drop"),
 }
 
@@ -115,10 +120,13 @@ class Asker:
         """Every client's answer, checked, in the order of the keys; ``Missing`` if one has none."""
         good: dict[str, Any] = {}
         bad: dict[str, Failure] = {}
+        end = time.monotonic() + self.policy.patience
         for attempt in range(1 + self.policy.retries):
+            if attempt and time.monotonic() + self.policy.pause >= end:
+                break
             if attempt:
                 time.sleep(self.policy.pause)
-            good, bad = self._once(step, payload, check, good)
+            good, bad = self._once(step, payload, check, good, end)
             number = getattr(payload, "round", 0)
             for key, failure in bad.items():
                 self.note("no answer", step=step, round=number, client=key, reason=failure.reason)
@@ -129,13 +137,15 @@ class Asker:
         raise Missing(step, {key: failure.reason for key, failure in bad.items()})
 
     def _once(
-        self, step: str, payload: Any, check: Check | None, good: Mapping[str, Any]
+        self, step: str, payload: Any, check: Check | None, good: Mapping[str, Any], end: float
     ) -> tuple[dict[str, Any], dict[str, Failure]]:
         """The good answers with those of one more asking, and the failures of the others."""
         wanted = [key for key in self.keys if key not in good]
         everyone = wanted == list(self.engine.clients())
         only = {} if everyone else {"only": wanted}
-        answers = self.engine.exchange(step, payload, self.deadline, **only)
+        left = end - time.monotonic()
+        deadline = self.deadline if left == inf else min(self.deadline or left, left)
+        answers = self.engine.exchange(step, payload, deadline, **only)
         good, bad = dict(good), {}
         for key in wanted:
             answer = answers.get(key, Failure("it gave no answer"))

@@ -211,15 +211,20 @@ def document(results: Mapping[str, Any]) -> str:
 
 def _provenance(summary: Json) -> str:
     seeds = summary["seeds"]
-    span = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}" if seeds else "none"
     kind = "reported" if seeds and min(seeds) >= 20 else "development"
     state = {True: "without local changes", False: "with local changes", None: "as stated"}
     commit = f"commit `{summary['commit'][:12]}`" if summary["commit"] else "an unknown commit"
     absent = "".join(f" Not here, so left out: {name}." for name in summary["absent"])
     return (
-        f"Results of {commit} ({state[summary['clean']]}), {kind} seeds {span}, means over the seeds; ± is the mean "
+        f"Results of {commit} ({state[summary['clean']]}), {kind} {_span(seeds)}, means over the seeds; ± is the mean "
         f"standard error of one seed's number.{absent}\n"
     )
+
+
+def _span(seeds: Sequence[int]) -> str:
+    if len(seeds) < 2:
+        return f"seed {seeds[0]}" if seeds else "no seed"
+    return f"seeds {seeds[0]} to {seeds[-1]}"
 
 
 def _verdicts(summary: Json) -> str:
@@ -374,9 +379,8 @@ def readme(summary: Json) -> str:
         )
     header = ("data", f"`{OURS}`", "`fairfl`", "fairlearn's EG", "boosted tree")
     seeds = summary["seeds"]
-    span = f"{seeds[0]} to {seeds[-1]}" if seeds else "none"
     return (
         table(header, lines)
         + f"\n\nTest accuracy, then RD p90 / max over all deployments, at limit {limit:g}, "
-        f"settings chosen on training rows; seeds {span}, commit `{(summary['commit'] or 'unknown')[:12]}`.\n"
+        f"settings chosen on training rows; {_span(seeds)}, commit `{(summary['commit'] or 'unknown')[:12]}`.\n"
     )

@@ -42,7 +42,7 @@ def read_run(path: Path, live: bool = False) -> Run:
 
     live: a fit that still runs is fine, too.
     """
-    folder = path / "results" if (path / "app").is_dir() else path
+    folder = path / "results" if (path / "federation.toml").is_file() else path
     if not folder.is_dir():
         raise ModelError(
             f"there is no run folder {str(path)!r}: name what a command wrote by --out"

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from agnosticfair.experiments.deployments import KINDS
-from agnosticfair.experiments.peers import PEERS
+from agnosticfair.experiments.peers import DONE, PEERS
 from agnosticfair.experiments.shifts import MOVED, TUNED
 from agnosticfair.report.figures import (
     BLUE,
@@ -116,7 +116,7 @@ def summarise(rows: Iterable[Row]) -> list[Summary]:
 def _outcome(rows: Sequence[Row]) -> str:
     """How the fits ended; a peer without a stopping rule says so itself."""
     told = {row["outcome"] for row in rows}
-    return told.pop() if told == {"all rounds run"} else outcome(rows)
+    return told.pop() if told == {DONE} else outcome(rows)
 
 
 def grids(summaries: Sequence[Summary], spread: bool = True) -> list[Grid]:

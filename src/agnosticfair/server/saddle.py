@@ -35,7 +35,7 @@ from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Method, Network
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Train, Trained
-from agnosticfair.server import exact
+from agnosticfair.server import adversaries
 from agnosticfair.server.drawn import drawn, moments_question
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
@@ -61,7 +61,7 @@ class State:
     start, and the mean gradient there.  improved, mark: the round that last improved the merit by
     tolerance, and to what."""
 
-    game: exact.State
+    game: adversaries.State
     network: Network
     seed: int
     w: np.ndarray
@@ -91,7 +91,7 @@ class State:
         return self.game.under_floor
 
 
-TYPES = (State, Trained, *exact.TYPES)
+TYPES = (State, Trained, *adversaries.TYPES)
 
 
 def suits(method: Method) -> bool:
@@ -106,7 +106,7 @@ def before(plan: Plan) -> Broadcast:
 
 def init(plan: Plan, beginning: Beginning) -> State:
     """Before the first round: weights as drawn, inputs centred and scaled, no cut yet."""
-    begun, game = drawn(plan, beginning), exact.game(plan)
+    begun, game = drawn(plan, beginning), adversaries.game(plan)
     none = np.zeros(0)
     return State(
         game,
@@ -126,7 +126,7 @@ def init(plan: Plan, beginning: Beginning) -> State:
 
 def worst_cases(state: State) -> tuple[float, float]:
     """Of the best iterate."""
-    return exact.worst_cases(state.game)
+    return adversaries.worst_cases(state.game)
 
 
 def start_of(state: State) -> Start | None:
@@ -177,17 +177,17 @@ def constrained(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     return sums["psi_hat" if state.network.decisions and of_rates else "psi_g"]
 
 
-def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> exact.Point:
+def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
     """Phi and the worst difference at w over the whole of both sets, to the oracle's precision, with the
     worst cuts. A nominal cut counts in units of tau, as all do."""
-    loss, alpha = exact.loss_of(state.game, sums)
+    loss, alpha = adversaries.loss_of(state.game, sums)
     psi = constrained(state, sums)
-    cuts = exact.cuts_at(state.game, psi, sums)
+    cuts = adversaries.cuts_at(state.game, psi, sums)
     values = np.einsum("kgm,gm->k", cuts, psi)
     worst = float(values.max(initial=0.0))
     cuts = cuts[values > 0.25 * fairness_of(state.method).tau]
     loss += float(state.decay @ (state.w * state.w)) / 2
-    return exact.Point(state.w, sums, loss, worst, alpha, cuts)
+    return adversaries.Point(state.w, sums, loss, worst, alpha, cuts)
 
 
 def ascended(A: Ambiguity, alpha: np.ndarray, psi_L: np.ndarray, step: float) -> np.ndarray:
@@ -252,7 +252,7 @@ def priced(state: State, sums: Mapping[str, np.ndarray]) -> State:
     """New multipliers, and with them C, the cuts' weighted sum, for the clients."""
     pool, (G, F) = state.pool, state.C.shape
     gap = np.einsum("kgm,gm->k", pool, constrained(state, sums)) - fairness_of(state.method).tau
-    own = exact.for_clients(pool, state.game, sums)
+    own = adversaries.for_clients(pool, state.game, sums)
     Q = state.game.n * products(own, state.gram)
     gain = state.network.rate / (rate(state) or state.network.rate)
     lead, mu = (multipliers(state, Q, gap, gain * step) for step in (RHO + LEAD, RHO))
@@ -266,8 +266,8 @@ def step(state: State, reply: Reply) -> State:
     """One round: judge w, move the adversaries, and w by what the clients moved."""
     sums = reply.sums
     if not state.round:
-        state = replace(state, game=exact.begun(state.game, sums))
-    sums = exact.drawn_together(state.game, sums)
+        state = replace(state, game=adversaries.begun(state.game, sums))
+    sums = adversaries.drawn_together(state.game, sums)
     here, fairness = evaluate(state, sums), fairness_of(state.method)
     if not np.isfinite(here.loss) or not np.isfinite(sums["moved"]).all():
         raise SolverError(
@@ -305,7 +305,7 @@ def step(state: State, reply: Reply) -> State:
     return _ended(priced(moved, sums))
 
 
-def _judged(state: State, here: exact.Point, merit: float) -> State:
+def _judged(state: State, here: adversaries.Point, merit: float) -> State:
     """Keep the best iterate, and begin to settle where none was better for long."""
     if merit < state.merit:
         state = replace(state, game=replace(state.game, here=here, w=here.w))

@@ -205,7 +205,7 @@ def test_a_site_that_is_away_is_named_after_the_deadline(files):
 
 def test_two_nodes_with_one_name_are_refused(files):
     grid = FakeGrid([node_config("north", p) for p in files.values()])
-    with pytest.raises(FederationError, match="two SuperNodes say that they are site 'north'"):
+    with pytest.raises(FederationError, match="two nodes say that they are site 'north'"):
         fit(FlowerEngine(grid, ("north",), pause=0.01), "fl")
 
 
@@ -310,13 +310,16 @@ def test_an_error_of_another_kind_tells_its_type_only(files, monkeypatch):
     assert "12345" not in str(told.value)
 
 
+def asked(config):
+    return Context(7, 0, {}, RecordDict(), {"settings": json.dumps(config)})
+
+
 def run_server(files, out, **changes):
     config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(out)}
     config |= {"checkpoint": str(out / "state")}
     config |= {name.replace("_", "-"): value for name, value in changes.items()}
     _, grid = engine_over(files)
-    context = Context(7, 0, {}, RecordDict(), config)
-    return grid, lambda: apps.main(grid, context)
+    return grid, lambda: apps.main(grid, asked(config))
 
 
 def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
@@ -339,8 +342,8 @@ def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
 def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
     if network:
         pytest.importorskip("torch")
-    asked = {"network": network, "max-rounds": 5}
-    grid, run = run_server(files, tmp_path, deadline=0.3, **asked)
+    wanted = {"network": network, "max-rounds": 5}
+    grid, run = run_server(files, tmp_path, deadline=0.3, **wanted)
     rounds = []
 
     def hook(step, site, message, reply):
@@ -352,7 +355,7 @@ def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
     with pytest.raises(FederationError):
         run()
     assert json.loads((tmp_path / "error.json").read_text())["run"] == "7"
-    _, run = run_server(files, tmp_path, **asked)
+    _, run = run_server(files, tmp_path, **wanted)
     run()
     history = json.loads((tmp_path / "history.json").read_text())
     assert [e for e in history["events"] if e["event"] == "resumed"] == [
@@ -367,7 +370,7 @@ def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
 def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path):
     config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
     _, grid = engine_over(files, south={"allow": "census,sums"})
-    apps.main(grid, Context(7, 0, {}, RecordDict(), config))
+    apps.main(grid, asked(config))
     assert (tmp_path / "model.safetensors").is_file()
     told = json.loads((tmp_path / "certificate.json").read_text())
     assert "does not answer step 'decisions'" in told["says"]
@@ -400,7 +403,7 @@ def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, rows):
 def test_a_restated_problem_has_its_model_and_its_certificate(files, tmp_path):
     config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
     _, grid = engine_over(files, south={"allow": "census"})
-    apps.main(grid, Context(7, 0, {}, RecordDict(), config | {"on-failure": "drop"}))
+    apps.main(grid, asked(config | {"on-failure": "drop"}))
     rest = [files["east"], files["north"]]
     here = fit(read_clients(rest, ROLES), "fairfl")
     assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()

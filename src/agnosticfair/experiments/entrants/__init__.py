@@ -2,11 +2,18 @@
 
 from agnosticfair.experiments.entrants.boosted import BOOSTED
 from agnosticfair.experiments.entrants.entrant import Decide, Entrant, Rows, Train
+from agnosticfair.experiments.entrants.fairfed import FAIRFED
+from agnosticfair.experiments.entrants.fairgbm import FAIRGBM
+from agnosticfair.experiments.entrants.fairgrad import FAIRGRAD
 from agnosticfair.experiments.entrants.fairlearn import EXPONENTIATED, THRESHOLD
+from agnosticfair.experiments.entrants.fedfb import FEDFB
+from agnosticfair.experiments.entrants.logofair import LOGOFAIR
 from agnosticfair.experiments.entrants.ours import AGNOSTICFAIR, FAIRFL, FL, NETWORK
+from agnosticfair.experiments.entrants.oxonfair import OXONFAIR
 
-_ALL = (AGNOSTICFAIR, FAIRFL, FL, NETWORK, EXPONENTIATED, THRESHOLD, BOOSTED)
+_OURS = (AGNOSTICFAIR, FAIRFL, FL, NETWORK)
+_PEERS = (EXPONENTIATED, THRESHOLD, OXONFAIR, FAIRGRAD, FEDFB, FAIRFED, LOGOFAIR, FAIRGBM, BOOSTED)
 
-ENTRANTS = {entrant.name: entrant for entrant in _ALL}
+ENTRANTS = {entrant.name: entrant for entrant in (*_OURS, *_PEERS)}
 
 __all__ = ["ENTRANTS", "Decide", "Entrant", "Rows", "Train"]

@@ -15,5 +15,10 @@ def boosted(train: Train, limit: float) -> Decide:
 
 
 BOOSTED = Entrant(
-    "boosted-tree", boosted, "no fairness; the ceiling", asks=False, pooled=True, package="sklearn"
+    "boosted-tree",
+    boosted,
+    "no fairness; the ceiling",
+    asks=False,
+    pooled=True,
+    packages=("sklearn",),
 )

@@ -64,7 +64,7 @@ class Entrant:
     fit: from training rows and the largest difference that is asked for to a decision: (n,), the
     probability that each row of a table is decided positively.  asks: whether what is asked for changes
     the fit.  sees: whether it looks at the sensitive attribute when it decides.  pooled: whether it needs
-    all rows in one place.  package: what must be installed.  ours: whether it is a method of this package.
+    all rows in one place.  packages: what must be installed.  ours: whether it is a method of this package.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Entrant:
     asks: bool = True
     sees: bool = False
     pooled: bool = False
-    package: str = "numpy"
+    packages: tuple[str, ...] = ()
     ours: bool = False
 
     @property
     def installed(self) -> bool:
-        return find_spec(self.package) is not None
+        return all(find_spec(name) is not None for name in self.packages)
 
 
 def linear_decision(train: Train, w: np.ndarray) -> Decide:

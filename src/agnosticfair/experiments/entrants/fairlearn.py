@@ -59,14 +59,14 @@ EXPONENTIATED = Entrant(
     exponentiated_gradient,
     "decides by lot among its models: expected rates",
     pooled=True,
-    package="fairlearn",
+    packages=("fairlearn",),
 )
 THRESHOLD = Entrant(
     "fairlearn-threshold",
     threshold_optimizer,
-    "a threshold per group, by lot",
+    "needs the sensitive feature when deciding, and decides by lot",
     asks=False,
     sees=True,
     pooled=True,
-    package="fairlearn",
+    packages=("fairlearn",),
 )

@@ -9,18 +9,20 @@ import numpy as np
 from agnosticfair.data.table import Table
 from agnosticfair.experiments.entrants.entrant import Decide, Entrant, Train
 from agnosticfair.federation import fit
-from agnosticfair.methods import method
+from agnosticfair.methods import Method, method
+from agnosticfair.model import Model
+
+
+def model_of(train: Train, recipe: str | Method) -> Model:
+    """A method of this package, fitted."""
+    columns, seed = train.sensitive_features, train.seed
+    return fit(
+        train.clients, recipe, sensitive_features=columns, positive=train.positive, seed=seed
+    ).model
 
 
 def _fit(train: Train, name: str, **changes: Any) -> Decide:
-    recipe = method(name, **changes)
-    model = fit(
-        train.clients,
-        recipe,
-        sensitive_features=train.sensitive_features,
-        positive=train.positive,
-        seed=train.seed,
-    ).model
+    model = model_of(train, method(name, **changes))
 
     def decide(table: Table) -> np.ndarray:
         return (model.decision(table) > 0).astype(float)
@@ -39,6 +41,6 @@ NETWORK = Entrant(
     "agnosticfair-mlp",
     lambda t, a: _fit(t, "agnosticfair", network="mlp", tau=a),
     "the default for a network",
-    package="torch",
+    packages=("torch",),
     ours=True,
 )

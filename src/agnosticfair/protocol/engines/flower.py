@@ -1,14 +1,15 @@
-"""Clients at SuperNodes, asked through Flower's message API: one message per client and question.
+"""Clients at sites, asked through Flower's message API: one message per client and question.
 
-A node's id is random, so a site is known by the name that its SuperNode's key is registered by; a node
+A node's id is random, so a site is known by the name that its key is registered by; a node
 without one, which needs no authentication, is asked for it (``HELLO``). Contents are this package's
 wire form; Flower carries bytes.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,22 +17,32 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from agnosticfair.errors import FederationError
-from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.messages import pack, unpack
+from agnosticfair.protocol.engines.seam import HELLO, Failure
+from agnosticfair.protocol.messages import FORMAT, pack, unpack
 
-HELLO = "hello"
 PATIENCE = 3600.0
 """Seconds for an answer where no deadline is given."""
+
+LOOK = 4.0
+"""Seconds between two looks for what keeps a site from answering."""
+
+
+def away(key: str) -> str:
+    """What is said of a site where nobody knows more."""
+    return "it is not connected: start it, and register its key"
 
 
 @dataclass
 class FlowerEngine:
-    """sites: the keys that must take part.  pause: seconds between two looks for replies.  traffic:
-    per question and site, the bytes that went and came."""
+    """sites: the keys that must take part.  pause: seconds between two looks for replies.  why: what keeps
+    a site from answering, as far as the coordinator can know.  notice: is told of sites that are waited
+    for, with the cause, whenever that changes.  traffic: per question and site, the bytes."""
 
     grid: Grid
     sites: tuple[str, ...]
-    pause: float = 0.3
+    pause: float = 0.1
+    why: Callable[[str], str] = away
+    notice: Callable[[Mapping[str, str]], None] = lambda waiting: None
     traffic: list[dict[str, Any]] = field(default_factory=list)
     _keys: dict[int, str] = field(default_factory=dict)
 
@@ -53,6 +64,8 @@ class FlowerEngine:
         waiting: dict[str, str] = {}
         asked: dict[str, tuple[int, str]] = {}
         answers: dict[str, Any] = {}
+        told: dict[str, str] = {}
+        look = time.monotonic() + LOOK
         while len(answers) < len(wanted) and time.monotonic() < end:
             nodes = self._nodes(end)
             # a SuperNode that was started anew has lost what it was asked: it is asked again, and
@@ -67,9 +80,16 @@ class FlowerEngine:
                 answers[key] = self._read(step, payload, key, reply, len(content))
             if len(answers) < len(wanted):
                 time.sleep(self.pause)
+            if time.monotonic() > look:
+                waited = {k: why for k in wanted if k not in answers and (why := self.why(k))}
+                if waited != told:
+                    self.notice(waited)
+                told, look = waited, time.monotonic() + LOOK
+        if told:
+            self.notice({})
         late = "it gave no answer in time: give it longer by the deadline, or look at its log"
-        away = "it is not connected: start its SuperNode, and register its key"
-        return {k: answers.get(k, Failure(late if k in asked else away)) for k in wanted}
+        lost = {k: late if k in asked else self.why(k) or late for k in wanted if k not in answers}
+        return {k: answers[k] if k in answers else Failure(lost[k]) for k in wanted}
 
     def _nodes(self, end: float) -> dict[str, tuple[int, str]]:
         """The node of each site that is connected, and since when; nameless ones are asked for theirs."""
@@ -88,9 +108,7 @@ class FlowerEngine:
         for node, about in there.items():
             key = self._keys.get(node, "")
             if key in found and key in self.sites:
-                raise FederationError(
-                    f"two SuperNodes say that they are site {key!r}: stop one of them"
-                )
+                raise FederationError(f"two nodes say that they are site {key!r}: stop one of them")
             found[key] = (node, about.last_activated_at)
         return found
 
@@ -118,16 +136,18 @@ class FlowerEngine:
         """A reply as a message of ours, or the failure that it tells of."""
         if reply.has_error():
             # Flower's reason may hold a stack trace, and with it values: only the code is kept
-            return Failure(f"Flower's error {reply.error.code}: look at its SuperNode's log")
+            return Failure(f"Flower's error {reply.error.code}: look at its log")
         record = _record(reply)
         if record.get("site") != key:
             return Failure(
-                f"it says that it is site {record.get('site', '')!r}: correct its SuperNode's "
-                "--node-config, or register its key by that name",
+                f"it says that it is site {record.get('site', '')!r}: correct the site's file, or "
+                "register its key by that name",
                 final=True,
             )
         if "failure" in record:
             return Failure(str(record["failure"]), final=True)
+        if step == HELLO:
+            return _about(record)
         content = record.get("content")
         if not isinstance(content, bytes):
             return Failure("its reply has no content: check that its version is the same")
@@ -138,6 +158,21 @@ class FlowerEngine:
             return unpack(content, f"client {key!r}")
         except FederationError as error:
             return Failure(str(error))
+
+
+def _about(record: Mapping[str, Any]) -> Any:
+    """What a site says of itself; one that speaks otherwise will not do better when asked again."""
+    try:
+        about = dict(json.loads(str(record.get("about", ""))))
+    except (ValueError, TypeError):
+        about = {}
+    if about.get("format") != FORMAT:
+        return Failure(
+            f"its messages have the format {about.get('format')!r}, here it is {FORMAT!r}: install the same "
+            "version of agnosticfair at both ends",
+            final=True,
+        )
+    return about
 
 
 def _record(reply: Message) -> dict[str, Any]:

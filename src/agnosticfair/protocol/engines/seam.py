@@ -6,6 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+HELLO = "hello"
+"""The question who a site is, and what it runs on; clients in this process are not asked it."""
+
 
 @dataclass(frozen=True)
 class Failure:

@@ -1,0 +1,49 @@
+"""Write docs/benchmark.json, docs/benchmark.md and README's table from a benchmark's results.
+
+    python benchmarks/write_benchmark.py bench/results.json
+
+Without results it writes the two texts again from docs/benchmark.json. Results of a stated commit are checked
+against that commit of this repository: code that differs is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from agnosticfair.experiments.kept import source_of
+from agnosticfair.report.bench import aggregate, document, readme
+
+ROOT = Path(__file__).resolve().parents[1]
+SUMMARY, REPORT, README = (
+    ROOT / "docs/benchmark.json",
+    ROOT / "docs/benchmark.md",
+    ROOT / "README.md",
+)
+BEGIN, END = "<!-- begin: benchmark table -->\n", "<!-- end: benchmark table -->\n"
+
+
+def with_table(text: str, table: str) -> str:
+    """README with the table between its two marks."""
+    head, rest = text.split(BEGIN)
+    _, tail = rest.split(END)
+    return f"{head}{BEGIN}{table}{END}{tail}"
+
+
+def main(arguments: list[str]) -> None:
+    summary = json.loads(SUMMARY.read_text()) if not arguments else None
+    if summary is None:
+        results = json.loads(Path(arguments[0]).read_text())
+        if results["clean"] is None and results["commit"]:
+            results["clean"] = source_of(results["commit"], ROOT) == results["source"] or None
+            if not results["clean"]:
+                sys.exit(f"the code that ran is not that of commit {results['commit'][:12]}")
+        summary = aggregate(results)
+        SUMMARY.write_text(json.dumps(summary, indent=0) + "\n")
+    REPORT.write_text(document(summary))
+    README.write_text(with_table(README.read_text(), readme(summary)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,232 @@
+"""A site's process: it asks the SuperLink for questions, and answers those of the registered app.
+
+It speaks Flower's Fleet API, as a SuperNode does, but runs no code that comes over the network, opens no
+port, and stays warm: the file is read once, not once per question.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import ssl
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.flower.fleet import BEAT, Fleet, Question
+from agnosticfair.flower.site import hello, reason, respond, site_of
+from agnosticfair.flower.trail import Trail
+from agnosticfair.protocol.engines.seam import HELLO
+
+IDLE, BUSY = 1.0, 0.05
+"""Seconds between two looks for a question: at most, and just after an answer."""
+
+AGAIN = 3.0
+"""Seconds until a connection that failed is tried again, up to ten times that."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A site's one file.  app: the hash of the app that it answers.  config: what ``site_of`` reads."""
+
+    address: str
+    certificate: str
+    app: str
+    config: Mapping[str, Any]
+    key: Path
+    log: Path
+
+
+def read_site(path: Path) -> Joined:
+    """A site's file, whose paths are taken from where it is."""
+    try:
+        told = tomllib.loads(path.read_text())
+        at, here = told["coordinator"], told["here"]
+        key, log = (path.resolve().parent / str(here[name]) for name in ("key", "log"))
+        address, certificate, app = (str(at[n]) for n in ("address", "certificate", "app"))
+        joined = Joined(address, certificate, app, dict(told["site"]), key, log)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SettingsError(
+            f"{str(path)!r} is no site's file ({type(error).__name__}): take the one that "
+            "'agnosticfair deploy init' wrote"
+        ) from None
+    site_of(joined.config)
+    return joined
+
+
+def load_key(path: Path) -> Any:
+    """The site's private key; one that is not there is made, and its public half said where to send."""
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    if not path.exists():
+        from agnosticfair.flower.folder import write_new
+        from agnosticfair.flower.secrets import key_pair
+
+        for end, text in key_pair().items():
+            place = path.with_name(path.name + end)
+            write_new(place, text)
+            place.chmod(0o644 if end else 0o600)
+        print(
+            f"Made a key: send {path}.pub to the coordinator, who puts it into keys/.", flush=True
+        )
+    if path.stat().st_mode & 0o077:
+        raise SettingsError(
+            f"others can read the key {str(path)!r}: chmod 600 it, or make a new one"
+        )
+    try:
+        key = load_ssh_private_key(path.read_bytes(), None)
+    except ValueError as error:
+        raise SettingsError(f"{str(path)!r} is no private key of OpenSSH: {error}") from None
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise SettingsError(
+            f"the key {str(path)!r} is not of ECDSA: make one by ssh-keygen -t ecdsa"
+        )
+    return key
+
+
+def cause(error: Exception) -> str:
+    """Why the SuperLink cannot be reached, in words."""
+    import httpx
+
+    if isinstance(error, httpx.HTTPStatusError):
+        return _refusal(error.response.status_code, error.response.headers.get("date", ""))
+    text = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        end = (
+            "expired" if "expired" in text else "is of another authority than this site's file says"
+        )
+        return f"the coordinator's certificate {end}: get the coordinator's new file for this site"
+    if isinstance(error, httpx.ConnectError | httpx.TimeoutException):
+        return "the SuperLink does not answer: is it started, and does the network let this site through?"
+    if isinstance(error, httpx.TransportError | ssl.SSLError):
+        return f"the connection broke ({type(error).__name__})"
+    return f"{type(error).__name__} when talking to the SuperLink"
+
+
+def _refusal(status: int, date: str) -> str:
+    """What a status of the Fleet API means for a site."""
+    try:
+        apart = time.time() - parsedate_to_datetime(date).timestamp()
+    except (ValueError, TypeError):
+        apart = 0.0
+    if status == 401 and abs(apart) > 4:
+        return f"its clock is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} the coordinator's"
+    if status == 412:
+        return (
+            "its key is not registered (any more): let the coordinator register it by 'deploy run'; or "
+            "another process of this site was connected a moment ago, and is waited for"
+        )
+    if status in (401, 403, 404, 409):
+        return "its key is not registered (any more): let the coordinator register the public key"
+    return f"the SuperLink answered with status {status}"
+
+
+@dataclass
+class Node:
+    """The site's side of the federation.  connect: opens the way to the SuperLink."""
+
+    joined: Joined
+    trail: Trail
+    connect: Callable[[], Fleet]
+    stopping: threading.Event = field(default_factory=threading.Event)
+    apps: dict[int, str] = field(default_factory=dict)
+
+    def serve(self) -> None:
+        """Connect, and connect again whenever that breaks, until told to stop."""
+        failed, said = 0, ""
+        while not self.stopping.is_set():
+            try:
+                with self.connect() as fleet:
+                    fleet.activate()
+                    self.trail.write("connected", to=self.joined.address)
+                    print(f"Site {self.joined.config['site']!r} is connected.", flush=True)
+                    failed, said = 0, ""
+                    self._work(fleet)
+            except Exception as error:
+                why = cause(error)
+                if why != said:
+                    print(f"Site {self.joined.config['site']!r}: {why}; trying again.", flush=True)
+                    self.trail.write("disconnected", why=why)
+                said, failed = why, failed + 1
+            self.stopping.wait(AGAIN * min(failed, 10) * random.uniform(0.8, 1.2))  # noqa: S311
+        self.trail.write("stopped")
+
+    def _work(self, fleet: Fleet) -> None:
+        """Answer questions while heartbeats go out beside."""
+        ended = threading.Event()
+        broken: list[Exception] = []
+
+        def beat() -> None:
+            while not ended.wait(BEAT * 0.4):
+                try:
+                    fleet.beat()
+                except Exception as error:
+                    broken[:] = [error]
+
+        threading.Thread(target=beat, daemon=True).start()
+        pause = BUSY
+        try:
+            while not self.stopping.is_set():
+                if broken:
+                    raise broken[0]
+                question = fleet.pull()
+                if question is None:
+                    self.stopping.wait(pause)
+                    pause = min(pause * 1.2, IDLE)
+                else:
+                    self.answer(fleet, question)
+                    pause = BUSY
+        finally:
+            ended.set()
+            with suppress(Exception):
+                fleet.leave()
+
+    def answer(self, fleet: Fleet, question: Question) -> None:
+        """Answer one question, or say why not; either way it is written down."""
+        begin, why = time.monotonic(), ""
+        told: dict[str, Any] = {"site": str(self.joined.config["site"])}
+        try:
+            self._check_app(fleet, question.run)
+            if question.step == HELLO:
+                told["about"] = hello(self.joined.config, self.joined.app)
+            else:
+                told["content"] = respond(self.joined.config, question.step, question.content)
+        except Exception as error:
+            why = told["failure"] = reason(error)
+        spent = time.monotonic() - begin
+        taken = fleet.push(question, told, spent)
+        event = "refused" if why else "answered" if taken else "not taken"
+        about = {"run": str(question.run), "step": question.step, "round": question.round}
+        sizes = {"asked": len(question.content), "answered": len(told.get("content", b""))}
+        self.trail.write(event, **about, **sizes, seconds=round(spent, 3), why=why)
+
+    def _check_app(self, fleet: Fleet, run: int) -> None:
+        """Raise where a run is of another app than the one registered here."""
+        if run not in self.apps:
+            self.apps[run] = fleet.app_of(run)
+        if (found := self.apps[run]) != self.joined.app:
+            raise FederationError(
+                f"site {self.joined.config['site']!r} does not answer run {run}: its app {found[:12]} "
+                f"is not the registered {self.joined.app[:12]}; for another version the coordinator sends "
+                "a new file for the site"
+            )
+
+
+def serve_site(path: Path) -> None:
+    """Run the site of a file until it is told to end (SIGTERM, Ctrl-C)."""
+    joined = read_site(path)
+    key = load_key(joined.key)
+    trail = Trail(joined.log)
+    node = Node(joined, trail, lambda: Fleet.to(joined.address, joined.certificate, key))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: node.stopping.set())
+    trail.write("started", app=joined.app)
+    node.serve()

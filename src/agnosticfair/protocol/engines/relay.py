@@ -1,0 +1,74 @@
+"""Regions that add up before the server: an engine whose clients are engines.
+
+A region is asked as one client is. It asks all of its own and passes on their sum, so that the server's
+work, and what it receives, depends on the number of regions and not on the number of clients. Sums lie on
+the grid, where the order of additions does not matter: the model has the bits that it has without relays.
+Methods that treat clients one by one (``afl``'s mixture, plain averages) see regions instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agnosticfair.errors import AgnosticFairError, SettingsError
+from agnosticfair.protocol.engines.seam import Engine, Failure
+from agnosticfair.protocol.together import together
+
+
+@dataclass(frozen=True)
+class Relay:
+    """regions: an engine per region, of clients or of further regions."""
+
+    regions: Mapping[str, Engine]
+
+    def __post_init__(self) -> None:
+        if empty := [key for key, engine in self.regions.items() if not engine.clients()]:
+            raise SettingsError(f"region {empty[0]!r} has no clients: leave it out")
+
+    def clients(self) -> tuple[str, ...]:
+        return tuple(sorted(self.regions))
+
+    def exchange(
+        self,
+        step: str,
+        payload: Any,
+        deadline: float | None = None,
+        only: Collection[str] | None = None,
+    ) -> dict[str, Any]:
+        """Ask the regions, each for the sum over its own; one that lacks an answer has none."""
+        keys = self.clients() if only is None else tuple(sorted(only))
+        return {key: self._region(key, step, payload, deadline) for key in keys}
+
+    def _region(self, key: str, step: str, payload: Any, deadline: float | None) -> Any:
+        answers = self.regions[key].exchange(step, payload, deadline)
+        failed = {k: answer for k, answer in answers.items() if isinstance(answer, Failure)}
+        if failed:
+            (first, failure), more = next(iter(failed.items())), len(failed) - 1
+            also = f" (and {more} more)" if more else ""
+            return Failure(f"its client {first!r}{also}: {failure.reason}", failure.final)
+        try:
+            return together(answers)
+        except AgnosticFairError as error:
+            return Failure(f"its clients do not add up: {error}", final=True)
+
+
+def tree(engines: Mapping[str, Engine], fan: int) -> Relay:
+    """Relays over these engines, none with more than ``fan`` below it.
+
+    >>> from agnosticfair.protocol.engines.in_process import InProcess
+    >>> from agnosticfair.protocol.messages import Reply
+    >>> leaves = {str(k): InProcess({"a": lambda step, payload: Reply(1, {})}) for k in range(5)}
+    >>> tree(leaves, 2).clients()
+    ('0', '1')
+    """
+    if fan < 2:
+        raise SettingsError(f"a relay over {fan} engines does nothing: give a fan of two or more")
+    level: dict[str, Engine] = dict(engines)
+    while len(level) > fan:
+        names: Sequence[str] = sorted(level)
+        parts = [names[k : k + fan] for k in range(0, len(names), fan)]
+        digits = len(str(len(parts) - 1))
+        level = {f"{k:0{digits}}": Relay({n: level[n] for n in p}) for k, p in enumerate(parts)}
+    return Relay(level)

@@ -1,0 +1,134 @@
+"""Every back end adds up what ``mathematics.sums`` states: one test for all fields, surrogates and back ends."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import KINDS, question_of, small_table
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.sums import float32, float64
+from agnosticfair.mathematics import sums as stated
+from agnosticfair.mathematics.basis import gaussian, support
+from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.methods import method
+from agnosticfair.protocol.messages import Reply
+
+ROWS = replace(small_table(700), weights=np.random.default_rng(1).integers(1, 4, 700) / 2)
+
+
+def by_hand(client, broadcast):
+    """The sums row by row, as the head of ``mathematics.sums`` writes them."""
+    task, asked, rows = broadcast.task, broadcast.asked, client.prepare(broadcast.task)
+    K_L, K = (float64.kernels(client, task, b)(slice(None)) for b in (task.basis, task.fair_basis))
+    d, weights = rows.X @ asked.w, rows.weights
+    values = stated.row_values(d, rows.y, asked.surrogate)
+    v = values._replace(**{k: getattr(values, k) * weights for k in values._fields})
+    K = np.hstack([K, np.ones((len(d), 1))])
+    cell = np.eye(task.cells)[rows.s]
+
+    def slope(value):
+        return np.einsum("i,id->id", value, rows.X)
+
+    theta = (1 - asked.share) + asked.share * K_L @ asked.alpha
+    c = np.einsum("im,im->i", K, asked.C[rows.s])
+    fair = {"psi_g": v.g, "psi_theta": v.one, "psi_hat": v.hat}
+    return {
+        "loss": v.loss.sum(),
+        "J_1": slope(v.slope).sum(axis=0),
+        "psi_L": K_L.T @ v.loss,
+        "psi_theta_L": K_L.T @ v.one,
+        "J_L": K_L.T @ slope(v.slope),
+        **{k: np.einsum("ig,im,i->gm", cell, K, value) for k, value in fair.items()},
+        "J_g": np.einsum("ig,im,id->gmd", cell, K, slope(v.g_slope)),
+        "H": rows.X.T @ slope(theta * v.curve + c * v.g_curve),
+        "correct": v.right.sum(),
+    }
+
+
+def of_torch(client, broadcast):
+    return float32.sums(replace(client, device="cpu"), broadcast)
+
+
+def of_triton(client, broadcast):
+    kernel = pytest.importorskip("agnosticfair.client.sums.triton_kernel")
+    torch = pytest.importorskip("torch")
+    q = float32.question(broadcast.task, broadcast.asked, client.key)
+    (rows,) = client.kept(broadcast.task, float32.batches)
+    Z, y, weights = (torch.from_numpy(v.copy()) for v in (rows().Z, rows().y, rows().weights))
+    there = float32.Rows32(Z, y, rows().starts, weights)
+    found = kernel.add_up(there, q, {"BM": 16, "BR": 32, "per_sm": 1})
+    return Reply(broadcast.round, float32.whole(found, broadcast.task, client.key))
+
+
+ENDS = {"float64": float64.sums, "float32": float32.sums, "torch": of_torch, "triton": of_triton}
+
+
+@pytest.mark.parametrize("surrogate", KINDS, ids=lambda s: s.kind)
+@pytest.mark.parametrize("end", ENDS)
+def test_every_back_end_adds_up_what_is_stated(end, surrogate):
+    recipe = method("agnosticfair", kernels=6, sigma=0.9)
+    recipe = replace(recipe, basis=gaussian(4, 0.9))
+    client = Client("a", ROWS)
+    broadcast = question_of([client], recipe)
+    broadcast = replace(broadcast, asked=replace(broadcast.asked, surrogate=surrogate))
+    true, found = by_hand(client, broadcast), ENDS[end](client, broadcast).sums
+    assert {name: np.shape(v) for name, v in found.items()} == broadcast.shapes
+    assert {*true} == {*found}
+    for name, value in true.items():
+        most = (1e-6 if end == "float64" else 1e-5) * np.abs(value).max()
+        np.testing.assert_allclose(found[name], value, rtol=0, atol=most, err_msg=name)
+
+
+@pytest.mark.parametrize("surrogate", KINDS, ids=lambda s: s.kind)
+def test_slopes_and_curvatures_are_the_values_own(surrogate):
+    d, e = np.linspace(-3, 3, 41), 1e-4
+    for y in (np.zeros(41), np.ones(41)):
+        here, ahead, behind = (stated.row_values(x, y, surrogate) for x in (d, d + e, d - e))
+        for value, slope in (
+            ("loss", "slope"),
+            ("slope", "curve"),
+            ("g", "g_slope"),
+            ("g_slope", "g_curve"),
+        ):
+            change = (getattr(ahead, value) - getattr(behind, value)) / (2 * e)
+            np.testing.assert_allclose(getattr(here, slope), change, atol=1e-6)
+
+
+@pytest.mark.parametrize("surrogate", KINDS, ids=lambda s: s.kind)
+def test_a_network_s_values_and_slopes_are_those_that_are_stated(surrogate):
+    torch = pytest.importorskip("torch")
+    steps = pytest.importorskip("agnosticfair.client.networks")
+    rng = np.random.default_rng(0)
+    d, a, c = rng.normal(size=(3, 50)).astype(np.float32)
+    y = (rng.uniform(size=50) < 0.5).astype(np.float32)
+    held = steps.Held(*(torch.from_numpy(v) for v in (d, y, np.ones_like(y), a, c)))
+    v = stated.row_values(d.astype(float), y, surrogate)
+    loss, g = steps.values(torch.from_numpy(d), held, surrogate)
+    np.testing.assert_allclose(loss, v.loss, atol=1e-6)
+    np.testing.assert_allclose(g, v.g, atol=1e-6)
+    slopes = steps.slopes(torch.from_numpy(d), held, surrogate)
+    np.testing.assert_allclose(slopes, a * v.slope + c * v.g_slope, atol=1e-6)
+
+
+def test_numpy_and_torch_read_the_same_statement():
+    torch = pytest.importorskip("torch")
+    d, y = np.linspace(-50, 50, 101), np.arange(101) % 2 * 1.0
+    for surrogate in (*KINDS, Surrogate("sigmoid", 1e-2)):
+        one = stated.row_values(d, y, surrogate)
+        two = stated.row_values(torch.from_numpy(d), torch.from_numpy(y), surrogate, torch)
+        for name in one._fields:
+            np.testing.assert_allclose(getattr(two, name), getattr(one, name), atol=1e-14)
+
+
+def test_the_fields_of_a_client_that_holds_some_kernels_lie_where_they_belong():
+    recipe = replace(method("fl"), basis=replace(gaussian(3, 0.9), split=True))
+    tables = {"a": ROWS, "b": small_table(200, 4)}
+    clients = [Client(key, table) for key, table in tables.items()]
+    broadcast = question_of(clients, recipe)
+    for client in clients:
+        own = support(broadcast.task.basis, client.key, broadcast.task.clients)
+        for sums in (float64.sums, float32.sums):
+            psi = sums(client, broadcast).sums["psi_theta_L"]
+            assert (psi[own] > 0).all()
+            assert np.count_nonzero(psi) == 3

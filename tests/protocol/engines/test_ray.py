@@ -1,0 +1,116 @@
+"""Actors of a Ray cluster of two nodes on this machine: the bits of the in-process engine, and lost actors."""
+
+import os
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import small_table
+from pyarrow import parquet
+
+pytest.importorskip("ray", reason="needs agnosticfair[ray]")
+
+import ray
+
+from agnosticfair.client.parts import makers, over_files
+from agnosticfair.data.files import Roles
+from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.methods import method
+from agnosticfair.protocol.engines.ray import Held, RayEngine
+from agnosticfair.protocol.engines.relay import Relay
+from agnosticfair.protocol.messages import Reply, pack, unpack
+
+ROLES = Roles("y", ("sex",))
+FIT = method("agnosticfair", kernels=20, max_rounds=3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A site's rows in five Parquet files of unequal size."""
+    place, table = tmp_path_factory.mktemp("site"), small_table(600, 3)
+    columns = {**table.numeric, "job": table.categorical["job"].values()}
+    columns |= {"y": table.target.values(), "sex": table.sensitive_features["sex"].values()}
+    rows = pa.table({name: pa.array(values) for name, values in columns.items()})
+    cuts = [0, 200, 350, 450, 540, 600]
+    for k, (begin, end) in enumerate(pairwise(cuts)):
+        parquet.write_table(rows.slice(begin, end - begin), place / f"{k}.parquet")
+    parquet.write_table(rows, place.parent / "all.parquet")
+    return place
+
+
+def here(folder):
+    from agnosticfair.data.files import read_clients
+
+    return fit(read_clients([folder.parent / "all.parquet"], ROLES), FIT, positive="yes")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    made.add_node(num_cpus=1)
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_parts_on_two_nodes_have_the_bits_of_one_process_even_when_an_actor_is_lost(
+    cluster, folder
+):
+    parts = RayEngine(makers(folder, ROLES, 2))
+    rounds = []
+
+    def lose(entry):
+        rounds.append(entry["round"])
+        if entry["round"] == 1:
+            ray.kill(parts._actors["part-1"])
+
+    found = fit(Relay({"site": parts}), FIT, positive="yes", on_round=lose)
+    nodes = {a["NodeID"] for a in ray.nodes() if a["Alive"]}
+    parts.close()
+    assert found.model.w.tobytes() == here(folder).model.w.tobytes()
+    assert parts.rebuilt == ["part-1"]
+    assert len(nodes) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_an_actor_that_dies_at_every_question_is_a_failure_with_a_sentence(cluster):
+    def deadly():
+        return lambda step, payload: os._exit(1)
+
+    def careful():
+        def declines(step, payload):
+            raise FederationError("I would rather not")
+
+        return declines
+
+    engine = RayEngine({"a": deadly, "b": careful}, cpus=0.5, rebuilds=1)
+    found = engine.exchange("census", None)
+    engine.close()
+    assert "was lost 2 times" in found["a"].reason
+    assert (found["b"].reason, found["b"].final) == ("I would rather not", True)
+
+
+def test_the_parts_of_a_folder_add_up_to_it(folder):
+    dealt = makers(folder, ROLES, 3)
+    assert sorted(dealt) == ["part-0", "part-1", "part-2"]
+    counts = [make()("census", None).n for make in dealt.values()]
+    assert sum(counts) == 600
+    whole = over_files("site", [folder.parent / "all.parquet"], ROLES)("census", None)
+    assert whole.n == 600
+    with pytest.raises(SettingsError, match="5 Parquet files for 6 parts"):
+        makers(folder, ROLES, 6)
+
+
+def test_an_actor_speaks_the_wire_form():
+    held = Held(lambda: lambda step, payload: Reply(2, {"n": np.array(1.0)}))
+    good, content = held.ask("sums", pack(Reply(1, {})))
+    assert good
+    assert unpack(content).round == 2

@@ -1,0 +1,97 @@
+"""Regions add up before the server: the same bits, and a server whose work does not grow with the clients."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.federation import fit, in_process
+from agnosticfair.methods import method
+from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.relay import Relay, tree
+from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.protocol.faults import Policy
+from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.together import together
+
+ROWS = small_table(300, 3)
+
+
+def regions(parts, size):
+    """A region per ``size`` clients."""
+    keys = sorted(parts)
+    groups = [keys[k : k + size] for k in range(0, len(keys), size)]
+    return {f"r{k}": in_process({key: parts[key] for key in g}) for k, g in enumerate(groups)}
+
+
+@pytest.mark.parametrize("name", ["agnosticfair", "fairfl", "fl"])
+@pytest.mark.parametrize("fan", [2, 3])
+def test_a_tree_has_the_bits_of_the_clients_without_it(name, fan):
+    parts = dealt(ROWS, 12)
+    chosen = method(name, max_rounds=6)
+    flat = fit(parts, chosen, positive="yes")
+    found = fit(tree(regions(parts, 2), fan), chosen, positive="yes")
+    assert found.model.w.tobytes() == flat.model.w.tobytes()
+    assert [e["loss"] for e in found.history] == [e["loss"] for e in flat.history]
+
+
+class Counting:
+    """An engine that counts what the server gets."""
+
+    def __init__(self, inner):
+        self.inner, self.answers, self.numbers = inner, Counter(), Counter()
+
+    def clients(self):
+        return self.inner.clients()
+
+    def exchange(self, step, payload, deadline=None, only=None):
+        found = self.inner.exchange(step, payload, deadline, only)
+        self.answers[step] += len(found)
+        self.numbers[step] += sum(r.nbytes for r in found.values() if isinstance(r, Reply))
+        return found
+
+
+def test_what_the_server_gets_does_not_grow_with_the_clients():
+    seen = {}
+    for count in (20, 200):
+        engine = Counting(tree(regions(dealt(ROWS, count), 10), 5))
+        fit(engine, method("fairfl", max_rounds=3), positive="yes")
+        seen[count] = (len(engine.clients()), engine.numbers["sums"] / engine.answers["sums"])
+        assert seen[count][0] <= 5
+    assert seen[20][1] == seen[200][1]
+
+
+def test_a_client_that_fails_is_named_with_its_region():
+    def broken(step, payload):
+        raise FederationError("out of order")
+
+    sound = in_process(dealt(ROWS, 2))
+    engine = Relay({"north": sound, "south": Relay({"deep": InProcess({"x": broken})})})
+    with pytest.raises(FederationError, match="client 'south': its client 'deep': its client 'x'"):
+        fit(engine, "fl", positive="yes")
+    rest = fit(engine, "fl", positive="yes", on_failure=Policy(then="drop"))
+    assert rest.model.w.tobytes() == fit(dealt(ROWS, 2), "fl", positive="yes").model.w.tobytes()
+
+
+def test_what_does_not_add_up_is_a_failure_with_a_sentence():
+    class Odd:
+        def clients(self):
+            return ("a", "b")
+
+        def exchange(self, step, payload, deadline=None, only=None):
+            return {"a": Reply(1, {"n": np.ones(1)}), "b": Reply(2, {"n": np.ones(1)})}
+
+    found = Relay({"r": Odd()}).exchange("sums", None)["r"]
+    assert isinstance(found, Failure)
+    assert "do not add up" in found.reason
+    with pytest.raises(FederationError, match="cannot add up Reply, str"):
+        together({"a": Reply(1, {}), "b": "?"})
+
+
+def test_relays_that_make_no_sense_are_refused():
+    with pytest.raises(SettingsError, match="region 'r' has no clients"):
+        Relay({"r": InProcess({})})
+    with pytest.raises(SettingsError, match="a fan of two or more"):
+        tree({}, 1)

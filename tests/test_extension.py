@@ -1,0 +1,186 @@
+"""The recipes of CONTRIBUTING, followed from outside: a kind of basis, a step, a solver, a field of a round's sums."""
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from helpers import TABLES, question_of, small_table
+
+from agnosticfair.client import steps
+from agnosticfair.client.client import Client
+from agnosticfair.client.sums import float32, float64
+from agnosticfair.federation import fit
+from agnosticfair.mathematics import basis as bases
+from agnosticfair.mathematics import sums as stated
+from agnosticfair.mathematics.basis import Basis, BasisKind
+from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives
+from agnosticfair.methods import Method, method
+from agnosticfair.protocol import questions
+from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
+from agnosticfair.server import solvers
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """What a test registers is forgotten after it."""
+    tables = (bases.KINDS, questions.QUESTIONS, steps.STEPS, solvers.SOLVERS)
+    before = [dict(table) for table in tables]
+    yield
+    for table, known in zip(tables, before, strict=True):
+        table.clear()
+        table.update(known)
+
+
+# Add a kind of basis: one record.
+
+
+def tilts(basis, X, centres):
+    """K = (1, x_0, 1 - x_0): the adversary leans towards one end of the first feature."""
+    return np.column_stack([np.ones(len(X)), X[:, 0], 1 - X[:, 0]])
+
+
+def test_a_kind_of_basis_from_outside_is_fitted_to_any_spread_of_the_rows():
+    bases.register(BasisKind("tilts", tilts, kernels=lambda basis: 3))
+    made = method("agnosticfair", basis=Basis("tilts"), tau=0.03)
+    found = fit(TABLES, made, positive="yes")
+    pooled = fit({"all": small_table(300, 3)}, made, positive="yes")
+    assert found.converged
+    assert found.worst_surrogate <= 0.03 + 1e-4
+    assert len(found.alpha) == 3
+    np.testing.assert_allclose(found.model.w, pooled.model.w, atol=1e-6)
+    with pytest.raises(Exception, match="kernels of your own are added up exactly"):
+        float32.exponents(Basis("tilts"), None, 5)
+
+
+# Add a step: a question, and the record of the function that answers it.
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The mean loss' slope at w."""
+
+    step: ClassVar[str] = "gradient"
+    w: np.ndarray
+
+    def shapes(self, task):
+        return {"loss": (), "slope": self.w.shape, "mass": ()}
+
+
+def gradient(client, broadcast):
+    rows = client.prepare(broadcast.task)
+    d = rows.X @ broadcast.asked.w
+    slope, _ = log_loss_derivatives(d, rows.y)
+    loss = log_loss(d, rows.y).sum()
+    sums = {"loss": np.array(loss), "slope": slope @ rows.X, "mass": np.array(float(len(d)))}
+    return Reply(broadcast.round, sums)
+
+
+def know_the_step():
+    questions.register(Gradient)
+    steps.register(steps.Step("gradient", gradient, by_batch=True))
+
+
+def test_a_step_from_outside_is_asked_over_the_wire_and_answered():
+    know_the_step()
+    client = Client("a", small_table(50))
+    task = question_of([client], method("fl")).task
+    asked = unpack(pack(Broadcast(1, task, Gradient(np.zeros(6)))))
+    found = steps.answer(client, "gradient", asked)
+    assert found.sums["loss"] == pytest.approx(50 * np.log(2), abs=1e-6)
+    assert {k: v.shape for k, v in found.sums.items()} == asked.shapes
+
+
+# Add a solver: an object, or a module, that meets ``solvers.Solver``, and a line in the table.
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The state of a gradient descent."""
+
+    w: np.ndarray
+    max_rounds: int
+    alpha: np.ndarray
+    round: int = 0
+    outcome: str = "running"
+    history: tuple = ()
+    under_floor: tuple = ()
+
+
+def begun(plan, beginning):
+    return Descent(np.zeros(plan.features + 1), plan.method.max_rounds, np.ones(1))
+
+
+def moved(state, reply):
+    sums = reply.sums
+    w = state.w - 1.0 * sums["slope"] / sums["mass"]
+    entry = {"round": reply.round, "loss": float(sums["loss"] / sums["mass"]), "worst": 0.0}
+    outcome = "rounds" if reply.round >= state.max_rounds else "running"
+    history = (*state.history, entry)
+    return replace(state, w=w, round=reply.round, outcome=outcome, history=history)
+
+
+DESCENT = SimpleNamespace(
+    TYPES=(Descent,),
+    suits=lambda method: method.name == "descent",
+    before=lambda plan: None,
+    init=begun,
+    question=lambda state: Gradient(state.w),
+    step=moved,
+    worst_cases=lambda state: (float("nan"), float("nan")),
+    start_of=lambda state: None,
+)
+
+
+def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
+    know_the_step()
+    solvers.register("descent", DESCENT)
+    made = Method("descent", max_rounds=30)
+    found = fit(TABLES, made, positive="yes")
+    losses = [entry["loss"] for entry in found.history]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] < losses[0] - 0.05
+    pooled = fit({"all": small_table(300, 3)}, made, positive="yes")
+    np.testing.assert_allclose(found.model.w, pooled.model.w, atol=1e-6)
+    secure = fit(TABLES, made, positive="yes", secure=True)
+    assert secure.model.w.tobytes() == found.model.w.tobytes()
+
+    class Killed(Exception):
+        pass
+
+    def kill(entry):
+        if entry["round"] == 10:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fit(TABLES, made, positive="yes", checkpoint=tmp_path, on_round=kill)
+    resumed = fit(TABLES, made, positive="yes", checkpoint=tmp_path)
+    assert resumed.model.w.tobytes() == found.model.w.tobytes()
+    assert fit(TABLES, "fl", positive="yes").converged  # others' methods are solved as before
+
+
+# Add a field to a round's sums: a name and a value in ``mathematics/sums.py`` (and a column of the
+# Triton kernel), read by a solver.
+
+
+def test_a_field_of_a_round_s_sums_reaches_the_server_from_every_back_end(monkeypatch):
+    *scalars, slope = stated.OF_FAIR
+    plain = stated.of_fair
+
+    def of_fair(v):
+        values, factor = plain(v)
+        return (*values, v.right), factor
+
+    for module in (stated, float64, float32):
+        monkeypatch.setattr(module, "OF_FAIR", (*scalars, "psi_right", slope))
+    for module in (stated, float64, float32):
+        monkeypatch.setattr(module, "of_fair", of_fair)
+    client = Client("a", small_table(300))
+    asked = question_of([client], method("agnosticfair", kernels=5))
+    assert asked.shapes["psi_right"] == asked.shapes["psi_g"]
+    for sums in (float64.sums, float32.sums):
+        found = sums(client, asked).sums
+        assert {k: np.shape(v) for k, v in found.items()} == asked.shapes
+        assert found["psi_right"][:, -1].sum() == found["correct"]
+        assert found["psi_right"][:, :-1].sum() > 0
