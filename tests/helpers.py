@@ -189,7 +189,8 @@ def refused(call, *arguments):
     """The one line said by a command that ends with code 2 and leaves no file."""
     before = sorted(Path().rglob("*"))
     code, out, err = call(*arguments)
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert not out or out.startswith("Numeric: ")  # how columns were read is said before the work
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert sorted(Path().rglob("*")) == before

@@ -82,7 +82,7 @@ def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
     out = tmp_path / "new" / "results"
     asked = ("--setting", "shift", "--methods", "fl,fairfl", "--seeds", 1, "--jobs", 1)
     code, printed, err = call("reproduce", *asked, "--out", out)
-    assert (code, err) == (0, "")
+    assert code == 0, err
     names = {"results.json", "tables.md", "compare-adult-shift.png", "figure-2-adult.png"}
     names |= {"rows-adult-shift.parquet"}
     assert {p.name for p in out.iterdir()} == names
@@ -258,7 +258,7 @@ def test_a_fit_that_does_not_converge_is_an_error_where_that_is_asked_for(call, 
     assert "did not converge in 2 rounds" in refused(call, *asked, "--strict")
     code, out, _ = call(*asked)
     assert code == 0
-    assert "ended with outcome 'rounds' after 2 rounds" in out
+    assert "did not converge (outcome 'rounds') after 2 rounds" in out
 
 
 def test_a_diverging_fit_leaves_no_model(call, files, monkeypatch):
@@ -350,3 +350,76 @@ def test_a_device_that_is_not_there_is_a_sentence(call, files):
     assert code == 2
     assert "Traceback" not in err
     assert "cuda:99" in err
+
+
+def test_held_out_rows_are_measured_at_once(call, files):
+    code, out, err = call("fit", files[0], *ROLES, "--method", "fl", "--test", files[1])
+    assert (code, err) == (0, "")
+    assert "Held-out rows" in out
+    for word in ("majority", "base rate", "positive", "true-positive rate"):
+        assert word in out
+    code, out, _ = call(
+        "fit", files[0], *ROLES, "--method", "fl", "--test", files[1], "--json", "--force"
+    )
+    told = json.loads(out)
+    held = json.loads(
+        call("evaluate", "model.safetensors", files[1], "--target", "income", "--json")[1]
+    )
+    assert told["held_out_rows"] == held
+    assert told["columns"]["age"].startswith("numeric")
+
+
+def test_nothing_is_written_over_what_is_not_ours(call, files):
+    before = files[0].read_bytes()
+    assert "one of the files that are read" in refused(
+        call, "fit", *files, *ROLES, "--out", files[0]
+    )
+    Path("notes.txt").write_text("mine")
+    said = refused(call, "fit", *files, *ROLES, "--out", "notes.txt")
+    assert "was not written by agnosticfair" in said
+    Path("model-card.md").write_text("mine")
+    assert "model-card.md" in refused(call, "fit", *files, *ROLES)
+    code, out, _ = call("fit", *files, *ROLES, "--method", "fl", "--force", "--out", "notes.txt")
+    assert code == 0
+    assert "'notes.txt' holds safetensors" in out
+    assert files[0].read_bytes() == before
+    assert "one of the files" in refused(call, "predict", "notes.txt", files[0], "--out", files[0])
+    assert "one of the files" in refused(call, "export", "notes.txt", "--onnx", "notes.txt")
+
+
+def test_predictions_beside_columns(call, model, files):
+    code, _, _ = call("predict", model, files[0], "--keep", "sex", "--keep", "age")
+    assert code == 0
+    with Path("predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    with files[0].open() as file:
+        given = list(csv.DictReader(file))
+    assert [row["sex"] for row in rows] == [row["sex"] for row in given]
+    assert list(rows[0]) == ["sex", "age", "prediction", "probability"]
+    assert call("predict", model, files[0], "--keep", "all")[0] == 0
+    assert "'nosuch' to keep" in refused(call, "predict", model, files[0], "--keep", "nosuch")
+
+
+def test_evaluate_by_a_notion(call, model, files):
+    code, out, _ = call(
+        "evaluate", model, *files, "--target", "income", "--notion", "equalized_odds"
+    )
+    assert code == 0
+    assert "equalized odds" in out
+    assert "'fair'" in refused(
+        call, "evaluate", model, *files, "--target", "income", "--notion", "fair"
+    )
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_cuts_no_number(monkeypatch, capsys, width):
+    from agnosticfair.commands import output
+
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True, raising=False)
+    numbers = [k + 0.1234 for k in range(9)]
+    output.show(output.grid("title", ("name", *"abcdefghi"), [["all rows", *numbers]]))
+    out = capsys.readouterr().out
+    assert "…" not in out
+    assert all(f"{x:.4f}" in out for x in numbers)
+    assert max(map(len, out.splitlines())) <= width

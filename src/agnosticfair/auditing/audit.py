@@ -45,12 +45,9 @@ from agnosticfair.federation import (
 from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.ambiguity import (
     Ambiguity,
-    Outcome,
     Worst,
     check,
-    worst_difference,
     worst_linear,
-    worst_ratio,
 )
 from agnosticfair.mathematics.basis import (
     Basis,
@@ -60,9 +57,10 @@ from agnosticfair.mathematics.basis import (
     constant,
     design,
     gaussian,
-    median_distance,
     row_priorities,
+    settled,
 )
+from agnosticfair.mathematics.fairness import worst_pair
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
@@ -205,7 +203,7 @@ between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
             b = _drawn(given, asked.basis.kernels, seed)
         else:
             b = (checked_centres(centres, len(given.names)) - units[0]) / units[1]
-        asked = replace(asked, basis=_settled(asked.basis, b))
+        asked = replace(asked, basis=settled(replace(asked.basis, kernels=len(b)), b))
     tell = _counter(on_progress, len(_parts(given.n)) + bootstrap)
 
     d = len(given.names)
@@ -297,12 +295,6 @@ def audit_clients(
     return replace(made, centres=plan.task.centres)
 
 
-def _settled(basis: Basis, b: np.ndarray) -> Basis:
-    """The basis with the number of its centres, and its width where they decide it."""
-    width = median_distance(b) if basis.sigma == "median" else basis.sigma
-    return replace(basis, kernels=len(b), sigma=width)
-
-
 def _asked(basis: Basis | None, bound: float | None, *rest: Any) -> _Question:
     return _Question(basis or _DEFAULT, inf if bound is None else bound, *rest)
 
@@ -392,39 +384,21 @@ class _Gap:
 
 
 def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: _Question, tolerance: float) -> _Gap | None:
-    """The largest difference of rates over A and all ordered pairs of groups; None if there is none.
-
-    max rate_j - min rate_k bounds a pair from above: pairs go by it, and those that cannot be worse
-    than what was seen are left out.
-    """
-    pairs, reachable = [], {*range(len(psi))}
-    looked = notions.ratios(NOTIONS[asked.notion], psi[..., :-1])
-    for labels, a, b in looked:
-        most = [worst_ratio(A, a[g], b[g], asked.floor) for g in range(len(a))]
-        there = [g for g, worst in enumerate(most) if worst.outcome is Outcome.OPTIMAL]
-        if NOTIONS[asked.notion].bounds:
-            high = max(there, key=lambda g: most[g].value, default=None)
-            return (
-                None if high is None else _Gap(most[high], (high, high), labels, frozenset(there))
-            )
-        least = {g: 1 - worst_ratio(A, b[g] - a[g], b[g], asked.floor).value for g in there}
-        above = [(most[j].value - least[k], (j, k)) for j, k in permutations(there, 2)]
-        pairs += [(bound, pair, labels, a, b) for bound, pair in above]
-        reachable &= {*there}
-    best, value, shows = None, -inf, -inf
-    for bound, (j, k), labels, a, b in sorted(pairs, key=lambda pair: -pair[0]):
-        if bound <= shows:
-            break
-        worst = worst_difference(A, a[[k, j]], b[[k, j]], asked.floor, tolerance)
-        if worst.outcome is Outcome.INFEASIBLE:
-            continue
-        value = max(value, worst.value)
-        if worst.value - worst.tolerance > shows:
-            shows, best = worst.value - worst.tolerance, (worst.alpha, (j, k), labels)
-    if best is None:
+    """The largest difference of rates over A and all ordered pairs of groups; None if there is none."""
+    notion, G = NOTIONS[asked.notion], len(psi)
+    looked = notions.ratios(notion, psi[..., :-1])
+    a, b = (np.concatenate([entry[place] for entry in looked]) for place in (1, 2))
+    pairs: list[tuple[int, int | None]] = [(j, None) for j in range(len(a))]
+    if not notion.bounds:
+        of_labels = range(0, len(a), G)
+        pairs = [(i + j, i + k) for i in of_labels for j, k in permutations(range(G), 2)]
+    found = worst_pair(A, a, b, pairs, asked.floor, tolerance)
+    if found is None:
         return None
-    outcome = Outcome.OPTIMAL if value - shows <= tolerance + 1e-12 else Outcome.FAILED
-    return _Gap(Worst(value, best[0], outcome, value - shows), *best[1:], frozenset(reachable))
+    j, k = found.pair
+    reachable = frozenset(g for g in range(G) if {*range(g, len(a), G)} <= found.reachable)
+    pair = (j % G, (j if k is None else k) % G)
+    return _Gap(found.worst, pair, looked[j // G][0], reachable)
 
 
 def _checked_gap(

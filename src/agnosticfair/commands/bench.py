@@ -11,7 +11,6 @@ from typer import Option
 
 from agnosticfair.commands.options import DataFolder, Jobs, Json, listed
 from agnosticfair.commands.output import check_folder, deliver, progress
-from agnosticfair.errors import SettingsError
 from agnosticfair.threads import cpus
 
 EPILOG = "Example: agnosticfair bench --quick --out bench"
@@ -47,9 +46,9 @@ def bench(
     stopped is taken up again. The same commit gives the same numbers; only times differ.
     """
     from agnosticfair.data.datasets import DATASETS
-    from agnosticfair.experiments.benchmark import LIMITS, cells, here, run
+    from agnosticfair.experiments.benchmark import LIMITS, cells, here, parsed
     from agnosticfair.experiments.entrants import ENTRANTS
-    from agnosticfair.experiments.kept import authorise, code, read_cell, write_cell
+    from agnosticfair.experiments.kept import authorise, code, results_of, run_kept
 
     check_folder(out)
     folder = None if data_folder is None else str(data_folder)
@@ -63,42 +62,15 @@ def bench(
         names = [*QUICK_ENTRANTS]
     found, absent = here(asked, folder)
     wanted = cells(found, numbers, names, listed(splits, ("shift", "iid")), **options)
-    kept = {cell.key: read_cell(out / "cells", cell, own) for cell in wanted}
-    todo, begin = [cell for cell in wanted if kept[cell.key] is None], perf_counter()
-    by = {cell.key: cell for cell in todo}
-    with progress(len(todo), "cells") as advance:
-
-        def done(row: dict[str, Any]) -> None:
-            key = f"{row['dataset']}-{row['split']}-{row['seed']:02d}-{row['entrant']}"
-            write_cell(out / "cells", by[key], own, row)
-            kept[key] = row
-            advance(key)
-
-        if todo:
-            run(todo, cpus() if jobs is None else jobs, done)
-    rows = [row for row in kept.values() if row is not None]
-    results = {"format": "agnosticfair-bench-1", **vars(own), "absent": absent, "cells": rows}
-    _present(results, out, perf_counter() - begin, len(todo), as_json)
+    begin = perf_counter()
+    with progress(len(wanted), "cells") as advance:
+        rows, ran = run_kept(wanted, out, own, cpus() if jobs is None else jobs, advance)
+    _present(results_of(rows, own, absent), out, perf_counter() - begin, ran, as_json)
 
 
 QUICK_DATA = ["adult", "oulad"]
 QUICK_ENTRANTS = ("agnosticfair", "fairfl", "fairlearn-eg", "fairlearn-threshold", "boosted-tree")
 QUICK: dict[str, Any] = {"limits": (0.1,), "asked": (0.02, 0.05, 0.12)}
-
-
-def parsed(seeds: str) -> list[int]:
-    """Numbers and ranges with commas between.
-
-    >>> parsed("0-2, 7")
-    [0, 1, 2, 7]
-    """
-    found: list[int] = []
-    for part in seeds.split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
-            raise SettingsError(f"seeds {seeds!r} are no numbers and ranges: write 0-4 or 0,3")
-        found += range(int(first), int(last or first) + 1)
-    return found
 
 
 def _present(results: dict[str, Any], out: Path, seconds: float, ran: int, as_json: bool) -> None:

@@ -8,7 +8,17 @@ from typing import Annotated
 from typer import Option
 
 from agnosticfair.commands.measuring import labelled, scores, show_scores
-from agnosticfair.commands.options import Client, Files, Json, ModelFile, Target
+from agnosticfair.commands.options import (
+    Client,
+    Encoding,
+    Files,
+    Json,
+    ModelFile,
+    Notion,
+    Separator,
+    Target,
+)
+from agnosticfair.commands.reading import warned
 
 EPILOG = "Example: agnosticfair evaluate model.safetensors test.csv --target income"
 
@@ -21,15 +31,27 @@ def evaluate(
         list[str] | None, Option(help="Column with groups; else the model's. May be repeated.")
     ] = None,
     client_column: Client = None,
+    notion: Notion = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model on labelled rows: accuracy, and how its decisions differ between groups."""
+    from agnosticfair.data.reading import Dialect
+    from agnosticfair.mathematics.notions import NOTIONS
     from agnosticfair.model import load_model
+    from agnosticfair.settings import require_name
 
+    if notion is not None:
+        require_name("notion", notion, NOTIONS)
     loaded = load_model(model)
     named = tuple(sensitive_features or loaded.sensitive_features)
-    clients = labelled(loaded, files, target, named, client_column)
-    found = scores(loaded, clients, named)
+    dialect = Dialect(separator, encoding)
+    clients = labelled(loaded, files, target, named, client_column, dialect)
+    found = scores(loaded, clients, named, notion)
     if as_json:
         return print(json.dumps(found, indent=1))
-    return show_scores(f"{model}, a model by {loaded.method['name']}", found)
+    show_scores(f"{model}, a model by {loaded.method['name']}", found)
+    for text in warned(found, tau=bool(loaded.method.get("fairness"))):
+        print("Warning:", text)
+    return None

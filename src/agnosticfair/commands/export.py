@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import Option
 
-from agnosticfair.commands.options import ModelFile
-from agnosticfair.commands.output import check_folder, write_files
+from agnosticfair.commands.options import Force, ModelFile
+from agnosticfair.commands.output import check_file, write_files
 
 EPILOG = "Example: agnosticfair export model.safetensors --onnx model.onnx"
 
@@ -16,12 +16,13 @@ EPILOG = "Example: agnosticfair export model.safetensors --onnx model.onnx"
 def export(
     model: ModelFile,
     onnx: Annotated[Path, Option(help="The ONNX file to write.")],
+    force: Force = False,
 ) -> None:
     """Write a model as an ONNX file that takes raw columns: its encoding is part of the graph."""
     from agnosticfair.model import load_model
     from agnosticfair.runs.export import to_onnx
 
-    check_folder(onnx.parent, needed=True)
+    check_file(onnx, (model,), force, option="--onnx")
     made = to_onnx(load_model(model))
     write_files(onnx.parent, {onnx.name: made.SerializeToString()})
     inputs, outputs = ([v.name for v in part] for part in (made.graph.input, made.graph.output))

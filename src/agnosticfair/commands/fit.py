@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
-from agnosticfair.commands.measuring import scores, show_scores
+from agnosticfair.commands import reading
+from agnosticfair.commands.measuring import labelled, scores, show_scores
 from agnosticfair.commands.options import (
     Bound,
     Categorical,
     Client,
     Drop,
+    Encoding,
+    Force,
     Intersections,
     Json,
     MethodName,
@@ -23,18 +26,21 @@ from agnosticfair.commands.options import (
     Numeric,
     Positive,
     SensitiveFeatures,
+    Separator,
     Target,
     Tau,
 )
-from agnosticfair.commands.output import cell, check_folder, progress, write_files
+from agnosticfair.commands.output import cell, check_file, check_folder, progress, write_files
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
+    from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
+    from agnosticfair.model import Model
     from agnosticfair.private import Budget
 
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
@@ -83,6 +89,11 @@ def fit(
     schema: Annotated[
         Path | None, Option(help="What all clients agree on: see 'agnosticfair schema'.")
     ] = None,
+    test: Annotated[
+        list[Path] | None, Option(help="Labelled rows held out, to measure on; may be repeated.")
+    ] = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     epsilon: Annotated[
         float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
     ] = None,
@@ -91,6 +102,7 @@ def fit(
         Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
     ] = None,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Train one model over clients whose rows stay with them: only sums are added up.
@@ -100,6 +112,7 @@ def fit(
     """
     from agnosticfair import federation
     from agnosticfair.data.files import Roles, read_sources
+    from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.methods import Network
     from agnosticfair.methods import method as recipe
@@ -108,9 +121,11 @@ def fit(
     from agnosticfair.runs.tracking import parameters, results, tracker
     from agnosticfair.server.checkpoints import FILE as CHECKPOINT
 
-    check_folder(out.parent, needed=True)
-    if run is not None:
-        check_folder(run)
+    for path in (out, *(out.parent / f"{out.stem}-card.{kind}" for kind in ("md", "html"))):
+        check_file(path, (*files, *(test or ())), force)
+    for folder, option in ((run, "--run"), (checkpoint, "--checkpoint")):
+        if folder is not None:
+            check_folder(folder, option=option)
     changes: dict[str, Any] = {
         "tau": tau,
         "bound": bound,
@@ -122,7 +137,12 @@ def fit(
         changes["network"], device = Network(network, device=device or "cpu"), None
     chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_sources(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
+    dialect = Dialect(separator, encoding)
+    roles = Roles(target, tuple(sensitive_features), client_column, *kinds)
+    clients = read_sources(files, roles, dialect=dialect)
+    if not as_json:
+        reading.tell(clients, target, positive)
+    columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
         budget = Budget(epsilon, delta, ledgers=ledgers)
@@ -135,7 +155,7 @@ def fit(
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
         add = None if run is None else record.rounds(run, chosen, len(clients), resume)
-        with progress(chosen.max_rounds, "rounds") as advance:
+        with progress(chosen.max_rounds, "rounds", at_most=True) as advance:
 
             def on_round(entry: dict) -> None:
                 advance(f"loss {entry['loss']:.4f}")
@@ -157,6 +177,7 @@ def fit(
             )
         fitted.model.save(out)
         found = scores(fitted.model, clients)
+        tested = _tested(fitted.model, test, target, dialect)
         certified: Any = ({}, {})
         kept: dict[str, bytes] = {}
         asked_for = run is not None or track is not None
@@ -177,15 +198,57 @@ def fit(
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
-        about = {"model": str(out), "method": chosen.name, "positive": fitted.model.positive}
+        about: dict[str, Any] = {"model": str(out), "method": chosen.name}
+        about["positive"] = fitted.model.positive
+        about["warnings"] = _warnings(fitted, found, out)
+        about |= {"columns": columns, "held_out_rows": tested}
         return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
     show_scores("Training rows", found)
-    how = "converged" if fitted.converged else f"ended with outcome {fitted.outcome!r}"
-    print(f"\n{chosen.name} {how} after {fitted.rounds} rounds in {fitted.seconds:.1f} s.")
+    if tested:
+        print()
+        show_scores("Held-out rows", tested)
+    how = "converged" if fitted.converged else f"did not converge (outcome {fitted.outcome!r})"
+    rounds = f"{fitted.rounds} round{'s' * (fitted.rounds != 1)}"
+    print(f"\n{chosen.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
+    for text in _warnings(fitted, found, out):
+        print("Warning:", text)
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"
     return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
+
+
+def _tested(
+    model: Model, files: list[Path] | None, target: str, dialect: Dialect
+) -> list[dict[str, Any]]:
+    """What the model does on rows held out, if there are any."""
+    if not files:
+        return []
+    return scores(model, labelled(model, files, target, model.sensitive_features, None, dialect))
+
+
+def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
+    """What a user should know before using the model."""
+    from agnosticfair.data.encoding import shown
+
+    said = reading.warned(found, tau=fitted.method.fairness is not None)
+    if not fitted.converged:
+        said.append(
+            "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."
+        )
+    if fitted.model.negative.startswith("not "):
+        said.append(
+            f"more than two labels: all but {fitted.model.positive!r} were taken together as negative."
+        )
+    if fitted.under_floor:
+        said.append(
+            f"not protected, being too small to compare: {shown(fitted.under_floor)}; join groups."
+        )
+    if out.suffix != ".safetensors":
+        said.append(
+            f"{out.name!r} holds safetensors whatever its ending says: read it with load_model."
+        )
+    return said
 
 
 def _private(

@@ -12,6 +12,7 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.threads import cpus
 
 if TYPE_CHECKING:
+    from agnosticfair.data.reading import Dialect
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.model import Model
@@ -23,14 +24,16 @@ def labelled(
     target: str,
     sensitive_features: Sequence[str],
     client: str | None,
+    dialect: Dialect | None = None,
 ) -> dict[str, Table]:
     """The clients' rows to measure on, all with a group and a label that the model knows."""
     from agnosticfair.data.encoding import shown
-    from agnosticfair.data.files import read_rows
+    from agnosticfair.data.files import FOUND, client_names, read_rows
 
     if client is not None and len(files) > 1:
         raise SettingsError(f"{len(files)} files and a client column {client!r}: name one file")
     clients: dict[str, Table] = {}
+    names = client_names(files)
     for file in files:
         who = f"file {file.name!r}"
         table = read_rows(
@@ -39,6 +42,7 @@ def labelled(
             target=target,
             sensitive_features=tuple(sensitive_features),
             client=client,
+            dialect=dialect or FOUND,
         )
         there = {target: table.target, **table.sensitive_features, **table.other}
         named = [(target, "target"), *((name, "sensitive-features") for name in sensitive_features)]
@@ -53,7 +57,7 @@ def labelled(
                 f"column {target!r} of {who} has the label {shown(strange)}, unknown to the model: "
                 f"write {shown(known)}"
             )
-        parts = {file.stem: table}
+        parts = {names[file]: table}
         if client is not None:
             column = table.column(client)
             parts = {v: table.take(column.values() == v) for v in column.categories}
@@ -67,18 +71,20 @@ def scores(
     model: Model,
     clients: Mapping[str, Table | Stream],
     sensitive_features: Sequence[str] | None = None,
+    notion: str | None = None,
 ) -> list[dict[str, Any]]:
     """What the model does on all rows together, then at every client where there are several; for each
-    sensitive feature, by default the model's.
+    sensitive feature, by default the model's; by a notion, by default the one it was trained for.
 
     A number that a lack of rows leaves without meaning is None.
     """
     named = model.sensitive_features if sensitive_features is None else sensitive_features
-    return [entry for name in named for entry in _scores(model, clients, name)]
+    notion = notion or (model.method.get("fairness") or {}).get("notion", "demographic_parity")
+    return [entry for name in named for entry in _scores(model, clients, name, str(notion))]
 
 
 def _scores(
-    model: Model, clients: Mapping[str, Table | Stream], sensitive_feature: str
+    model: Model, clients: Mapping[str, Table | Stream], sensitive_feature: str, notion: str
 ) -> list[dict[str, Any]]:
     import numpy as np
 
@@ -101,13 +107,22 @@ def _scores(
         y, y_hat = (np.array([cell[i] for cell in part]) for i in (1, 2))
         rows = np.array([*part.values()], float)
         rates = metrics.positive_rates(y_hat, s, rows, len(groups))
+        shares = {}
+        for name, chosen in {"true_positive_rates": 1, "false_positive_rates": 0}.items():
+            of = metrics.positive_rates(y_hat, s, rows * (y == chosen), len(groups))
+            shares[name] = dict(zip(groups, of.tolist(), strict=True))
         values = {
             "accuracy": metrics.accuracy(y, y_hat, rows),
             "majority_rate": metrics.majority_rate(y, rows),
+            "base_rate": metrics.positive_rate(y, rows),
+            "positive_rate": metrics.positive_rate(y_hat, rows),
             "balanced_accuracy": metrics.balanced_accuracy(y, y_hat, rows),
             "risk_difference": metrics.risk_difference(y_hat, s, rows),
             "label_risk_difference": metrics.risk_difference(y, s, rows),
+            "notion": notion,
+            "difference": metrics.gap(notion, y, y_hat, s, rows),
             "positive_rates": dict(zip(groups, rates.tolist(), strict=True)),
+            **shares,
         }
         found.append(
             {
@@ -121,16 +136,26 @@ def _scores(
 
 
 def show_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:
-    """Print what ``scores`` found, a table per sensitive feature."""
+    """Print what ``scores`` found, two tables per sensitive feature: by client, and by group."""
     names = list(dict.fromkeys(entry["sensitive_feature"] for entry in found))
-    header = ("client", "rows", "acc.", "maj. rate", "bal. acc.", "RD", "label RD")
     for name in names:
-        lines = []
-        for entry in (entry for entry in found if entry["sensitive_feature"] == name):
-            rates = entry["positive_rates"]
-            values = [
-                v for k, v in entry.items() if k not in ("sensitive_feature", "positive_rates")
-            ]
-            lines.append((*values, *rates.values()))
+        entries = [entry for entry in found if entry["sensitive_feature"] == name]
         own = f"{title}, by {name}" if len(names) > 1 else title
-        show(grid(own, (*header, *(f"rate {group}" for group in rates)), lines))
+        shown = {
+            "client": "client",
+            "rows": "rows",
+            "accuracy": "accuracy",
+            "majority_rate": "majority",
+            "base_rate": "base rate",
+            "positive_rate": "positive",
+            "risk_difference": "RD",
+            "label_risk_difference": "label RD",
+        }
+        if entries[0]["notion"] != "demographic_parity":
+            shown["difference"] = entries[0]["notion"].replace("_", " ")
+        show(grid(own, tuple(shown.values()), [[e[key] for key in shown] for e in entries]))
+        print()
+        parts = ("positive_rates", "true_positive_rates", "false_positive_rates")
+        header = (name, "decided positive", "true-positive rate", "false-positive rate")
+        groups = entries[0]["positive_rates"]
+        show(grid("", header, [[g, *(entries[0][part][g] for part in parts)] for g in groups]))

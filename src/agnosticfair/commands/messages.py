@@ -47,6 +47,11 @@ def explain_messages(
     notion: Notion = None,
     intersections: Intersections = None,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
+    secure: Annotated[bool, Option("--secure", help="As they are under secure sums.")] = False,
+    epsilon: Annotated[
+        float | None, Option(help="As they are under differential privacy of rows.")
+    ] = None,
+    delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
     as_json: Json = False,
 ) -> None:
     """Print every message of a fit: its round, fields, shapes and bytes, and what it could reveal.
@@ -54,7 +59,9 @@ def explain_messages(
     With a site's file the sizes are those of its own columns; other sites may add categories.
     """
     from agnosticfair.methods import method as recipe
-    from agnosticfair.server.reveals import explain, explain_audit
+    from agnosticfair.private import Budget
+    from agnosticfair.server.private import ROUNDS
+    from agnosticfair.server.reveals import explain, explain_audit, explain_private, explain_secure
 
     if bootstrap < 0:
         raise SettingsError(f"bootstrap is {bootstrap}; it must not be negative")
@@ -70,8 +77,12 @@ def explain_messages(
         else _own(file, target, tuple(sensitive_features or ()), kinds)
     )
     names = tuple(f"site-{k + 1}" for k in range(sites))
-    found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
-    found += explain_audit(chosen, census, bootstrap)
+    if epsilon is not None:
+        found = explain_private(census, names, Budget(epsilon, delta).multipliers(ROUNDS))
+    else:
+        found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
+        found += explain_audit(chosen, census, bootstrap)
+        found = explain_secure(found, census, sites) if secure else found
     if as_json:
         return print(json.dumps([asdict(message) for message in found], indent=1))
     for message in found:
@@ -80,6 +91,10 @@ def explain_messages(
         lines = [(k, v, message.reveals.get(k, "")) for k, v in message.fields.items()]
         show(grid(title, ("field", "shape", "what it could reveal"), lines))
         print()
+    if epsilon is not None:
+        print(
+            f"All of them together cost epsilon {epsilon:g} at delta {delta:g}, per row of a site."
+        )
     largest = max(found, key=lambda message: message.size)
     return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and message.")
 

@@ -22,8 +22,15 @@ Numeric = Annotated[Columns, Option(help="Take this column as numbers.")]
 Categorical = Annotated[Columns, Option(help="Take this column as categories.")]
 Drop = Annotated[Columns, Option(help="Leave this column out.")]
 Positive = Annotated[
-    str | None, Option(help="The label that counts as 1; by default the last of two.")
+    str | None, Option(help="The label that counts as 1; by default by what two labels say.")
 ]
+Separator = Annotated[
+    str | None, Option(help="Between a CSV file's columns: ',', ';', '|' or tab; else found out.")
+]
+Encoding = Annotated[
+    str | None, Option(help="Of a CSV file: utf-8, latin-1, utf-16; by default found out.")
+]
+Force = Annotated[bool, Option("--force", help="Write over a file that is not ours.")]
 MethodName = Annotated[str, Option(help="See 'agnosticfair methods'.")]
 NetworkName = Annotated[
     str | None, Option(help="mlp, a network (extra 'torch'); by default the linear model.")

@@ -39,40 +39,46 @@ def cell(value: Any) -> str:
 
 
 def show(table: Grid) -> None:
-    """Print a table."""
+    """Print a table; where a line does not fit in the terminal, a block of lines instead of each."""
     from rich.console import Console
 
-    from agnosticfair.report.tables import terminal
+    from agnosticfair.report.tables import blocks, least_width, terminal
 
     width = None if sys.stdout.isatty() else 160  # a pipe has no width to wrap at
-    Console(width=width, highlight=False).print(terminal(table))
+    console = Console(width=width, highlight=False)
+    console.print(terminal(table) if least_width(table) <= console.width else blocks(table))
 
 
 @contextmanager
-def progress(total: int, what: str) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr with counts and time left; a line now and then where that is no terminal."""
+def progress(total: int, what: str, at_most: bool = False) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr with counts and time left; a line now and then where that is no terminal.
+
+    at_most: it may end before ``total``, so that no time left is told.
+    """
     from rich import progress as bars
     from rich.console import Console
 
     console = Console(stderr=True)
     if console.is_terminal:
-        counts = (bars.MofNCompleteColumn(), bars.TimeRemainingColumn())
+        time = bars.TimeElapsedColumn() if at_most else bars.TimeRemainingColumn()
         texts = bars.TextColumn(what), bars.TextColumn("{task.description}")
-        columns = (texts[0], bars.BarColumn(), *counts, texts[1])
+        columns = (texts[0], bars.BarColumn(), bars.MofNCompleteColumn(), time, texts[1])
         with bars.Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task("", total=total)
             yield lambda text: bar.update(task, advance=1, description=text)
         return
-    begin = said = perf_counter()
-    done = 0
+    begin = perf_counter()
+    done, wait = 0, 2.0
 
     def advance(text: str) -> None:
-        nonlocal done, said
-        done, now = done + 1, perf_counter()
-        if now - said > 10:
-            left = (now - begin) / done * (total - done)
-            print(f"{done} of {total} {what}, about {left:.0f} s left", file=sys.stderr)
-            said = now
+        nonlocal done, wait
+        done, gone = done + 1, perf_counter() - begin
+        if gone > wait and done < total:
+            left = f"about {gone / done * (total - done):.0f} s left"
+            most = "at most " if at_most else ""
+            told = f"{gone:.0f} s so far" if at_most else left
+            print(f"{done} of {most}{total} {what}, {told}", file=sys.stderr, flush=True)
+            wait = gone + 10
 
     yield advance
 

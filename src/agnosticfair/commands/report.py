@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from agnosticfair.commands.measuring import labelled
-from agnosticfair.commands.options import Columns
-from agnosticfair.commands.output import check_folder, write_files
+from agnosticfair.commands.options import Columns, Force
+from agnosticfair.commands.output import check_file, write_files
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def report(
     client_column: Annotated[str | None, Option(help="Their column that names the site.")] = None,
     mix: Annotated[Columns, Option(help="A column for the explorer's sliders; repeat it.")] = None,
     out: Annotated[Path, Option(help="The HTML file.")] = Path("report.html"),
+    force: Force = False,
 ) -> None:
     """Write one HTML file that shows runs: it works offline and asks nothing of the network.
 
@@ -42,7 +43,7 @@ def report(
     from agnosticfair.report.page import data, html
     from agnosticfair.report.runs import read_run
 
-    check_folder(out.parent, needed=True)
+    check_file(out, test or (), force)
     found = [read_run(path) for path in dict.fromkeys(runs)]
     tested = None if not test else _tested(found, test, target, client_column)
     text = html(data(found, tested, mix or ()))

@@ -94,6 +94,25 @@ def open_rows(
     return rows, dialect
 
 
+def read_columns(
+    path: str | Path, names: Sequence[str], who: str, dialect: Dialect
+) -> dict[str, list[Any]]:
+    """Some columns of a file, as texts in a CSV file; 'all' are all of them, a gap is empty."""
+    if not names:
+        return {}
+    rows, _ = open_rows(path, names, who, dialect)
+    wanted = rows.column_names if "all" in names and "all" not in rows.column_names else names
+    for name in wanted:
+        if name not in rows.column_names:
+            raise DataError(f"{who} has no column {name!r} to keep: name one that is there")
+    if wanted is not names:
+        rows, _ = open_rows(path, wanted, who, dialect)
+    return {
+        name: ["" if value is None else value for value in rows[name].to_pylist()]
+        for name in wanted
+    }
+
+
 def found_out(path: Path, dialect: Dialect, who: str) -> Dialect:
     """The dialect with nothing left open.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -64,7 +65,12 @@ class Cell:
     @property
     def key(self) -> str:
         """The name of its file."""
-        return f"{self.dataset}-{self.split}-{self.seed:02d}-{self.entrant}"
+        return key_of(vars(self))
+
+
+def key_of(row: Mapping[str, Any]) -> str:
+    """The name of a cell's file."""
+    return f"{row['dataset']}-{row['split']}-{row['seed']:02d}-{row['entrant']}"
 
 
 def cells(
@@ -107,6 +113,21 @@ def cells(
     if not made:
         raise SettingsError("nothing is left to run: name data sets, seeds and entrants")
     return made
+
+
+def parsed(seeds: str) -> list[int]:
+    """Numbers and ranges with commas between.
+
+    >>> parsed("0-2, 7")
+    [0, 1, 2, 7]
+    """
+    found: list[int] = []
+    for part in seeds.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            raise SettingsError(f"seeds {seeds!r} are no numbers and ranges: write 0-4 or 0,3")
+        found += range(int(first), int(last or first) + 1)
+    return found
 
 
 def here(names: Iterable[str], folder: str | None) -> tuple[list[str], dict[str, str]]:

@@ -6,16 +6,17 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import agnosticfair
 from agnosticfair.errors import SettingsError
-from agnosticfair.experiments.benchmark import REPORTED, Cell
+from agnosticfair.experiments.benchmark import REPORTED, Cell, key_of, run
 from agnosticfair.experiments.pool import Row
 
+FORMAT = "agnosticfair-bench-1"
 PACKAGE = Path(agnosticfair.__file__).parent
 
 
@@ -121,3 +122,27 @@ def read_cell(folder: Path, cell: Cell, own: Code) -> Row | None:
         return None
     same = (found.pop("source", None), found.pop("limits", None), found.pop("asked", None))
     return found if same == (own.source, [*cell.limits], [*cell.asked]) else None
+
+
+def run_kept(
+    wanted: Sequence[Cell], out: Path, own: Code, jobs: int, on_done: Callable[[str], None]
+) -> tuple[list[Row], int]:
+    """The rows of all cells, in their order, and how many of them had to be run; each is kept as it ends."""
+    folder = out / "cells"
+    rows = {cell.key: read_cell(folder, cell, own) for cell in wanted}
+    todo = {cell.key: cell for cell in wanted if rows[cell.key] is None}
+
+    def done(row: Row) -> None:
+        key = key_of(row)
+        write_cell(folder, todo[key], own, row)
+        rows[key] = row
+        on_done(key)
+
+    if todo:
+        run([*todo.values()], jobs, done)
+    return [row for row in rows.values() if row is not None], len(todo)
+
+
+def results_of(rows: Sequence[Row], own: Code, absent: Mapping[str, str]) -> dict[str, Any]:
+    """The content of results.json."""
+    return {"format": FORMAT, **asdict(own), "absent": {**absent}, "cells": [*rows]}

@@ -18,6 +18,7 @@ Json = dict[str, Any]
 OURS = "agnosticfair"
 MAIN_LIMIT = 0.1
 NEAR = 0.02  # accuracy that a verdict allows below the best that keeps the limit
+CONSTANT = 0.01  # share of positives, or negatives, under which a classifier hardly decides
 KEPT = 0.5  # share of seeds in which the rule must find the limit kept, to count as keeping it
 
 NUMBERS = {
@@ -152,7 +153,8 @@ def _cells(line: Json) -> list[str]:
         sees,
         f"{line['accuracy']:.3f} ± {line['accuracy_error']:.3f}",
         f"{line['balanced']:.3f}",
-        f"{line['positives']:.3f}",
+        f"{line['positives']:.3f}"
+        + ("" if CONSTANT < line["positives"] < 1 - CONSTANT else " (constant)"),
         f"{line['test']:.3f} ± {line['test_error']:.3f}",
         f"{line['mean']:.3f} ± {line['error']:.3f}",
         f"{line['p90']:.3f}",

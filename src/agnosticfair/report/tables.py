@@ -265,8 +265,33 @@ def terminal(grid: Grid) -> Group:
     for k in brief:
         number = any(line[k][:1].isdigit() for line in grid.lines)
         justify: Literal["right", "left"] = "right" if number else "left"
-        table.add_column(Text(grid.header[k]), justify=justify, no_wrap=k == 0)
+        table.add_column(Text(grid.header[k]), justify=justify, no_wrap=number or k == 0)
     for line in grid.lines:
         table.add_row(*(Text(line[k].replace(" ± ", "±")) for k in brief))
     around: list[Any] = [Text(grid.title, "bold"), table, Text(grid.note)]
     return Group(*(part for part in around if part))
+
+
+def least_width(grid: Grid) -> int:
+    """Characters that the table needs: names and numbers whole, of other texts the longest word."""
+    total = 0
+    for k in grid.brief or range(len(grid.header)):
+        cells = [line[k].replace(" ± ", "±") for line in grid.lines]
+        whole = k == 0 or any(cell[:1].isdigit() for cell in cells)
+        words = [part for text in (grid.header[k], *cells) for part in text.split() or [""]]
+        total += 2 + max(map(len, (grid.header[k], *cells) if whole else words))
+    return total
+
+
+def blocks(grid: Grid) -> Group:
+    """The grid for a narrow terminal: for each line its name, and its values one beneath the other."""
+    from rich.console import Group
+    from rich.text import Text
+
+    brief = [k for k in grid.brief or range(len(grid.header)) if k]
+    wide = max((len(grid.header[k]) for k in brief), default=0)
+    parts: list[Any] = [Text(grid.title, "bold")] if grid.title else []
+    for line in grid.lines:
+        parts.append(Text(line[0], "bold"))
+        parts += [Text(f"  {grid.header[k]:<{wide}}  {line[k]}") for k in brief]
+    return Group(*parts, *([Text(grid.note)] if grid.note else []))

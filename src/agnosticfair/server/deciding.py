@@ -25,7 +25,7 @@ from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import PartSums, Question, Sums
-from agnosticfair.server import exact
+from agnosticfair.server import adversaries, exact
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 TOLERATED = 1e-3
@@ -56,17 +56,17 @@ class State:
     None for all.
     """
 
-    game: exact.State
+    game: adversaries.State
     w: np.ndarray
     alpha: np.ndarray
     round: int = 0
     metric: np.ndarray | None = None
     limited: bool = False
     frozen: float | None = None
-    here: exact.Point | None = None
-    step: exact.Step | None = None
+    here: adversaries.Point | None = None
+    step: adversaries.Step | None = None
     promised: float = 0.0
-    best: exact.Point | None = None
+    best: adversaries.Point | None = None
     since: int = 0
     refused: int = 0
     damping: float = 1e-2
@@ -88,7 +88,7 @@ class State:
         """How far a difference is over the limit, as the merit counts it."""
         return max(worst - self.fairness.tau - TOLERATED, 0.0)
 
-    def merit(self, point: exact.Point) -> float:
+    def merit(self, point: adversaries.Point) -> float:
         return point.loss + (self.nu * self.over(point.worst) if self.limited else 0.0)
 
 
@@ -109,7 +109,7 @@ def before(plan: Plan) -> Broadcast | None:
 
 def init(plan: Plan, beginning: Beginning) -> State:
     """Before the first round, w = 0; or at the weights with which another fit ended."""
-    game, start = exact.game(plan), beginning.start
+    game, start = adversaries.game(plan), beginning.start
     slopes = None if plan.task.named is None else np.zeros(0, int)
     state = State(game, game.w, game.alpha, slopes=slopes)
     if start is None or start.metric is None:
@@ -143,7 +143,7 @@ def temperature(state: State) -> float:
 def question(state: State) -> Question:
     """What the next round asks of every client."""
     game, here, measured = state.game, state.here, state.fairness.measured
-    C = game.C if here is None else exact.for_clients(game.C, game, here.sums)
+    C = game.C if here is None else adversaries.for_clients(game.C, game, here.sums)
     if measured.kind == "sigmoid":
         measured = Surrogate("sigmoid", temperature(state))
     asked = Sums(measured, game.method.share, state.w, state.alpha, C)
@@ -160,7 +160,7 @@ def received(state: State, reply: Reply) -> dict[str, np.ndarray]:
     What is decided does not change with the scale of w, as g(x.w / T(w)) does not with T a share of the scores'
     deviation: so each slope J loses (J.w) grad T / T.
     """
-    sums = dict(exact.drawn_together(state.game, reply.sums))
+    sums = dict(adversaries.drawn_together(state.game, reply.sums))
     if state.slopes is not None:
         G, F = sums["psi_g"].shape
         own = np.append(state.slopes, F - 1)
@@ -234,7 +234,7 @@ def cuts_at(
     mixed = not fairness.each and fairness.spread is None and fairness.basis.kind != "constant"
     by_client = fairness.basis.kind == "by_client"
     if mixed or by_client or np.isfinite(fairness.nominal):
-        cuts = exact.cuts_at(state.game, psi, sums)
+        cuts = adversaries.cuts_at(state.game, psi, sums)
         values = np.einsum("kgm,gm->k", cuts, psi)
     else:
         columns = limited_columns(state, theta.shape[1] - 1)
@@ -275,33 +275,33 @@ def penalty(
     return value, own @ J, (J * (2 * prices[m])[:, None]).T @ J, weights
 
 
-def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> exact.Point:
+def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
     """Loss with what the adversary charges, and the worst difference of decisions, over the whole of all sets."""
     game, w = state.game, state.w
-    loss, alpha = exact.loss_of(game, sums)
+    loss, alpha = adversaries.loss_of(game, sums)
     psi = decided(state, sums)
     tau = state.fairness.tau
     cuts = cuts_at(state, psi, sums, 0.25 * tau) if state.limited else np.zeros((0, *psi.shape))
     worst = float(np.einsum("kgm,gm->k", cuts, psi).max(initial=0.0))
-    loss += float(exact.ridge_of(game) @ (w * w)) / 2 + penalty(state, sums)[0]
-    return exact.Point(w, sums, loss, worst, alpha, cuts)
+    loss += float(adversaries.ridge_of(game) @ (w * w)) / 2 + penalty(state, sums)[0]
+    return adversaries.Point(w, sums, loss, worst, alpha, cuts)
 
 
 @dataclass(frozen=True)
 class Model:
     """The quadratic model around an answered w: curvature P and slope q of what is not a cut of the loss."""
 
-    here: exact.Point
+    here: adversaries.Point
     H: np.ndarray
     q: np.ndarray
     aim: float
     weights: np.ndarray
 
 
-def model_at(state: State, here: exact.Point) -> Model:
+def model_at(state: State, here: adversaries.Point) -> Model:
     """Curvature of the Lagrangian, made positive semidefinite, and what the adversary charges."""
     game = state.game
-    ridge = exact.ridge_of(game)
+    ridge = adversaries.ridge_of(game)
     _, slope, curve, weights = penalty(state, here.sums)
     H = here.sums["H"] / game.n + np.diag(ridge) + curve
     values, vectors = np.linalg.eigh((H + H.T) / 2)
@@ -310,7 +310,7 @@ def model_at(state: State, here: exact.Point) -> Model:
     return Model(here, H, ridge * here.w + slope, aim, weights)
 
 
-def solved(state: State, model: Model) -> tuple[exact.Step, float]:
+def solved(state: State, model: Model) -> tuple[adversaries.Step, float]:
     """The best step that moves no scores too far, with all its worst cuts, and its damping."""
     here, damping, old = model.here, state.damping, state.step
     alphas, cuts = here.alpha[None], here.cuts
@@ -329,13 +329,13 @@ def solved(state: State, model: Model) -> tuple[exact.Step, float]:
 
 def _passes(
     state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
-) -> tuple[exact.Step, np.ndarray, np.ndarray]:
+) -> tuple[adversaries.Step, np.ndarray, np.ndarray]:
     """A quadratic program in (p, t, xi), solved again until no worse cut is left at its own w + p."""
     here, game = model.here, state.game
     sums, D = here.sums, len(here.w)
     assert state.metric is not None
     P = np.zeros((D + 2, D + 2))
-    P[:D, :D] = model.H + damping * (state.metric + 1e-4 * np.eye(D))
+    P[:D, :D] = model.H + damping * (state.metric + 1e-6 * np.eye(D))
     q = np.concatenate([model.q, [1.0, state.nu]])
     psi = decided(state, sums)
     for left in reversed(range(exact.MOST_PASSES)):
@@ -347,7 +347,7 @@ def _passes(
         moved = psi + sums["J_hat"] @ p
         over = model.aim + xi + max(0.3 * game.precision, 1e-6)
         fresh = cuts_at(state, moved, sums, over) if state.limited else cuts[:0]
-        loss, alpha = exact.loss_of(game, sums, p)
+        loss, alpha = adversaries.loss_of(game, sums, p)
         enough = game.method.q > 0 or loss <= t + 1e-3 * game.precision + 1e-9
         if enough and not len(fresh):
             break
@@ -363,7 +363,7 @@ def _passes(
         + state.nu * state.over(model.aim + xi) * state.limited
     )
     C = np.einsum("k,kgm->gm", of_fair, cuts) + model.weights
-    step = exact.Step(
+    step = adversaries.Step(
         p,
         float(merit),
         xi,
@@ -376,8 +376,8 @@ def _passes(
     return step, alphas, cuts
 
 
-def _loss_at(state: State, here: exact.Point) -> float:
-    return exact.loss_of(state.game, here.sums)[0]
+def _loss_at(state: State, here: adversaries.Point) -> float:
+    return adversaries.loss_of(state.game, here.sums)[0]
 
 
 def _rows(
@@ -399,7 +399,7 @@ def _rows(
     return G, h
 
 
-def working_set(state: State, here: exact.Point, p: np.ndarray) -> np.ndarray | None:
+def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndarray | None:
     """The named parts whose slopes the next question asks for: the worst ones at w + p, as far as is known."""
     if state.slopes is None:
         return None
@@ -415,12 +415,13 @@ def working_set(state: State, here: exact.Point, p: np.ndarray) -> np.ndarray | 
     worst = np.maximum(now, then)
     most = max(1, MOST_BYTES // (8 * G * D))
     order = np.argsort(-worst, kind="stable")[:most]
-    return np.sort(order[worst[order] > 0.7 * fairness.tau])
+    mixed = not fairness.each  # which part of a mixture will matter is not known
+    return np.sort(order if mixed else order[worst[order] > 0.7 * fairness.tau])
 
 
 def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
     """What the first reply settles; at w = 0 every row's curvature is 1/4, so that H is X'X / 4."""
-    state = replace(state, game=exact.begun(state.game, sums))
+    state = replace(state, game=adversaries.begun(state.game, sums))
     if state.metric is None:
         state = replace(state, metric=4 * sums["H"] / state.game.n)
     return state
@@ -455,12 +456,12 @@ def step(state: State, reply: Reply) -> State:
     return proposed(replace(state, damping=damping), there, kept, found, promised, model.aim)
 
 
-def judged(state: State, there: exact.Point) -> tuple[State, bool]:
+def judged(state: State, there: adversaries.Point) -> tuple[State, bool]:
     """Whether the trial w is kept, how far the next step may go, and the best decisions within the limit so far."""
     kept, damping, here, refused = True, state.damping, state.here, 0
     if here is not None:
         ratio = (state.merit(here) - state.merit(there)) / max(state.promised, 1e-12)
-        kept = ratio > 0.05 or not state.limited
+        kept = ratio > 0.05 or not state.limited or state.promised < 1e-9
         if state.limited:
             damping *= 5.0 if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else 0.2
         refused = 0 if kept else state.refused + 1
@@ -481,7 +482,12 @@ def judged(state: State, there: exact.Point) -> tuple[State, bool]:
 
 
 def proposed(
-    state: State, there: exact.Point, kept: bool, found: exact.Step, promised: float, aim: float
+    state: State,
+    there: adversaries.Point,
+    kept: bool,
+    found: adversaries.Step,
+    promised: float,
+    aim: float,
 ) -> State:
     """The next trial w, or the end."""
     game, here, best = state.game, state.here, state.best
@@ -531,7 +537,7 @@ def worst_cases(state: State) -> tuple[float, float]:
     if state.here is None:
         return float("nan"), float("nan")
     sums, fairness = state.here.sums, state.fairness
-    if fairness.basis.kind == "named":
+    if fairness.basis.kind == "named" and fairness.each:
         every = (
             differences(state, psi, sums["psi_theta"])
             for psi in (sums["psi_g"], decided(state, sums))
@@ -542,4 +548,4 @@ def worst_cases(state: State) -> tuple[float, float]:
     cuts = cuts_at(state, sums["psi_g"], sums, -np.inf)
     return float(
         np.einsum("kgm,gm->k", cuts, sums["psi_g"]).max(initial=0.0)
-    ), exact.worst_decisions(game)
+    ), adversaries.worst_decisions(game)

@@ -12,10 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.census import Census, encoding_of
-from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.data.census import Census, counts_shapes, encoding_of
+from agnosticfair.mathematics.basis import constant, gaussian
 from agnosticfair.methods import Method
-from agnosticfair.protocol.messages import Broadcast, Candidates, Message, Reply, pack
+from agnosticfair.protocol.messages import (
+    Agreement,
+    Broadcast,
+    Candidates,
+    Message,
+    Offer,
+    Reply,
+    pack,
+)
+from agnosticfair.protocol.privacy.questions import (
+    PrivateCounts,
+    PrivateDecisions,
+    PrivateMoments,
+    PrivateSlopes,
+)
+from agnosticfair.protocol.privacy.sensitivity import clip_of, deviations
 from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.server import plan as server
@@ -65,6 +80,10 @@ REVEALS = {
     "squares": "the mean square of these steps' slopes: how much the rows differ",
     "C": "how w's outputs go along with the sensitive group",
 }
+
+
+SIGNED = 200
+"""Bytes, or less, that a signature and a site's name add to a masked message."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +181,7 @@ def _message(step: str, rounds: str, message: Message) -> Explained:
 
 
 def _revealed(fields: Mapping[str, str]) -> dict[str, str]:
-    return {name: REVEALS[name] for name in fields}
+    return {name: REVEALS[name.partition(" ")[0]] for name in fields}  # 'groups sex'
 
 
 def _shape(value: np.ndarray) -> str:
@@ -171,3 +190,64 @@ def _shape(value: np.ndarray) -> str:
 
 def _size(value: object) -> str:
     return f"{len(value)} entries" if isinstance(value, Mapping) else "1"
+
+
+def explain_secure(found: Sequence[Explained], census: Census, sites: int) -> list[Explained]:
+    """The same messages under secure sums: a site's numbers are masked, and what they could reveal is said of
+    the total of all sites."""
+    outline = {k: v for k, v in found[1].fields.items() if k not in ("n", "weight")}
+    open_says = {k: REVEALS[k] for k in ("numeric", "categorical")}
+    names = {k: f"which {k} occur, without a count" for k in ("labels", "groups")}
+    counts = {k: np.zeros(shape) for k, shape in counts_shapes(census).items()}
+    key = Offer("x" * 8, "0" * 32, "0" * 64, "0" * 128)
+    agreed = Agreement("0" * 32, (key,) * sites)
+    nothing = {"public": "nothing: a key for this session", "offers": "nothing: keys"}
+    begun = [
+        Explained("keys", "0", "site", {"public": "32 bytes"}, len(pack(key)), nothing),
+        Explained("agree", "0", "server", {"offers": f"{sites} keys"}, len(pack(agreed)), {}),
+        Explained(
+            "outline",
+            "0, not with a schema",
+            "site",
+            outline,
+            len(pack(census.outline())),
+            {**open_says, **names},
+        ),
+        _masked(_message("counts", "0", Reply(0, counts))),
+    ]
+    return [found[0], *begun, *(_masked(message) for message in found[2:])]
+
+
+def _masked(message: Explained) -> Explained:
+    """A site's message under masks; rows stay what they are, and are refused unless a site allows them."""
+    if message.sender == "server" or message.step == "centres":
+        return message
+    of_total = {k: f"of this site nothing; of the total: {v}" for k, v in message.reveals.items()}
+    return replace(message, size=message.size + SIGNED, reveals=of_total)
+
+
+def explain_private(
+    census: Census, sites: Sequence[str], multipliers: Mapping[str, float]
+) -> list[Explained]:
+    """The messages of a differentially private fit.  multipliers: of each step's noise."""
+    fair = Method("private", basis=constant())
+    task = server.plan(fair, census, tuple(sites), sensitive_features=tuple(census.groups)).task
+    w = np.zeros(task.encoding.width + 1)
+    found = []
+    kinds: tuple[tuple[Any, dict[str, Any], str], ...] = (
+        (PrivateCounts, {}, "0"),
+        (PrivateMoments, {}, "0"),
+        (PrivateSlopes, {"temperature": 1.0, "w": w}, "1 to 8"),
+        (PrivateDecisions, {"w": w}, "after the last, once"),
+    )
+    for kind, more, when in kinds:
+        z = multipliers[kind.step]
+        asked = kind(z=z, sites=len(sites), **more)
+        reply = _like(Broadcast(1, task, asked))
+        noise = deviations(kind.step, z, clip_of(task))
+        says = {
+            k: f"of one row nothing certain: noise of deviation {noise[k]:.3g}" for k in reply.sums
+        }
+        fields = {k: _shape(np.asarray(v)) for k, v in reply.sums.items()}
+        found.append(Explained(kind.step, when, "site", fields, len(pack(reply)) + SIGNED, says))
+    return found

@@ -9,6 +9,7 @@ because the matrix units truncate theirs.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -246,14 +247,25 @@ def add_up(
     return launch(rows, Z, q, middle, config or tile(kernels))
 
 
-def launch(
-    rows: Rows32, Z: torch.Tensor, q: Question32, middle: np.ndarray, config: dict[str, int]
-) -> tuple[np.ndarray, ...]:
-    """Both kernels for every cell, and their totals in float64."""
-    device, n, stride = Z.device, Z.shape[0], Z.shape[1]
-    D, G = len(q.w), len(rows.starts) - 1
-    d, BM = D - 1, config["BM"]
-    M, M_L = q.W.shape[1], len(q.alpha)
+@dataclass(frozen=True)
+class Operands:
+    """What the kernels read besides the rows: centres in two halves, u and nb of exp2((x b - |x|^2 / 2) u - nb),
+    alpha, C of every cell and w.  begin: where the loss' kernels begin.  kernels: the place of K = 1."""
+
+    high: torch.Tensor
+    low: torch.Tensor
+    u: torch.Tensor
+    nb: torch.Tensor
+    alpha: torch.Tensor
+    C: torch.Tensor
+    w: torch.Tensor
+    begin: int
+    kernels: int
+
+
+def operands(q: Question32, middle: np.ndarray, BM: int, Z: torch.Tensor) -> Operands:
+    """The question in the layout of ``padded`` rows Z, kernels filled up to whole tiles of BM."""
+    stride, d, M = Z.shape[1], len(q.w) - 1, q.W.shape[1]
     W = q.W if q.own is None else np.hstack([q.W, q.own])
     kernels = W.shape[1]
     size = -(-(kernels + 1) // BM) * BM
@@ -265,49 +277,67 @@ def launch(
     nb[:kernels] = u[:kernels] * (B[:kernels] ** 2).sum(axis=1) / 2
     nb[kernels] = 0.0  # K = 1, the uniform weights
     nb[: kernels + 1] -= np.log2(K_SCALE)
-    alpha, C = np.zeros(size), np.zeros((G, size))
+    alpha, C = np.zeros(size), np.zeros((len(q.C), size))
     begin = 0 if q.own is None else M
-    alpha[begin : begin + M_L], C[:, :M] = q.alpha, q.C[:, :-1]
+    alpha[begin : begin + len(q.alpha)], C[:, :M] = q.alpha, q.C[:, :-1]
     w = np.zeros(max(stride, 64))
-    w[:D] = q.w
+    w[: d + 1] = q.w
     w[d] += float(middle.astype(float) @ q.w[:d])
 
     def there(v: np.ndarray, kind: torch.dtype = torch.float32) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(v)).to(device, kind)
+        return torch.from_numpy(np.ascontiguousarray(v)).to(Z.device, kind)
 
     high = there(B, torch.float16)
     low = (there(B, torch.float64) - high.double()).half()
-    U, NB, ALPHA, CS, WV = there(u), there(nb), there(alpha), there(C), there(w)
-    THETA = torch.empty((2 * (size // BM), n), device=device)
+    vectors = there(u), there(nb), there(alpha), there(C), there(w)
+    return Operands(high, low, *vectors, begin, kernels)
+
+
+def launch(
+    rows: Rows32, Z: torch.Tensor, q: Question32, middle: np.ndarray, config: dict[str, int]
+) -> tuple[np.ndarray, ...]:
+    """Both kernels for every cell, and their totals in float64."""
+    device, (n, stride), D, BM = Z.device, Z.shape, len(q.w), config["BM"]
+    o = operands(q, middle, BM, Z)
+    size = len(o.u)
     columns = 2 * D + 5
     VA, VB = (64, 32) if 64 < columns <= 96 else (max(16, triton.next_power_of_2(columns)), 0)
     DA, DB = (32, 16) if stride == 48 else (stride, 0)
     many = torch.cuda.get_device_properties(device).multi_processor_count if Z.is_cuda else 2
     blocks, programs = size // BM, max(1, many * config["per_sm"] // (size // BM))
     DP = 64 if D > 32 else 32 if D > 16 else 16
+    theta = torch.empty((2 * blocks, n), device=device)
     out = torch.empty((programs, size, VA + VB), device=device)
     out_H = torch.empty((4 * many, DP, DP), device=device)
-    kind = KINDS[q.surrogate.kind]
+    kind, T = KINDS[q.surrogate.kind], float(q.surrogate.temperature)
     weights, weighed = (Z, False) if rows.weights is None else (rows.weights, True)
-    T = float(q.surrogate.temperature)
     how = {k: v for k, v in config.items() if k in ("num_warps", "num_stages")}
     found, H = [], torch.zeros((DP, DP), dtype=torch.float64, device=device)
-    for j in range(G):
+    for j in range(len(rows.starts) - 1):
         first, last = int(rows.starts[j]), int(rows.starts[j + 1])
         _sums[(blocks * programs,)](
-            Z, rows.y, weights, high, low, U, NB, ALPHA, CS[j], WV, out, THETA,
+            Z, rows.y, weights, o.high, o.low, o.u, o.nb, o.alpha, o.C[j], o.w, out, theta,
             first, last, n, T, 1.0, programs,
             D=D, STRIDE=stride, DA=DA, DB=DB, VA=VA, VB=VB, KIND=kind, WEIGHED=weighed,
             BLOCKS=blocks, BM=BM, BR=config["BR"], K_SCALE=K_SCALE, V_SCALE=V_SCALE, **how,
         )  # fmt: skip
         _curvature[(4 * many,)](
-            Z, rows.y, weights, WV, THETA, out_H, first, last, n, T, q.share, float(q.C[j, -1]),
+            Z, rows.y, weights, o.w, theta, out_H, first, last, n, T, q.share, float(q.C[j, -1]),
             4 * many, D=D, STRIDE=stride, DP=DP, KIND=kind, WEIGHED=weighed, BLOCKS=blocks,
             V_SCALE=V_SCALE, BR=64, num_warps=4, num_stages=1,
         )  # fmt: skip
         found.append(out.sum(0, dtype=torch.float64) / (K_SCALE * V_SCALE))
         H += out_H.sum(0, dtype=torch.float64)
-    total = torch.stack(found).cpu().numpy()  # (G, size, columns)
+    return gathered(torch.stack(found).cpu().numpy(), H.cpu().numpy(), q, o, middle)
+
+
+def gathered(
+    total: np.ndarray, H: np.ndarray, q: Question32, o: Operands, middle: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """The kernels' totals, (G, kernels, columns of ``_factors``), in the order of ``float32.add_up``, for
+    features as they were before ``middle`` was taken off."""
+    D, M, M_L = len(q.w), q.W.shape[1], len(q.alpha)
+    d, own = D - 1, slice(o.begin, o.begin + M_L)
     shift = np.append(middle.astype(float), 0.0)
     total[:, :, :D] += shift * total[:, :, d : d + 1]
     total[:, :, D + 3 : 2 * D + 3] += shift * total[:, :, D + 3 + d : D + 4 + d]
@@ -316,10 +346,10 @@ def launch(
     S = np.eye(D)
     S[:, -1] += shift
     return (
-        loss[begin : begin + M_L].T,
+        loss[own].T,
         fair[:, :M].swapaxes(1, 2),
-        loss[kernels],
-        fair[:, kernels],
-        S @ H[:D, :D].cpu().numpy() @ S.T,
-        total[:, kernels, 2 * D + 4].sum(),
+        loss[o.kernels],
+        fair[:, o.kernels],
+        S @ H[:D, :D] @ S.T,
+        total[:, o.kernels, 2 * D + 4].sum(),
     )

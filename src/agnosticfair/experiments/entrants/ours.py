@@ -37,6 +37,12 @@ FAIRFL = Entrant(
 AGNOSTICFAIR = Entrant(
     "agnosticfair", lambda t, a: _fit(t, "agnosticfair", tau=a), "the default", ours=True
 )
+NAMED = Entrant(
+    "agnosticfair-named",
+    lambda t, a: _fit(t, "agnosticfair-named", tau=a),
+    "a price on every named part",
+    ours=True,
+)
 NETWORK = Entrant(
     "agnosticfair-mlp",
     lambda t, a: _fit(t, "agnosticfair", network="mlp", tau=a),

@@ -1,0 +1,51 @@
+"""Run the benchmark's cells where there are only numpy, scipy, scikit-learn, pyarrow and clarabel.
+
+    PYTHONPATH=src python benchmarks/bench_cells.py --seeds 20-24 --jobs 16 --data-folder data --commit HASH --out bench
+
+Takes up what is in the folder, and writes results.json; ``benchmarks/write_benchmark.py`` makes the texts of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from time import perf_counter
+
+from agnosticfair.data.datasets import DATASETS
+from agnosticfair.experiments.benchmark import cells, here, parsed
+from agnosticfair.experiments.entrants import ENTRANTS
+from agnosticfair.experiments.kept import authorise, code, results_of, run_kept
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("--seeds", default="0-2")
+    words.add_argument("--datasets", default=",".join(DATASETS))
+    words.add_argument("--entrants", default=",".join(k for k in ENTRANTS if "mlp" not in k))
+    words.add_argument("--splits", default="shift")
+    words.add_argument("--jobs", type=int, default=2)
+    words.add_argument("--data-folder")
+    words.add_argument("--commit")
+    words.add_argument("--out", type=Path, default=Path("bench"))
+    asked = words.parse_args()
+    own, seeds = code(asked.commit), parsed(asked.seeds)
+    authorise(seeds, own)
+    found, absent = here(asked.datasets.split(","), asked.data_folder)
+    names, splits = asked.entrants.split(","), asked.splits.split(",")
+    wanted = cells(found, seeds, names, splits, folder=asked.data_folder)
+    begin = perf_counter()
+    rows, ran = run_kept(
+        wanted,
+        asked.out,
+        own,
+        asked.jobs,
+        lambda key: print(f"{perf_counter() - begin:.0f} s {key}", flush=True),
+    )
+    text = json.dumps(results_of(rows, own, absent), allow_nan=False)
+    (asked.out / "results.json").write_text(text)
+    print(f"{ran} cells run, {len(rows) - ran} taken up; absent: {absent}")
+
+
+if __name__ == "__main__":
+    main()

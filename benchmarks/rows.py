@@ -1,0 +1,67 @@
+"""The data sets' rows as plain files of numpy, so that a benchmark runs where neither pyarrow nor the sources are.
+
+    python benchmarks/rows.py FOLDER --data-folder SOURCES
+
+``load`` reads what this writes, and the data sets themselves where it is given no folder.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
+from agnosticfair.data.table import Column, Table
+
+KINDS = ("categorical", "sensitive_features", "other")
+
+
+def save(folder: Path, name: str, table: Table) -> None:
+    """Write a table's columns to FOLDER/NAME.npz."""
+    arrays = {f"numeric|{k}": v for k, v in table.numeric.items()}
+    columns = {f"{kind}|{k}": c for kind in KINDS for k, c in getattr(table, kind).items()}
+    assert table.target is not None
+    for key, column in {**columns, "target|": table.target}.items():
+        arrays[key] = column.codes
+        arrays[f"values of {key}"] = np.array(column.categories)
+    np.savez_compressed(folder / f"{name}.npz", **arrays)
+
+
+def load(name: str, folder: str | None, sources: str | None = None) -> Table:
+    """The rows of a data set, from FOLDER if one is given."""
+    if folder is None:
+        found = None if sources is None else Path(sources) / name
+        return load_dataset(name, found)
+    with np.load(Path(folder) / f"{name}.npz") as arrays:
+        parts: dict[str, dict] = {kind: {} for kind in ("numeric", *KINDS, "target")}
+        for key in arrays.files:
+            kind, _, column = key.partition("|")
+            if kind == "numeric":
+                parts[kind][column] = arrays[key]
+            elif kind in parts:
+                values = tuple(map(str, arrays[f"values of {key}"]))
+                parts[kind][column] = Column(arrays[key], values)
+    target = parts.pop("target")[""]
+    return Table(
+        parts["numeric"],
+        parts["categorical"],
+        target,
+        parts["sensitive_features"],
+        parts["other"],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    parser.add_argument("--data-folder", default=None, help="holds a folder for each data set")
+    asked = parser.parse_args()
+    Path(asked.folder).mkdir(parents=True, exist_ok=True)
+    for name in DATASETS:
+        table = load(name, None, asked.data_folder)
+        save(Path(asked.folder), name, table)
+        print(f"{name}: {len(table):,} rows, sensitive {dataset(name).sensitive_features}")
+
+
+if __name__ == "__main__":
+    main()

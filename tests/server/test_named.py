@@ -1,0 +1,195 @@
+"""The named set from census to model: sums against brute force, any split alike, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.data.axes import codes_of
+from agnosticfair.data.census import merge
+from agnosticfair.data.table import Column
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import agree_on_parts, fit, in_process, summaries
+from agnosticfair.mathematics.basis import gaussian, subpopulations
+from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.mathematics.parts import members
+from agnosticfair.mathematics.sums import row_values
+from agnosticfair.methods import Fairness, Method, method
+from agnosticfair.protocol.faults import Asker
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import PartSums
+from agnosticfair.server import deciding, named
+from agnosticfair.server import plan as server
+
+ROWS = small_table(400, 5)
+NOTIONS = ("demographic_parity", "equal_opportunity", "equalized_odds", "bounded_group_loss")
+
+
+def planned(tables, recipe):
+
+    engine = in_process(tables)
+    asker = Asker(engine, engine.clients())
+    census = merge(summaries(asker))
+    return agree_on_parts(server.plan(recipe, census, asker.keys, positive="yes"), asker, census)
+
+
+def named_method(**changes):
+    return method("agnosticfair-named", **changes)
+
+
+def question(plan, slopes, seed=0):
+    rng = np.random.default_rng(seed)
+    C = rng.normal(size=(plan.task.cells, plan.kernels[1] + 1))
+    w = rng.normal(size=plan.features + 1)
+    return PartSums(Surrogate("sigmoid", 0.5), 1.0, w, np.ones(1), C, np.asarray(slopes, float))
+
+
+def sums(plan, tables, asked):
+    replies = [
+        answer(Client(k, t), "part_sums", Broadcast(1, plan.task, asked)) for k, t in tables.items()
+    ]
+    return {name: sum(r.sums[name] for r in replies) for name in replies[0].sums}
+
+
+def test_sums_over_parts_are_those_of_their_members():
+    plan = planned({"one": ROWS}, named_method())
+    asked = question(plan, [3, 0])
+    found = sums(plan, {"one": ROWS}, asked)
+    client = Client("one", ROWS)
+    rows, (axes, parts) = client.prepare(plan.task), plan.task.named.agreed
+    codes = codes_of(ROWS, axes)[rows.order]
+    v = row_values(rows.X @ asked.w, rows.y, asked.surrogate)
+    for m, part in enumerate([*parts, ()]):
+        for j in range(plan.task.cells):
+            own = members(codes, part) & (rows.s == j)
+            assert found["psi_theta"][j, m] == own.sum()
+            assert found["psi_hat"][j, m] == v.hat[own].sum()
+            np.testing.assert_allclose(found["psi_g"][j, m], v.g[own].sum(), atol=1e-6)
+    for row, m in enumerate([3, 0]):
+        own = members(codes, parts[m]) & (rows.s == 1)
+        np.testing.assert_allclose(found["J_g"][1, row], v.g_slope[own] @ rows.X[own], atol=1e-6)
+    c = np.array([asked.C[j, -1] for j in rows.s])
+    for m, part in enumerate(parts):
+        c += members(codes, part) * asked.C[rows.s, m]
+    H = rows.X.T @ (rows.X * (v.curve + c * v.g_curve)[:, None])
+    np.testing.assert_allclose(found["H"], H, atol=1e-3)
+
+
+def test_sums_have_the_same_bits_for_any_split():
+    plan = planned({"one": ROWS}, named_method())
+    asked = question(plan, range(plan.kernels[1]))
+    one = sums(plan, {"one": ROWS}, asked)
+    for k in (2, 5):
+        many = sums(plan, dict(zip(range(k), dealt(ROWS, k).values(), strict=True)), asked)
+        for name, value in one.items():
+            np.testing.assert_array_equal(value, many[name], err_msg=name)
+
+
+def test_a_fit_is_the_same_for_any_split():
+    one, five = (fit(t, named_method(), positive="yes") for t in ({"one": ROWS}, dealt(ROWS, 5)))
+    np.testing.assert_array_equal(one.model.w, five.model.w)
+    assert one.converged
+    assert five.bytes_per_round < 1 << 20
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("spread", [None, 0.3])
+def test_every_notion_and_reading_ends_as_it_says(notion, spread):
+    tau = 0.65 if notion == "bounded_group_loss" else 0.25
+    asked = named_method(
+        notion=notion, spread=spread, tau=tau, floor=0.1, basis=subpopulations(least=0.2)
+    )
+    result = fit(dealt(ROWS, 2), asked, positive="yes")
+    if result.converged and spread is None:
+        assert result.worst_difference <= tau + 0.002
+    assert result.outcome in ("converged", "rounds")
+
+
+def test_every_mixture_of_parts_is_within_tau():
+    fairness = Fairness(0.2, Surrogate("sigmoid", 0.5), subpopulations(least=0.2), 2.0, floor=0.1)
+    result = fit({"one": ROWS}, Method("mixed", fairness=fairness), positive="yes")
+    assert result.converged
+    assert result.worst_difference <= 0.2 + 0.002
+
+
+def test_the_price_has_the_gradient_it_says():
+    plan = planned({"one": ROWS}, named_method(tau=0.01, spread=0.7))
+    state = deciding.init(plan, server.Beginning())
+    game = replace(state.game, compared=state.game.compared)
+    w = np.random.default_rng(3).normal(size=plan.features + 1)
+
+    def charged(w):
+        asked = PartSums(
+            Surrogate("sigmoid", 0.5), 1.0, w, np.ones(1), game.C, np.arange(plan.kernels[1]) * 1.0
+        )
+        here = replace(state, game=game, w=w, limited=True, slopes=np.arange(plan.kernels[1]))
+        return deciding.penalty(
+            here, deciding.received(here, Reply(1, sums(plan, {"one": ROWS}, asked)))
+        )
+
+    value, slope, _, _ = charged(w)
+    assert value > 0
+    for k in range(len(w)):
+        step = np.zeros_like(w)
+        step[k] = 1e-4
+        numeric = (charged(w + step)[0] - charged(w - step)[0]) / 2e-4
+        assert abs(numeric - slope[k]) < 1e-4 * (1 + abs(slope[k]))
+
+
+def test_parts_are_named_and_of_three_values():
+    plan = planned(dealt(ROWS, 2), named_method(basis=subpopulations(depth=3, least=0.01)))
+    names = named.part_names(plan)
+    assert len(set(names)) == len(names) == plan.kernels[1]
+    assert any(name.count(" and ") == 2 for name in names)
+
+
+def test_sites_are_a_column():
+    plan = planned(dealt(ROWS, 2), named_method(basis=subpopulations(columns=("site",), depth=1)))
+    assert all(name.startswith("site = ") for name in named.part_names(plan))
+
+
+@pytest.mark.parametrize(
+    ("basis", "says"),
+    [
+        ({"columns": ("hair",)}, "no column 'hair' to name parts by"),
+        ({"depth": 4}, "depth 4 is not 1, 2 or 3"),
+        ({"least": 0.999}, "least 0.999 leaves no part"),
+        ({"least": -1.0}, "least is -1.0"),
+        ({"bands": 0}, "bands is 0"),
+    ],
+)
+def test_a_set_that_cannot_be_is_refused(basis, says):
+    with pytest.raises(SettingsError, match=says):
+        fit({"one": ROWS}, named_method(basis=subpopulations(**basis)), positive="yes")
+
+
+def test_a_column_of_a_thousand_values_names_no_part():
+    ids = replace(ROWS, categorical={**ROWS.categorical, "id": Column.of(range(len(ROWS)))})
+    with pytest.raises(SettingsError, match=f"column 'id' has {len(ROWS)} values"):
+        fit({"one": ids}, named_method(), positive="yes")
+
+
+@pytest.mark.parametrize("tau", [0.0, -1.0, float("nan")])
+def test_a_limit_that_says_nothing_is_refused(tau):
+    with pytest.raises(SettingsError, match="tau is"):
+        named_method(tau=tau)
+
+
+def test_spread_is_a_price_over_named_parts():
+    with pytest.raises(SettingsError, match="spread 1 is a price over named parts"):
+        method("fairfl", spread=1.0)
+    fairness = Fairness(0.1, basis=subpopulations(), each=True)
+    recipe = Method("x", basis=gaussian(5), fairness=fairness)
+    with pytest.raises(SettingsError, match="kernels for the loss"):
+        fit({"one": ROWS}, recipe, positive="yes")
+
+
+def test_a_group_that_a_part_lacks_is_not_compared():
+    s = ROWS.sensitive_features["sex"].codes
+    job = Column.of(np.where(s == 0, "only one sex", "both"))
+    rows = replace(ROWS, categorical={**ROWS.categorical, "job": job})
+    result = fit({"one": rows}, named_method(spread=None, tau=0.5, floor=0.1), positive="yes")
+    assert np.isfinite(result.worst_difference)
