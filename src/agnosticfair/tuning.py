@@ -27,6 +27,9 @@ TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
 COARSE = 3e-4
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
 
+LEAST_FOLD = 10
+"""Rows that a fold has at least."""
+
 Progress = Callable[[int, int], None]
 
 
@@ -102,6 +105,10 @@ def trace(
     """
     check(recipe, taus, folds)
     check_seed(seed)
+    if folds > (rows := sum(map(len, clients.values()))) // LEAST_FOLD:
+        raise SettingsError(
+            f"folds is {folds} for {rows} rows; each needs {LEAST_FOLD} rows: take fewer"
+        )
     names = (
         (sensitive_features,) if isinstance(sensitive_features, str) else tuple(sensitive_features)
     )

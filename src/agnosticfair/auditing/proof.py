@@ -24,7 +24,7 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.parts import Axis, sizes_of, starts_of
+from agnosticfair.mathematics.parts import Axis, part_name, sizes_of, starts_of
 from agnosticfair.mathematics.parts import read as sums_at
 
 PURPOSE = b"agnosticfair-certificate-1"
@@ -36,12 +36,10 @@ CLOSE = 1e-9
 def sums_of(found: Found, axes: Sequence[Axis], depth: int, ask: Asked) -> dict[str, Any]:
     """The counts that a certificate over parts rests on, as JSON; and for a monitor all pairs of values'."""
     return {
-        "axes": [[axis.name, list(axis.values), list(axis.edges)] for axis in axes],
         "pairs": _pairs(sizes_of(axes), ask).tolist(),
         "parts": [[list(value) for value in part] for part in found.parts],
-        "names": list(found.names),
         "counts": found.counts.tolist(),
-        "sizes": list(sizes_of(axes)),
+        "axes": [[axis.name, list(axis.values), [float(e) for e in axis.edges]] for axis in axes],
         "depth": depth,
         "least": found.least,
     }
@@ -59,6 +57,11 @@ def _pairs(sizes: Sequence[int], ask: Asked) -> np.ndarray:
         rows, columns = np.array(places).T
         found[rows, columns] = found[columns, rows] = ask(parts).sum(axis=(1, 2, 3))
     return found
+
+
+def axes_of(sums: Mapping[str, Any]) -> tuple[Axis, ...]:
+    """The columns that name a certificate's parts, with their values and edges."""
+    return tuple(Axis(name, tuple(values), tuple(edges)) for name, values, edges in sums["axes"])
 
 
 def canonical(told: Mapping[str, Any]) -> bytes:
@@ -120,7 +123,7 @@ def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
         raise ValueError(notion)
     found = _found(sums, len(groups))
     yield from _consistent(found, told)
-    if not _pairs_hold(np.array(sums["pairs"]), found, sums["sizes"]):
+    if not _pairs_hold(np.array(sums["pairs"]), found, sizes_of(axes_of(sums))):
         yield "the rows of pairs of values do not add up to those of its parts"
     made = records(found, groups, notion, told["confidence"], told["precision"], told["share"])
     for said, true in zip(told["parts"], made, strict=True):
@@ -146,7 +149,8 @@ def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
 
 def _found(sums: Mapping[str, Any], groups: int) -> Found:
     counts = np.array(sums["counts"])
-    sizes, deep = tuple(sums["sizes"]), range(sums["depth"] + 1)
+    axes = axes_of(sums)
+    sizes, deep = sizes_of(axes), range(sums["depth"] + 1)
     if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[1:] != (groups, 2, 2):
         raise ValueError("counts")
     parts = tuple(tuple((int(a), int(v)) for a, v in part) for part in sums["parts"])
@@ -155,9 +159,10 @@ def _found(sums: Mapping[str, Any], groups: int) -> Found:
     for part in parts:
         if any(not 0 <= v < sizes[a] for a, v in part) or len({a for a, _ in part}) < len(part):
             raise ValueError("parts")
+    names = tuple(part_name(axes, part) for part in parts)
     candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
     sets = sum(comb(len(sizes), d) for d in deep)
-    return Found(parts, tuple(sums["names"]), counts, candidates, sets, float(sums["least"]))
+    return Found(parts, names, counts, candidates, sets, float(sums["least"]))
 
 
 def _consistent(found: Found, told: Mapping[str, Any]) -> Iterator[str]:

@@ -111,7 +111,8 @@ def fit(
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
     from agnosticfair import federation
-    from agnosticfair.data.files import Roles, read_sources
+    from agnosticfair.data.encoding import Encoding as Unread
+    from agnosticfair.data.files import Roles, read_rows, read_sources
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.methods import Network
@@ -140,6 +141,8 @@ def fit(
     dialect = Dialect(separator, encoding)
     roles = Roles(target, tuple(sensitive_features), client_column, *kinds)
     clients = read_sources(files, roles, dialect=dialect)
+    for path in test or ():  # before the work, not after it
+        read_rows(path, Unread((), ()), target=target, dialect=dialect)
     if not as_json:
         reading.tell(clients, target, positive)
     columns = reading.columns_of(clients)

@@ -1,4 +1,4 @@
-"""``agnosticfair methods`` and ``data``: what is known by name."""
+"""``agnosticfair methods``, and the list of ``data``: what is known by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agnosticfair.commands.options import DataFolder, Json
+from agnosticfair.commands.options import Json
 from agnosticfair.commands.output import grid, show
 from agnosticfair.errors import DataError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from agnosticfair.data.datasets import Shift
 
 METHODS_EPILOG = "Example: agnosticfair methods --json"
-DATA_EPILOG = "Example: agnosticfair data --data-folder ~/data"
 
 
 def list_methods(as_json: Json = False) -> None:
@@ -44,7 +43,7 @@ def list_methods(as_json: Json = False) -> None:
     return show(grid("", ("method", "what it does", "basis", "B", "tau", "rounds"), lines))
 
 
-def list_data(data_folder: DataFolder = None, as_json: Json = False) -> None:
+def list_data(data_folder: Path | None, as_json: bool) -> None:
     """List the data sets known by name, and whether they are here."""
     from agnosticfair.data.datasets import DATASETS
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, Option
+from typer.models import OptionInfo
 
 from agnosticfair.mathematics.notions import NOTIONS
 
@@ -60,3 +61,27 @@ def listed(text: str, known: Iterable[str]) -> list[str]:
     (['fl', 'afl'], ['x', 'y'])
     """
     return list(known) if text.strip() == "all" else [name.strip() for name in text.split(",")]
+
+
+PANELS = {
+    "Data": "target sensitive_features client_column numeric categorical drop positive separator encoding "
+    "test predictions model threshold columns mix keep schema data_folder dataset datasets",
+    "Fairness": "notion intersections tau taus limit",
+    "Set": "bound kernels sigma floor depth least bands mixtures confidence precision bootstrap",
+    "Training": "method methods network max_rounds seed seeds strict checkpoint workers device secure epsilon "
+    "delta ledgers folds jobs",
+    "Output": "out as_json force run track onnx key",
+}
+"""The groups in which a command's help shows its options."""
+
+
+def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, with its options in the groups of ``PANELS``."""
+    places = {name: panel for panel, names in PANELS.items() for name in names.split()}
+    hints = get_type_hints(command, include_extras=True)
+    for name, hint in hints.items():
+        for about in getattr(hint, "__metadata__", ()):
+            if isinstance(about, OptionInfo):
+                about.rich_help_panel = places.get(name)
+    command.__annotations__ = hints
+    return command

@@ -115,13 +115,14 @@ def write_cell(folder: Path, cell: Cell, own: Code, row: Row) -> None:
 
 
 def read_cell(folder: Path, cell: Cell, own: Code) -> Row | None:
-    """What was kept of a cell by the same code with the same settings, if anything."""
+    """What was kept of a cell by the same code with the same settings, if anything; a failure is tried again."""
     try:
         found: dict[str, Any] = json.loads((folder / f"{cell.key}.json").read_text())
     except (OSError, ValueError):
         return None
     same = (found.pop("source", None), found.pop("limits", None), found.pop("asked", None))
-    return found if same == (own.source, [*cell.limits], [*cell.asked]) else None
+    known = same == (own.source, [*cell.limits], [*cell.asked]) and "why" not in found
+    return found if known else None
 
 
 def run_kept(
@@ -144,5 +145,19 @@ def run_kept(
 
 
 def results_of(rows: Sequence[Row], own: Code, absent: Mapping[str, str]) -> dict[str, Any]:
-    """The content of results.json."""
-    return {"format": FORMAT, **asdict(own), "absent": {**absent}, "cells": [*rows]}
+    """The content of results.json; single deployments of the first seed only."""
+    first = min((row["seed"] for row in rows), default=0)
+    brief = [row if row["seed"] == first else _without_deployments(row) for row in rows]
+    return {"format": FORMAT, **asdict(own), "absent": {**absent}, "cells": brief}
+
+
+def _without_deployments(row: Row) -> Row:
+    return row | {"rows": [r | {"deployments": []} for r in row["rows"]]}
+
+
+def unpack(results: Mapping[str, Any], out: Path) -> None:
+    """Cells on the disk from the results of another machine, so that others can be added to them."""
+    own = Code(results["commit"], results["clean"], results["source"])
+    for row in results["cells"]:
+        cell = Cell(*(row[name] for name in ("dataset", "split", "seed", "entrant")))
+        write_cell(out / "cells", cell, own, row)
