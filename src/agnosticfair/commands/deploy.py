@@ -60,6 +60,9 @@ def init(
         int | None, Option(help="Sites a model needs: all, or with drop over half.")
     ] = None,
     least_rows: Annotated[int, Option(help="Rows per group, or a site does not answer.")] = 10,
+    secure: Annotated[
+        bool, Option("--secure", help="Mask every site's sums: the coordinator sees totals only.")
+    ] = False,
     host: Annotated[str, Option(help="The SuperLink's address.")] = "127.0.0.1",
     port: Annotated[
         int, Option(help="Its port for sites; the next is for runs, here only.")
@@ -70,6 +73,7 @@ def init(
     from agnosticfair.flower.folder import Federation, write_folder
     from agnosticfair.methods import method as recipe
     from agnosticfair.protocol.faults import policy
+    from agnosticfair.server.plan import centres_kind
 
     asked = {"notion": notion, "intersections": intersections, "tau": tau}
     asked["network"] = network
@@ -78,7 +82,8 @@ def init(
         from agnosticfair.networks import factory
 
         factory(network)  # as are the next ones: refused now rather than at the first run
-    recipe(method, **changes), policy(on_failure)
+    chosen = recipe(method, **changes)
+    policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
     roles = Roles(target, tuple(sensitive_features), **columns)
@@ -86,7 +91,9 @@ def init(
     run |= {"on-failure": on_failure, **changes}
     if least_sites is not None:
         run["least-sites"] = least_sites
-    write_folder(folder, Federation(_sites(sites), roles, run, host, port, least_rows))
+    if secure and centres_kind(chosen) == "rows":
+        run["centres"] = "kmeans"  # under masks no site shows a row
+    write_folder(folder, Federation(_sites(sites), roles, run, host, port, least_rows, secure))
     print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
     for name in ("superlink", *sorted(_sites(sites))):
         print(f"  sh {folder}/start-{name}.sh")

@@ -51,7 +51,11 @@ def read_site(path: Path) -> Joined:
         at, here = told["coordinator"], told["here"]
         key, log = (path.resolve().parent / str(here[name]) for name in ("key", "log"))
         address, certificate, app = (str(at[n]) for n in ("address", "certificate", "app"))
-        joined = Joined(address, certificate, app, dict(told["site"]), key, log)
+        config = dict(told["site"])
+        for name in ("mask-key", "mask-list"):
+            if name in here:
+                config[name] = str(path.resolve().parent / str(here[name]))
+        joined = Joined(address, certificate, app, config, key, log)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SettingsError(
             f"{str(path)!r} is no site's file ({type(error).__name__}): take the one that "

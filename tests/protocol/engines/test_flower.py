@@ -419,3 +419,24 @@ def test_replies_are_added_in_the_order_of_the_keys(files):
     engine, _ = engine_over(files)
     one, two = (fit(engine, "agnosticfair").model.w for _ in range(2))
     np.testing.assert_array_equal(one, two)
+
+
+def test_secure_sums_over_flower_give_the_same_model(files, tmp_path):
+    from agnosticfair.flower.masking import LIST, masking_files, read_list
+
+    for name, text in masking_files(files).items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
+    own = {
+        key: {"mask-key": str(tmp_path / f"{key}.mask"), "mask-list": str(tmp_path / LIST)}
+        for key in files
+    }
+    engine, grid = engine_over(files, **own)
+    secure = fit(engine, "fairfl", secure=read_list(tmp_path / LIST))
+    here = fit(read_clients(files.values(), ROLES), "fairfl")
+    assert secure.model.w.tobytes() == here.model.w.tobytes()
+    assert secure.history == here.history
+    assert "census" not in {step for step, _ in grid.log}
+    engine, _ = engine_over(files, **own)
+    with pytest.raises(FederationError, match="masked sums only"):
+        fit(engine, "fairfl")
