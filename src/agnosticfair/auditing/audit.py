@@ -197,7 +197,8 @@ def audit(
         return bounded(made, wanted, psi)
     table = X if isinstance(X, Table) else table_of(X)
     axes = own_axes(table, set_.parts)
-    return bounded(made, wanted, psi, axes, own_counts(table, axes, held.cells, len(held.groups)))
+    ask = own_counts(table, axes, held.cells, len(held.groups))
+    return bounded(made, wanted, psi, axes, ask, model)
 
 
 @dataclass(frozen=True)
@@ -375,7 +376,7 @@ def audit_clients(
     if set_.parts is None:
         return bounded(made, wanted, psi)
     axes, ask = _asking_parts(asker, census, plan, set_.parts, model)
-    return bounded(made, wanted, psi, axes, ask)
+    return bounded(made, wanted, psi, axes, ask, model)
 
 
 def _asking_parts(
