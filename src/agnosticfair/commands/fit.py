@@ -121,6 +121,7 @@ def fit(
     from agnosticfair.runs import provenance as record
     from agnosticfair.runs.tracking import parameters, results, tracker
     from agnosticfair.server.checkpoints import FILE as CHECKPOINT
+    from agnosticfair.server.plan import centres_kind
 
     for path in (out, *(out.parent / f"{out.stem}-card.{kind}" for kind in ("md", "html"))):
         check_file(path, (*files, *(test or ())), force)
@@ -215,6 +216,11 @@ def fit(
     print(f"\n{chosen.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
     for text in _warnings(fitted, found, out):
         print("Warning:", text)
+    if centres_kind(chosen) == "rows":
+        print(
+            f"Note: the kernels' centres are {len(fitted.centres) if fitted.centres is not None else 0} rows of the "
+            "clients, without label and group, which every client is shown; k-means, ranges and named parts show none."
+        )
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"
