@@ -16,6 +16,7 @@ import numpy as np
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import codes
+from agnosticfair.auditing.limit import fit_within, within
 from agnosticfair.data.encoding import FEATURE_BITS, shown
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, SettingsError
@@ -25,12 +26,14 @@ from agnosticfair.mathematics.basis import (
     around,
     by_client,
     checked,
+    comes_with_rows,
     constant,
     design,
     gaussian,
+    is_centred,
 )
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.linear import on_grid, sigmoid
+from agnosticfair.mathematics.linear import on_grid, sigmoid, units
 from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
 from agnosticfair.tuning import TAUS, Frontier, Progress, trace
 
@@ -61,7 +64,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     method: a name of ``METHODS``, or a ``Method``.  network: None, for the linear model; 'mlp', a
     ``Network``, or a function from d to a ``torch.nn.Module`` with one logit (extra 'torch',
     docs/deep.md).  notion: 'demographic_parity', 'equal_opportunity', 'equalized_odds' or
-    'bounded_group_loss'.  tau: the largest difference of two groups over A (of a group's mean log
+    'bounded_group_loss'.  limit: instead of tau, the largest difference of decisions in any estimable part of
+    the population, to be certified at ``confidence`` (``precision``: docs/certificates.md); ``promise_`` says what is.
+    tau: the largest difference of two groups over A (of a group's mean log
     loss, for the last notion), in the surrogate; nominal: the
     same under uniform weights.  bound: no kernel weighs more, so the larger, the larger A.  floor:
     the share of the mass that groups keep in a reweighing.  intersections: with several sensitive features,
@@ -101,6 +106,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         network: Any = None,
         notion: str | None = None,
         tau: float | None = None,
+        limit: float | None = None,
+        confidence: float = 0.95,
+        precision: float = 0.1,
         nominal: float | None = None,
         bound: float | None = None,
         floor: float | None = None,
@@ -125,6 +133,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self.network = network
         self.notion = notion
         self.tau = tau
+        self.limit = limit
+        self.confidence = confidence
+        self.precision = precision
         self.nominal = nominal
         self.bound = bound
         self.floor = floor
@@ -161,7 +172,12 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
         """
         tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
-        self._take(fit(tables, recipe, **how), *units)
+        if self.limit is None:
+            fitted = fit(tables, recipe, **how)
+        else:
+            ask: dict[str, Any] = {"confidence": self.confidence, "precision": self.precision}
+            fitted, self.promise_ = fit_within(tables, recipe, limit=self.limit, **ask, **how)
+        self._take(fitted, *units)
         self._training = (X, y, sensitive_features, sample_weight)
         return self
 
@@ -291,9 +307,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         basis, centres = replace(fairness.basis, split=False), self.fit_.centres
         centres = None if centres is None else centres[: basis.kernels]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-        if basis.kind != "given" and weights is None and fairness.trust == 0:
-            return {"basis": basis} | ({"centres": centres} if basis.kind == "gaussian" else {})
-        if basis.kind == "given":
+        if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
+            return {"basis": basis} | ({"centres": centres} if is_centred(basis) else {})
+        if comes_with_rows(basis):
             K = checked(self.basis, X, len(rows))
         else:
             low, span = self._units
@@ -361,6 +377,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def _recipe(self, K: np.ndarray | None = None) -> Method:
         """The method with this estimator's values; K where a function made the kernels."""
         recipe = method(self.method)
+        if self.limit is not None:
+            recipe = within(recipe, self.tau, bands=0)
         changes = {
             k: getattr(self, k)
             for k in (
@@ -464,11 +482,8 @@ def _ranges(
     X: np.ndarray, weights: np.ndarray | None, scale: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """low and span of the columns over the rows that count; a constant column has span 1."""
-    if not scale:
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
     rows = X if weights is None or (weights > 0).all() else X[weights > 0]
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    return low, np.where(high > low, high - low, 1.0)
+    return units(rows.min(axis=0), rows.max(axis=0), scale)
 
 
 def _are_few(weights: np.ndarray) -> bool:

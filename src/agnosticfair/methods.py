@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian, subpopulations
+from agnosticfair.mathematics.basis import (
+    Basis,
+    by_client,
+    constant,
+    gaussian,
+    is_centred,
+    subpopulations,
+)
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.settings import (
@@ -383,7 +390,7 @@ def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
     basis = sets.get("basis", basis)
     require(Basis, basis=basis)
     own = {k: sets[k] for k in ("kernels", "sigma", "centres", "split") if k in sets}
-    if own and basis.kind != "gaussian":
+    if own and not is_centred(basis):
         raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(own)}: take 'gaussian'")
     return replace(basis, **own)
 

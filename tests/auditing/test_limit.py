@@ -113,3 +113,32 @@ def test_weighted_rows_have_no_limit():
     with pytest.raises(SettingsError, match="client 'a' has weighted rows"):
         fit_within({"a": table}, limit=0.1, sensitive_features="sex")
     assert limits.STRENGTHS[0][0] > limits.STRENGTHS[-1][0]
+
+
+def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call):
+    import json
+
+    from helpers import client_rows, write
+
+    from agnosticfair import AgnosticFairClassifier
+
+    rng = np.random.default_rng(0)
+    s, noise = rng.integers(0, 2, 1500), rng.normal(size=(1500, 2))
+    X = noise + s[:, None] * [0.5, 0.0]
+    y = X.sum(axis=1) > rng.normal(size=1500)
+    monkeypatch.setattr(limits, "STRENGTHS", ((0.3, 0.05), (0.05, 0.05)))
+    fair = AgnosticFairClassifier(limit=0.5, precision=0.3).fit(X, y, sensitive_features=s)
+    assert fair.promise_.limit == 0.5
+    assert fair.predict(X).shape == (1500,)
+    with pytest.raises(SettingsError, match="and there is a limit"):
+        AgnosticFairClassifier(limit=0.5, tau=0.1).fit(X, y, sensitive_features=s)
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path / "rows.csv", client_rows(0, 900))
+    ask = ("--target", "income", "--sensitive-features", "sex", "--limit", 0.9, "--precision", 0.4)
+    code, _, err = call("fit", file, *ask)
+    assert code == 0
+    assert "limit 0.9" in err
+    told = json.loads((tmp_path / "model-sex-certificate.json").read_text())
+    assert told["limit"] == 0.9
+    assert call("verify", "model-sex-certificate.json")[0] == 0
+    assert call("fit", file, *ask, "--tau", 0.1, "--force")[0] == 2

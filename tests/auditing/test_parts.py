@@ -298,3 +298,14 @@ def test_the_same_rows_at_two_clients_are_refused():
     own = small_table(300, 9)
     with pytest.raises(DataError, match="the rows that the model was fitted on"):
         audit_clients(model, dealt(own, 2))
+
+
+def test_a_notebook_shows_the_worst_parts_and_a_forest():
+    table, decided = held(2000)
+    made = audit(decided, table, sensitive_features="sex", precision=0.2)
+    page = made._repr_html_()
+    assert made.worst_part.name in page
+    assert page.count("<tr>") > 3
+    assert len(made.plot().axes[0].get_yticklabels()) >= sum(p.estimable for p in made.parts[:5])
+    seen = audit(decided, table, sensitive_features="sex", basis=gaussian(4), bootstrap=0)
+    assert "<table>" not in seen._repr_html_()

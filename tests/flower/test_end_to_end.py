@@ -30,7 +30,7 @@ from agnosticfair.data.datasets import dataset
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
-from agnosticfair.flower import control
+from agnosticfair.flower import admin, control, runner
 from agnosticfair.flower.bundle import app_files
 from agnosticfair.flower.fleet import Fleet
 from agnosticfair.flower.folder import read_settings
@@ -501,6 +501,26 @@ def test_who_has_no_registered_key_or_repeats_a_request_is_refused(bank, tmp_pat
         again = fleet.client._client.send(sent[0])
     assert again.status_code == 409
     assert "used before" in again.text
+
+
+def test_an_old_key_is_refused_from_its_rotation_on_and_a_check_finds_all_in_order(bank):
+    joined = read_site(bank.folder / "sites" / "north.toml")
+    old = load_key(joined.key)
+    bank.prepare()
+    bank.stop("north")
+    admin.rotate_key(bank.folder, "north")
+    with Fleet.to(joined.address, joined.certificate, old) as fleet:
+        with pytest.raises(Exception) as refused:
+            fleet.activate()
+        assert "its key is not registered (any more)" in cause(refused.value)
+    bank.start("north")
+    found = runner.check_federation(bank.folder, timeout=LONG)
+    assert {key: about["rows"] for key, about in found.items()} == {
+        key: table.num_rows for key, table in bank.rows.items()
+    }
+    assert all(about["app"] == joined.app for about in found.values())
+    assert not (bank.folder / "results" / "model.safetensors").exists()
+    assert set(admin.status(bank.folder)["sites"].values()) == {"connected"}
 
 
 def test_a_clock_that_is_an_hour_off_is_named(bank, monkeypatch):

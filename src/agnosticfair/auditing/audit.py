@@ -61,9 +61,12 @@ from agnosticfair.mathematics.basis import (
     Reweighing,
     check_seed,
     checked,
+    comes_with_rows,
     constant,
     design,
     gaussian,
+    is_apart,
+    is_centred,
     row_priorities,
     settled,
     subpopulations,
@@ -186,7 +189,7 @@ between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
     bootstrap = (200 if asked_for else 0) if bootstrap is None else bootstrap
     check_seed(seed)
     asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
-    if asked.basis.kind in ("by_client", "given"):
+    if is_apart(asked.basis) or comes_with_rows(asked.basis):
         raise SettingsError(
             f"basis {asked.basis.kind!r} needs clients: give their tables to audit_clients, or here a "
             "function of X"
@@ -208,7 +211,7 @@ between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
             "check the column"
         )
     b, units = None, (0.0, 1.0) if isinstance(X, Table) else (given.low, given.span)
-    if asked.basis.kind == "gaussian":
+    if is_centred(asked.basis):
         if centres is None:
             b = _drawn(given, asked.basis.kernels, seed)
         else:
@@ -289,7 +292,7 @@ def audit_clients(
         check_clients(model, clients)
     asked = _asked(basis, bound, floor, tolerance, bootstrap, confidence, notion)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    kind = asked.basis.centres if asked.basis.kind == "gaussian" and centres is None else None
+    kind = asked.basis.centres if is_centred(asked.basis) and centres is None else None
     asker = asking(engine, Policy(), deadline, secure, kind)
     census = census_of_all(asker, summaries(asker))
     check_labels(model, census.labels)

@@ -159,7 +159,7 @@ def fit_within(
     precision: float = 0.1,
     parts: Any = None,
     seed: int = 0,
-    strengths: Sequence[tuple[float, float]] = STRENGTHS,
+    strengths: Sequence[tuple[float, float]] | None = None,
     on_trial: Callable[[Trial], None] | None = None,
     **how: Any,
 ) -> tuple[Fit, Promise]:
@@ -187,11 +187,20 @@ def fit_within(
     fitting, held = dealt_apart(clients, seed)
     how = {"sensitive_features": names, "seed": seed, **how}
     path: list[Candidate] = []
-    for one in walked(asked, fitting, recipe_of(method), strengths, **how):
+    for one in walked(asked, fitting, recipe_of(method), strengths or STRENGTHS, **how):
         path.append(one)
         if beyond(path, limit):
             break
     return answered(path, limit, asked.confidence, partial(asked.certified, rows=held), on_trial)
+
+
+def within(recipe: Method, tau: float | None, **changes: Any) -> Method:
+    """The recipe that a limit is kept by: the one over named parts where the default is asked for."""
+    if tau is not None:
+        raise SettingsError(
+            f"tau is {tau:g} and there is a limit: give one of them, the limit finds the other"
+        )
+    return recipe_of(METHOD, **changes) if recipe.name == "agnosticfair" else recipe
 
 
 def beyond(path: Sequence[Candidate], limit: float) -> bool:

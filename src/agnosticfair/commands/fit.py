@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -34,6 +35,7 @@ from agnosticfair.commands.output import cell, check_file, check_folder, progres
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
+    from agnosticfair.auditing.limit import Promise
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
@@ -65,6 +67,14 @@ def fit(
     notion: Notion = None,
     intersections: Intersections = None,
     tau: Tau = None,
+    limit: Annotated[
+        float | None,
+        Option(help="Instead of tau: largest difference of decisions, certified for named parts."),
+    ] = None,
+    confidence: Annotated[float, Option(help="Of the limit's certificate.")] = 0.95,
+    precision: Annotated[
+        float, Option(help="Parts known no better than +- this do not count for the limit.")
+    ] = 0.1,
     bound: Bound = None,
     max_rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
     seed: Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")] = 0,
@@ -111,6 +121,7 @@ def fit(
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
     from agnosticfair import federation
+    from agnosticfair.auditing.limit import fit_within, within
     from agnosticfair.data.encoding import Encoding as Unread
     from agnosticfair.data.files import Roles, read_rows, read_sources
     from agnosticfair.data.reading import Dialect
@@ -137,7 +148,10 @@ def fit(
     changes["intersections"] = intersections
     if network is not None:  # trained on the device, not added up there
         changes["network"], device = Network(network, device=device or "cpu"), None
-    chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
+    chosen = recipe(method)
+    if limit is not None:
+        chosen = within(chosen, tau)
+    chosen = recipe(chosen, **{k: v for k, v in changes.items() if v is not None})
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     dialect = Dialect(separator, encoding)
     roles = Roles(target, tuple(sensitive_features), client_column, *kinds)
@@ -167,18 +181,30 @@ def fit(
                 if add is not None:
                     add(entry)
 
-            fitted = federation.fit(
-                federation.in_process(clients, workers, device),
-                chosen,
-                sensitive_features=tuple(sensitive_features),
-                positive=positive,
-                seed=seed,
-                strict=strict,
-                checkpoint=checkpoint,
-                on_round=on_round,
-                secure=secure,
-                schema=agreed,
-            )
+            running: dict[str, Any] = {
+                "sensitive_features": tuple(sensitive_features),
+                "positive": positive,
+                "seed": seed,
+                "strict": strict,
+                "on_round": on_round,
+            }
+            if limit is None:
+                fitted = federation.fit(
+                    federation.in_process(clients, workers, device),
+                    chosen,
+                    checkpoint=checkpoint,
+                    secure=secure,
+                    schema=agreed,
+                    **running,
+                )
+            else:
+                ask: dict[str, Any] = {
+                    "limit": limit,
+                    "confidence": confidence,
+                    "precision": precision,
+                }
+                fitted, promise = fit_within(cast("Any", clients), chosen, **ask, **running)
+                write_files(out.parent, _promised(promise, out.stem, clients))
         fitted.model.save(out)
         found = scores(fitted.model, clients)
         tested = _tested(fitted.model, test, target, dialect)
@@ -234,6 +260,23 @@ def _tested(
     if not files:
         return []
     return scores(model, labelled(model, files, target, model.sensitive_features, None, dialect))
+
+
+def _promised(
+    promise: Promise, stem: str, clients: Mapping[str, Table | Stream]
+) -> dict[str, bytes]:
+    """The certificates of a limit, by file name, for 'verify'."""
+    from agnosticfair.auditing.proof import sealed
+    from agnosticfair.runs.provenance import provenance
+
+    told = {"limit": promise.limit, "kept": promise.kept, "says": str(promise)}
+    print(promise, file=sys.stderr)
+    return {
+        f"{stem}-{name}-certificate.json": json.dumps(
+            sealed(made.to_json() | told | provenance(clients)), indent=1
+        ).encode()
+        for name, made in promise.certificates.items()
+    }
 
 
 def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agnosticfair.commands.options import Json
 from agnosticfair.commands.output import grid, show
 from agnosticfair.errors import DataError
+from agnosticfair.mathematics.basis import is_centred
 
 if TYPE_CHECKING:
     from agnosticfair.data.datasets import Shift
@@ -36,7 +37,7 @@ def list_methods(as_json: Json = False) -> None:
             if m.averaging and m.averaging.penalty
             else ""
         )
-        kernels = f" {m.basis.kernels}" if m.basis.kind == "gaussian" else ""
+        kernels = f" {m.basis.kernels}" if is_centred(m.basis) else ""
         bound = f"{m.bound:g}" if isfinite(m.bound) else ""
         values = (f"{m.basis.kind}{kernels}", bound, f"{tau}", f"{m.max_rounds}")
         lines.append((m.name, m.summary, *values))
