@@ -29,8 +29,8 @@ from agnosticfair.mathematics.basis import (
 from agnosticfair.mathematics.metrics import accuracy
 from agnosticfair.methods import Method, method
 from agnosticfair.protocol.engines import Engine
+from agnosticfair.settings import TAUS
 
-TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
 COARSE = 3e-4
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
 
