@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         gaussian_at,
         indicator,
         product,
+        subpopulations,
     )
     from agnosticfair.mathematics.notions import NOTIONS, Notion, register_notion
     from agnosticfair.methods import METHODS, Method, Network, method
@@ -43,7 +44,7 @@ _HOMES = {
     "federation": ("Fit", "fit"),
     "mathematics.basis": (
         *("bands", "by_client", "constant", "gaussian"),
-        *("gaussian_at", "indicator", "product"),
+        *("gaussian_at", "indicator", "product", "subpopulations"),
     ),
     "mathematics.notions": ("NOTIONS", "Notion", "register_notion"),
     "methods": ("METHODS", "Method", "Network", "method"),

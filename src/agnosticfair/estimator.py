@@ -31,6 +31,7 @@ from agnosticfair.mathematics.basis import (
 )
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.linear import on_grid, sigmoid
+from agnosticfair.mathematics.parts import members
 from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
 from agnosticfair.tuning import TAUS, Frontier, Progress, trace
 
@@ -62,16 +63,17 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     ``Network``, or a function from d to a ``torch.nn.Module`` with one logit (extra 'torch',
     docs/deep.md).  notion: 'demographic_parity', 'equal_opportunity', 'equalized_odds' or
     'bounded_group_loss'.  tau: the largest difference of two groups over A (of a group's mean log
-    loss, for the last notion), in the surrogate; nominal: the
+    loss, for the last notion), in what is decided; nominal: the
     same under uniform weights.  bound: no kernel weighs more, so the larger, the larger A.  floor:
     the share of the mass that groups keep in a reweighing.  intersections: with several sensitive features,
     compare their intersections instead of each sensitive feature's groups.  trust: how far A is drawn towards
     the weights of the rows themselves (``target_weights``), from 0 to 1, which leaves one point.
+    spread: over named parts (``subpopulations``), the price of differences above tau.
     basis: what can be weighed up: 'gaussian' (``kernels`` of width ``sigma``, a number or 'median'),
     'by_client', 'constant', a ``Basis``, or a function from X, as it is given to ``fit``, to K, (n, M),
     not negative.  centres: of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or an
     array (M, d) in the units of X; docs/estimator.md says what each discloses.
-    surrogate: 'sigmoid' (of ``temperature``) or 'covariance'.
+    surrogate: 'sigmoid' (of ``temperature``, a share of the scores' deviation) or 'covariance'.
     share: the part of the weight that the loss adversary moves.  ridge: weight of |w|^2 / 2.
     scale: columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line
     does; ``coef_`` is in the units of X all the same.  max_rounds, tolerance: when to stop.
@@ -106,6 +108,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         floor: float | None = None,
         intersections: bool = False,
         trust: float | None = None,
+        spread: float | None = None,
         basis: Any = None,
         kernels: int | None = None,
         sigma: float | str | None = None,
@@ -130,6 +133,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self.floor = floor
         self.intersections = intersections
         self.trust = trust
+        self.spread = spread
         self.basis = basis
         self.kernels = kernels
         self.sigma = sigma
@@ -291,6 +295,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         basis, centres = replace(fairness.basis, split=False), self.fit_.centres
         centres = None if centres is None else centres[: basis.kernels]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
+        if basis.kind == "named":
+            return {"basis": lambda _: around(self._members(rows), weights, fairness.trust)}
         if basis.kind != "given" and weights is None and fairness.trust == 0:
             return {"basis": basis} | ({"centres": centres} if basis.kind == "gaussian" else {})
         if basis.kind == "given":
@@ -300,6 +306,17 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             K = design(basis, (rows - low) / span, centres, ALL, (ALL,))
         K = around(K, weights, fairness.trust)
         return {"basis": lambda _: K}
+
+    def _members(self, rows: np.ndarray) -> np.ndarray:
+        """Which of the fit's named parts each row lies in, (n, M)."""
+        assert self.fit_.named is not None
+        axes, parts = self.fit_.named.agreed
+        columns = [name for name, _, _ in self.fit_.model.encoding.numeric]
+        low, span = self._units
+        x = on_grid((rows - low) / span, FEATURE_BITS)  # as the fit saw them
+        bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
+        codes = np.stack(bands, axis=1)
+        return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
@@ -364,14 +381,15 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         changes = {
             k: getattr(self, k)
             for k in (
-                *("tau", "nominal", "bound", "floor", "notion", "trust", "kernels", "sigma"),
-                *("share", "ridge", "max_rounds", "tolerance"),
+                *("tau", "nominal", "bound", "floor", "notion", "trust", "spread", "kernels"),
+                *("sigma", "share", "ridge", "max_rounds", "tolerance"),
             )
             if getattr(self, k) is not None
         }
         if self.intersections:
             changes["intersections"] = self.intersections
         changes["network"] = _network(self.network)
+        changes["bands"] = 0  # coef_ has one weight a column; bands are for a Pipeline to make
         if self.basis is not None:
             changes["basis"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
         if self.centres is not None:

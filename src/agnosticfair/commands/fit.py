@@ -27,6 +27,7 @@ from agnosticfair.commands.options import (
     Positive,
     SensitiveFeatures,
     Separator,
+    Spread,
     Target,
     Tau,
 )
@@ -66,6 +67,7 @@ def fit(
     intersections: Intersections = None,
     tau: Tau = None,
     bound: Bound = None,
+    spread: Spread = None,
     max_rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
     seed: Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")] = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
@@ -129,6 +131,7 @@ def fit(
     changes: dict[str, Any] = {
         "tau": tau,
         "bound": bound,
+        "spread": spread,
         "max_rounds": max_rounds,
         "notion": notion,
     }

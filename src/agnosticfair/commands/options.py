@@ -42,6 +42,9 @@ Intersections = Annotated[
     bool | None, Option("--intersections", help="Compare the sensitive features' intersections.")
 ]
 Tau = Annotated[float | None, Option(help="Largest difference between groups.")]
+Spread = Annotated[
+    float | None, Option(help="Price on differences over tau in named parts (agnosticfair-named).")
+]
 Bound = Annotated[float | None, Option(help="Bound B on the adversary's alpha.")]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 Datasets = Annotated[str, Option(help="Names with commas between, or all: see agnosticfair data.")]
