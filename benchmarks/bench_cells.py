@@ -2,7 +2,8 @@
 
     PYTHONPATH=src python benchmarks/bench_cells.py --seeds 20-24 --jobs 16 --data-folder data --commit HASH --out bench
 
-Takes up what is in the folder, and writes results.json; ``benchmarks/write_benchmark.py`` makes the texts of it.
+Takes up what is in the folder (``--add RESULTS`` puts another machine's results there first: the same code, other
+entrants), and writes results.json; ``benchmarks/write_benchmark.py`` makes the texts of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from time import perf_counter
 from agnosticfair.data.datasets import DATASETS
 from agnosticfair.experiments.benchmark import cells, here, parsed
 from agnosticfair.experiments.entrants import ENTRANTS
-from agnosticfair.experiments.kept import authorise, code, results_of, run_kept
+from agnosticfair.experiments.kept import authorise, code, results_of, run_kept, unpack
 
 
 def main() -> None:
@@ -28,7 +29,10 @@ def main() -> None:
     words.add_argument("--data-folder")
     words.add_argument("--commit")
     words.add_argument("--out", type=Path, default=Path("bench"))
+    words.add_argument("--add", type=Path, action="append", default=[])
     asked = words.parse_args()
+    for path in asked.add:
+        unpack(json.loads(path.read_text()), asked.out)
     own, seeds = code(asked.commit), parsed(asked.seeds)
     authorise(seeds, own)
     found, absent = here(asked.datasets.split(","), asked.data_folder)

@@ -23,7 +23,7 @@ from agnosticfair.data.encoding import encode
 from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.basis import gaussian_kernel
 from agnosticfair.mathematics.notions import NOTIONS, ratios
-from agnosticfair.mathematics.parts import sizes_of
+from agnosticfair.mathematics.parts import counted, sizes_of
 
 DELTA, LARGE, FLOOR, KERNELS, BOUND = 0.05, 1000, 0.05, 20, 5.0
 
@@ -51,7 +51,7 @@ def found(rows: np.ndarray, parts=None):
     asked, axes, codes, cells, _ = population()
 
     def ask(some):
-        tallied = named.counted(codes[rows], sizes_of(axes), some, cells[rows], 8)
+        tallied = counted(codes[rows], sizes_of(axes), some, cells[rows], 8)
         return tallied.reshape(-1, 2, 2, 2)
 
     return named.searched(axes, asked, ask) if parts is None else ask(parts)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
+import click
 import typer
 
 import agnosticfair
 from agnosticfair.commands import (
     audit,
     bench,
+    data,
     deploy,
     evaluate,
     export,
@@ -27,34 +29,50 @@ from agnosticfair.commands import (
     tune,
     verify,
 )
+from agnosticfair.commands.options import grouped
 from agnosticfair.errors import AgnosticFairError
 from agnosticfair.runs.provenance import COMMAND
 
 app = typer.Typer(
     help="Federated classifiers that stay accurate and fair on a deployment nobody has seen.",
-    epilog="Begin with: agnosticfair reproduce --dataset adult --setting shift --seeds 2",
+    epilog="Begin with: agnosticfair data adult --out adult",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("explain-messages", epilog=messages.EPILOG)(messages.explain_messages)
-app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
-app.command("fit", epilog=fit.EPILOG)(fit.fit)
-app.command("schema", epilog=schema.EPILOG)(schema.schema)
-app.command("predict", epilog=predict.EPILOG)(predict.predict)
-app.command("evaluate", epilog=evaluate.EPILOG)(evaluate.evaluate)
-app.command("methods", epilog=lists.METHODS_EPILOG)(lists.list_methods)
-app.command("data", epilog=lists.DATA_EPILOG)(lists.list_data)
-app.command("audit", epilog=audit.EPILOG)(audit.audit)
-app.command("verify", epilog=verify.EPILOG)(verify.verify)
-app.command("bench", epilog=bench.EPILOG)(bench.bench)
-app.command("shifts", epilog=shifts.EPILOG)(shifts.shifts)
-app.command("export", epilog=export.EPILOG)(export.export)
-app.command("report", epilog=report.EPILOG)(report.report)
-app.command("watch", epilog=report.WATCH_EPILOG)(report.watch)
-app.command("monitor", epilog=monitor.EPILOG)(monitor.monitor)
-app.command("tune", epilog=tune.EPILOG)(tune.tune)
-app.add_typer(deploy.deploy, name="deploy")
+COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
+    "Train and use": {
+        "data": (data.data, data.EPILOG),
+        "fit": (fit.fit, fit.EPILOG),
+        "evaluate": (evaluate.evaluate, evaluate.EPILOG),
+        "predict": (predict.predict, predict.EPILOG),
+        "tune": (tune.tune, tune.EPILOG),
+        "export": (export.export, export.EPILOG),
+        "methods": (lists.list_methods, lists.METHODS_EPILOG),
+    },
+    "Judge": {
+        "audit": (audit.audit, audit.EPILOG),
+        "verify": (verify.verify, verify.EPILOG),
+        "report": (report.report, report.EPILOG),
+        "watch": (report.watch, report.WATCH_EPILOG),
+        "monitor": (monitor.monitor, monitor.EPILOG),
+    },
+    "Over sites": {
+        "schema": (schema.schema, schema.EPILOG),
+        "explain-messages": (messages.explain_messages, messages.EPILOG),
+    },
+    "Experiments": {
+        "shifts": (shifts.shifts, shifts.EPILOG),
+        "bench": (bench.bench, bench.EPILOG),
+        "reproduce": (reproduce.reproduce, reproduce.EPILOG),
+    },
+}
+"""The commands by what they are for, the most used first."""
+
+for panel, commands in COMMANDS.items():
+    for name, (command, epilog) in commands.items():
+        app.command(name, epilog=epilog, rich_help_panel=panel)(grouped(command))
+    if panel == "Over sites":
+        app.add_typer(deploy.deploy, name="deploy", rich_help_panel=panel)
 
 
 def _version(asked: bool) -> None:
@@ -76,7 +94,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; what is wrong with the input ends in one sentence and exit code 2."""
     COMMAND.set(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
-        app(arguments, prog_name="agnosticfair")
+        sys.exit(app(arguments, prog_name="agnosticfair", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
+    except click.UsageError as error:
+        name = error.ctx.command_path if error.ctx is not None else "agnosticfair"
+        said = error.format_message().rstrip(".")
+        print(f"error: {said}: see '{name} --help'", file=sys.stderr)
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(130)
     except AgnosticFairError as error:
         print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import codes
+from agnosticfair.auditing.limit import fit_within, within
 from agnosticfair.data.encoding import FEATURE_BITS, shown
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, SettingsError
@@ -25,15 +27,17 @@ from agnosticfair.mathematics.basis import (
     around,
     by_client,
     checked,
+    comes_with_rows,
     constant,
     design,
     gaussian,
+    is_centred,
 )
-from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.linear import on_grid, sigmoid
+from agnosticfair.mathematics.linear import on_grid, sigmoid, units
 from agnosticfair.mathematics.parts import members
 from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
-from agnosticfair.tuning import TAUS, Frontier, Progress, trace
+from agnosticfair.settings import SETTINGS, TAUS, Setting
+from agnosticfair.tuning import Frontier, Progress, trace
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -54,38 +58,96 @@ MOST_REPEATS = 16
 BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
 
 
+TAKEN = tuple(s for s in SETTINGS.values() if s.option is not None or s.name == "basis")
+"""The settings that the estimator has as parameters."""
+
+
+def _described() -> str:
+    """The settings as numpydoc's parameters."""
+    own = {
+        "network": "str, Network or callable\n        None for the linear model; 'mlp', a ``Network``, or a function "
+        "from d to a ``torch.nn.Module`` with\n        one logit (extra 'torch', docs/deep.md).",
+        "basis": "str, Basis or callable\n        What can be weighed up: 'gaussian', 'by_client', 'constant', a "
+        "``Basis``, or a function from X, as it is\n        given to ``fit``, to K, (n, M), not negative.",
+        "centres": "str or array\n        Of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or (M, d) "
+        "in the units of X;\n        docs/estimator.md says what each discloses.",
+    }
+    return "\n    ".join(
+        f"{s.name} : {own.get(s.name) or f'{_type(s)}{chr(10)}        {s.words}'}" for s in TAKEN
+    )
+
+
+def _type(setting: Setting) -> str:
+    option = setting.option
+    return option.__name__ if isinstance(option, type) else "float or str"
+
+
+def _constructor() -> Any:
+    """``__init__`` with a parameter for every setting, which it keeps as scikit-learn asks."""
+    named = Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default="agnosticfair")
+    own = {"limit": None, "confidence": 0.95, "precision": 0.1}
+    own |= {"scale": True, "strict": False, "random_state": 0, "verbose": 0}
+    keywords = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=value)
+        for name, value in {**dict.fromkeys(s.name for s in TAKEN), **own}.items()
+    ]
+    itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    signature = Signature([itself, named, *keywords])
+
+    def __init__(self: Any, *args: Any, **values: Any) -> None:
+        given = signature.bind(self, *args, **values)
+        given.apply_defaults()
+        for name, value in [*given.arguments.items()][1:]:
+            setattr(self, name, value)
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    return __init__
+
+
 class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that is accurate, and fair, for every reweighing of its rows in a set A.
+    __doc__ = f"""A classifier that is accurate, and fair, for every reweighing of its rows in a set A.
 
-    ``None`` leaves a value as the method has it (``agnosticfair methods`` lists them).
+    ``None`` leaves a setting as the method has it (``agnosticfair methods`` lists them).
 
-    method: a name of ``METHODS``, or a ``Method``.  network: None, for the linear model; 'mlp', a
-    ``Network``, or a function from d to a ``torch.nn.Module`` with one logit (extra 'torch',
-    docs/deep.md).  notion: 'demographic_parity', 'equal_opportunity', 'equalized_odds' or
-    'bounded_group_loss'.  tau: the largest difference of two groups over A (of a group's mean log
-    loss, for the last notion), in what is decided; nominal: the
-    same under uniform weights.  bound: no kernel weighs more, so the larger, the larger A.  floor:
-    the share of the mass that groups keep in a reweighing.  intersections: with several sensitive features,
-    compare their intersections instead of each sensitive feature's groups.  trust: how far A is drawn towards
-    the weights of the rows themselves (``target_weights``), from 0 to 1, which leaves one point.
-    spread: over named parts (``subpopulations``), the price of differences above tau.
-    basis: what can be weighed up: 'gaussian' (``kernels`` of width ``sigma``, a number or 'median'),
-    'by_client', 'constant', a ``Basis``, or a function from X, as it is given to ``fit``, to K, (n, M),
-    not negative.  centres: of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or an
-    array (M, d) in the units of X; docs/estimator.md says what each discloses.
-    surrogate: 'sigmoid' (of ``temperature``, a share of the scores' deviation) or 'covariance'.
-    share: the part of the weight that the loss adversary moves.  ridge: weight of |w|^2 / 2.
-    scale: columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line
-    does; ``coef_`` is in the units of X all the same.  max_rounds, tolerance: when to stop.
-    strict: no convergence is an error.  random_state: draws the kernels' centres.  verbose: 1 prints
-    every round.
+    Parameters
+    ----------
+    method : str or Method
+        A name of ``METHODS``, or a recipe of one's own.
+    {_described()}
+    limit : float
+        Instead of tau, the largest difference of decisions in any estimable part of the population, to be certified
+        at ``confidence`` (``precision``: docs/certificates.md); ``promise_`` says what is.
+    confidence, precision : float
+    scale : bool
+        Columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line does;
+        ``coef_`` is in the units of X all the same.
+    strict : bool
+        No convergence is an error.
+    random_state : int, RandomState or None
+        Draws the kernels' centres and a network's weights.
+    verbose : int
+        1 prints every round.
 
-    After ``fit``: coef_ (1, d), intercept_ (1,) (both of a linear model), classes_, n_features_in_,
-    feature_names_in_, n_iter_, alpha_ (the loss adversary's weights of its kernels), history_ (a record
-    per round), converged_,
-    under_floor_ (groups too small for the floor, compared with none over A), fit_ (all of the fit),
-    and certificate_.
+    Attributes
+    ----------
+    coef_, intercept_ : arrays (1, d) and (1,)
+        Of a linear model.
+    classes_, n_features_in_, feature_names_in_, n_iter_
+        As scikit-learn has them; ``n_iter_`` counts rounds.
+    alpha_ : array (M,)
+        The loss adversary's weights of its kernels.
+    history_ : tuple of dict
+        A record per round.
+    converged_ : bool
+    under_floor_ : tuple of str
+        Groups too small for the floor, compared with none over A.
+    fit_ : Fit
+        All of the fit.
+    certificate_ : Certificate, or a dict of them
+        What holds over the set on the training rows.
 
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> s, noise = rng.integers(0, 2, 400), rng.normal(size=(400, 2))
     >>> X = noise + s[:, None] * [1.0, 0.0]
@@ -96,58 +158,20 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        method: str | Method = "agnosticfair",
-        *,
-        network: Any = None,
-        notion: str | None = None,
-        tau: float | None = None,
-        nominal: float | None = None,
-        bound: float | None = None,
-        floor: float | None = None,
-        intersections: bool = False,
-        trust: float | None = None,
-        spread: float | None = None,
-        basis: Any = None,
-        kernels: int | None = None,
-        sigma: float | str | None = None,
-        centres: Any = None,
-        surrogate: str | None = None,
-        temperature: float | None = None,
-        share: float | None = None,
-        ridge: float | None = None,
-        scale: bool = True,
-        max_rounds: int | None = None,
-        tolerance: float | None = None,
-        strict: bool = False,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.method = method
-        self.network = network
-        self.notion = notion
-        self.tau = tau
-        self.nominal = nominal
-        self.bound = bound
-        self.floor = floor
-        self.intersections = intersections
-        self.trust = trust
-        self.spread = spread
-        self.basis = basis
-        self.kernels = kernels
-        self.sigma = sigma
-        self.centres = centres
-        self.surrogate = surrogate
-        self.temperature = temperature
-        self.share = share
-        self.ridge = ridge
-        self.scale = scale
-        self.max_rounds = max_rounds
-        self.tolerance = tolerance
-        self.strict = strict
-        self.random_state = random_state
-        self.verbose = verbose
+    method: Any
+    network: Any
+    tau: float | None
+    limit: float | None
+    confidence: float
+    precision: float
+    basis: Any
+    centres: Any
+    scale: bool
+    strict: bool
+    random_state: Any
+    verbose: int
+
+    __init__ = _constructor()
 
     def fit(
         self,
@@ -165,7 +189,12 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
         """
         tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
-        self._take(fit(tables, recipe, **how), *units)
+        if self.limit is None:
+            fitted = fit(tables, recipe, **how)
+        else:
+            ask: dict[str, Any] = {"confidence": self.confidence, "precision": self.precision}
+            fitted, self.promise_ = fit_within(tables, recipe, limit=self.limit, **ask, **how)
+        self._take(fitted, *units)
         self._training = (X, y, sensitive_features, sample_weight)
         return self
 
@@ -297,9 +326,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
         if basis.kind == "named":
             return {"basis": lambda _: around(self._members(rows), weights, fairness.trust)}
-        if basis.kind != "given" and weights is None and fairness.trust == 0:
-            return {"basis": basis} | ({"centres": centres} if basis.kind == "gaussian" else {})
-        if basis.kind == "given":
+        if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
+            return {"basis": basis} | ({"centres": centres} if is_centred(basis) else {})
+        if comes_with_rows(basis):
             K = checked(self.basis, X, len(rows))
         else:
             low, span = self._units
@@ -378,29 +407,17 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def _recipe(self, K: np.ndarray | None = None) -> Method:
         """The method with this estimator's values; K where a function made the kernels."""
         recipe = method(self.method)
-        changes = {
-            k: getattr(self, k)
-            for k in (
-                *("tau", "nominal", "bound", "floor", "notion", "trust", "spread", "kernels"),
-                *("sigma", "share", "ridge", "max_rounds", "tolerance"),
-            )
-            if getattr(self, k) is not None
-        }
-        if self.intersections:
-            changes["intersections"] = self.intersections
+        if self.limit is not None:
+            recipe = within(recipe, self.tau, bands=0)
+        changes = {s.name: getattr(self, s.name) for s in TAKEN}
+        changes = {name: value for name, value in changes.items() if value is not None}
         changes["network"] = _network(self.network)
-        changes["bands"] = 0  # coef_ has one weight a column; bands are for a Pipeline to make
+        recipe = replace(recipe, bands=0)  # coef_ has one weight a column
         if self.basis is not None:
             changes["basis"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
-        if self.centres is not None:
-            changes["centres"] = self.centres if isinstance(self.centres, str) else "given"
-            if changes["centres"] == "given":
-                changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
-        if self.surrogate is not None or self.temperature is not None:
-            own = recipe.fairness.surrogate if recipe.fairness is not None else Surrogate()
-            kind = own.kind if self.surrogate is None else self.surrogate
-            heat = own.temperature if self.temperature is None else self.temperature
-            changes["surrogate"] = Surrogate(kind, heat)
+        if self.centres is not None and not isinstance(self.centres, str):
+            changes["centres"] = "given"
+            changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
         return method(recipe, **changes)
 
 
@@ -482,11 +499,8 @@ def _ranges(
     X: np.ndarray, weights: np.ndarray | None, scale: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """low and span of the columns over the rows that count; a constant column has span 1."""
-    if not scale:
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
     rows = X if weights is None or (weights > 0).all() else X[weights > 0]
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    return low, np.where(high > low, high - low, 1.0)
+    return units(rows.min(axis=0), rows.max(axis=0), scale)
 
 
 def _are_few(weights: np.ndarray) -> bool:

@@ -18,14 +18,24 @@ from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table, concatenate, intersected
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit, in_process
-from agnosticfair.mathematics.basis import around, check_seed, design
+from agnosticfair.mathematics.basis import (
+    around,
+    check_seed,
+    comes_with_rows,
+    design,
+    is_apart,
+    is_centred,
+)
 from agnosticfair.mathematics.metrics import accuracy
 from agnosticfair.methods import Method, method
 from agnosticfair.protocol.engines import Engine
+from agnosticfair.settings import TAUS
 
-TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
 COARSE = 3e-4
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
+
+LEAST_FOLD = 10
+"""Rows that a fold has at least."""
 
 Progress = Callable[[int, int], None]
 
@@ -107,6 +117,10 @@ def trace(
     """
     check(recipe, taus, folds)
     check_seed(seed)
+    if folds > (rows := sum(map(len, clients.values()))) // LEAST_FOLD:
+        raise SettingsError(
+            f"folds is {folds} for {rows} rows; each needs {LEAST_FOLD} rows: take fewer"
+        )
     names = (
         (sensitive_features,) if isinstance(sensitive_features, str) else tuple(sensitive_features)
     )
@@ -170,9 +184,9 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
     ask: dict[str, Any] = {"bound": fairness.bound, "floor": fairness.floor}
     ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
     b = None if made.centres is None else made.centres[: fairness.basis.kernels]
-    if fairness.basis.kind == "by_client":
+    if is_apart(fairness.basis):
         pass
-    elif fairness.basis.kind == "given" or table.weights is not None or fairness.trust > 0:
+    elif comes_with_rows(fairness.basis) or table.weights is not None or fairness.trust > 0:
         K = table.kernels
         if K is None:
             K = design(fairness.basis, encode(made.model.encoding, table), b, "", ("",))
@@ -180,7 +194,7 @@ def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[f
         ask["basis"] = lambda _: K
     else:
         ask["basis"] = fairness.basis
-        if fairness.basis.kind == "gaussian":
+        if is_centred(fairness.basis):
             ask["centres"] = b
     compared = {name: table.column(name) for name in names}
     if fairness.intersections and len(names) > 1:

@@ -7,10 +7,10 @@ from math import isnan
 
 import numpy as np
 import pytest
-from helpers import small_table
+from helpers import dealt, small_table
 
 import agnosticfair
-from agnosticfair import audit
+from agnosticfair import audit, audit_clients
 from agnosticfair.auditing import parts as named
 from agnosticfair.auditing import proof
 from agnosticfair.data.rows import digest_of, folds_of
@@ -187,10 +187,9 @@ def test_a_forger_who_makes_the_digest_anew_is_refuted_by_the_sums():
     numbers = [
         (path, value)
         for path, value in leaves(told)
-        if path[:2] != ("sums", "least")
+        if path[:2] not in (("sums", "least"), ("sums", "depth"), ("sums", "axes"))
         and path[0] in ("sums", "parts", "upper", "n", "confidence")
         and isinstance(value, int | float)
-        and path[:2] != ("sums", "depth")
     ]
     assert len(numbers) > 100
     for path, value in numbers[::2]:
@@ -269,3 +268,44 @@ def test_rows_of_the_fit_are_refused_by_their_fingerprint():
         audit(model, table, sensitive_features="sex")
     assert isnan(audit(model, table, sensitive_features="sex", held_out=False).upper)
     assert audit(model, small_table(400, 5), sensitive_features="sex").upper > 0
+
+
+# --- over clients ---
+
+
+def two_fits():
+    table = small_table(3000, 3)
+    model = agnosticfair.fit({"all": small_table(300, 9)}, "fl").model
+    return table, model
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_over_clients_the_parts_have_the_pooled_bits(clients):
+    table, model = two_fits()
+    ask = {"precision": 0.2, "parts": named.Subpopulations(depth=3, least=0.05), "mixtures": True}
+    pooled = audit(model, table, sensitive_features="sex", **ask)
+    spread = audit_clients(model, dealt(table, clients), **ask)
+    assert repr(spread.parts) == repr(pooled.parts)  # nan is not nan
+    assert (spread.upper, spread.mixtures) == (pooled.upper, pooled.mixtures)
+    assert (spread.worst_difference, spread.pair) == (pooled.worst_difference, pooled.pair)
+    assert json.dumps(spread.sums) == json.dumps(pooled.sums)
+
+
+def test_the_same_rows_at_two_clients_are_refused():
+    table, model = two_fits()
+    with pytest.raises(DataError, match="clients 'a' and 'b' hold the same rows"):
+        audit_clients(model, {"a": table, "b": table})
+    own = small_table(300, 9)
+    with pytest.raises(DataError, match="the rows that the model was fitted on"):
+        audit_clients(model, dealt(own, 2))
+
+
+def test_a_notebook_shows_the_worst_parts_and_a_forest():
+    table, decided = held(2000)
+    made = audit(decided, table, sensitive_features="sex", precision=0.2)
+    page = made._repr_html_()
+    assert made.worst_part.name in page
+    assert page.count("<tr>") > 3
+    assert len(made.plot().axes[0].get_yticklabels()) >= sum(p.estimable for p in made.parts[:5])
+    seen = audit(decided, table, sensitive_features="sex", basis=gaussian(4), bootstrap=0)
+    assert "<table>" not in seen._repr_html_()

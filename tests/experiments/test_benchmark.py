@@ -155,8 +155,21 @@ def test_cells_are_kept_for_the_same_code_and_settings(tmp_path):
     assert kept.read_cell(tmp_path, CELL, replace(own, source="other")) is None
     assert kept.read_cell(tmp_path, replace(CELL, limits=(0.2,)), own) is None
     assert kept.read_cell(tmp_path, replace(CELL, seed=1), own) is None
+    kept.write_cell(tmp_path, CELL, own, {"rows": [], "why": "not installed"})
+    assert kept.read_cell(tmp_path, CELL, own) is None  # it may be by now
     (tmp_path / f"{CELL.key}.json").write_text("{")
     assert kept.read_cell(tmp_path, CELL, own) is None
+
+
+def test_another_machine_s_results_become_cells(tmp_path):
+    own = kept.Code("abc", True, "source")
+    head = {"dataset": "oulad", "split": "shift", "entrant": "fl"}
+    rows = [head | {"seed": k, "rows": [{"limit": 0.1, "deployments": [0.1]}]} for k in (3, 4)]
+    results = kept.results_of(rows, own, {})
+    assert [row["rows"][0]["deployments"] for row in results["cells"]] == [[0.1], []]
+    kept.unpack(json.loads(json.dumps(results)), tmp_path)
+    found = kept.read_cell(tmp_path / "cells", Cell("oulad", "shift", 3, "fl"), own)
+    assert found == rows[0]
 
 
 def test_a_run_that_was_stopped_is_taken_up_again(entrants, tmp_path, call):
@@ -178,7 +191,7 @@ def test_a_run_that_was_stopped_is_taken_up_again(entrants, tmp_path, call):
     assert "no_such_package is not installed" in (tmp_path / "out" / "bench.md").read_text()
     first = (tmp_path / "out" / "results.json").read_text()
     (tmp_path / "out" / "cells" / "oulad-shift-00-absent.json").unlink()
-    assert "1 cells in" in call(*words)[1]
+    assert "1 cells in" in call(*words)[1]  # of the two, the one that failed
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == json.loads(first)
     assert "<table" in (tmp_path / "out" / "bench.html").read_text()
     assert "## Verdict" in (tmp_path / "out" / "bench.md").read_text()

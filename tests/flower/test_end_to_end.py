@@ -30,7 +30,7 @@ from agnosticfair.data.datasets import dataset
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
-from agnosticfair.flower import control
+from agnosticfair.flower import admin, control, runner
 from agnosticfair.flower.bundle import app_files
 from agnosticfair.flower.fleet import Fleet
 from agnosticfair.flower.folder import read_settings
@@ -146,14 +146,14 @@ def write_files(rows, folder):
 class Deployed:
     """A folder of 'deploy init' and the processes of its scripts, each known by its id."""
 
-    def __init__(self, folder, rows):
+    def __init__(self, folder, rows, *more):
         self.rows, self.folder, self.processes, self.port = rows, folder, {}, free_ports(5)
         self.runs = []
         folder.parent.mkdir(exist_ok=True)
         self.files = write_files(rows, folder.parent)
         sites = ",".join(f"{key}={path}" for key, path in self.files.items())
         named = ("--target", "income", "--sensitive-features", "sex", "--method", "fairfl")
-        init = ["deploy", "init", folder, "--sites", sites, *named, "--port", self.port]
+        init = ["deploy", "init", folder, "--sites", sites, *named, "--port", self.port, *more]
         with pytest.raises(SystemExit) as ended:
             main([str(part) for part in init])
         assert ended.value.code in (0, None)
@@ -503,6 +503,26 @@ def test_who_has_no_registered_key_or_repeats_a_request_is_refused(bank, tmp_pat
     assert "used before" in again.text
 
 
+def test_an_old_key_is_refused_from_its_rotation_on_and_a_check_finds_all_in_order(bank):
+    joined = read_site(bank.folder / "sites" / "north.toml")
+    old = load_key(joined.key)
+    bank.prepare()
+    bank.stop("north")
+    admin.rotate_key(bank.folder, "north")
+    with Fleet.to(joined.address, joined.certificate, old) as fleet:
+        with pytest.raises(Exception) as refused:
+            fleet.activate()
+        assert "its key is not registered (any more)" in cause(refused.value)
+    bank.start("north")
+    found = runner.check_federation(bank.folder, timeout=LONG)
+    assert {key: about["rows"] for key, about in found.items()} == {
+        key: table.num_rows for key, table in bank.rows.items()
+    }
+    assert all(about["app"] == joined.app for about in found.values())
+    assert not (bank.folder / "results" / "model.safetensors").exists()
+    assert set(admin.status(bank.folder)["sites"].values()) == {"connected"}
+
+
 def test_a_clock_that_is_an_hour_off_is_named(bank, monkeypatch):
     import datetime
 
@@ -516,3 +536,23 @@ def test_a_clock_that_is_an_hour_off_is_named(bank, monkeypatch):
         with pytest.raises(Exception) as refused:
             fleet.activate()
         assert re.match(r"its clock is 3[56]\d\d s behind the coordinator's", cause(refused.value))
+
+
+def test_secure_sums_over_real_sites_give_the_same_model_and_the_coordinator_no_sum(rows, tmp_path):
+    bank = Deployed(tmp_path / "bank", rows, "--secure")
+    try:
+        bank.start("superlink")
+        control.register(bank.settings)
+        bank.start(*SITES)
+        bank.prepare(certify="true")
+        bank.ends(bank.run())
+        assert bank.weights() == here(bank.files.values(), max_rounds=3).model.w.tobytes()
+        steps = {entry["step"] for entry in bank.result("history.json")["traffic"]}
+        assert {"keys", "agree", "outline", "counts", "sums", "decisions"} <= steps
+        assert "census" not in steps
+        assert bank.result("history.json")["certificate"]
+        for name in SITES:  # a restart finds its session, for it is kept beside the key
+            assert (bank.folder / "keys" / f"{name}.sessions").stat().st_mode & 0o077 == 0
+            assert (bank.folder / "keys" / f"{name}.mask").stat().st_mode & 0o077 == 0
+    finally:
+        bank.close()

@@ -7,7 +7,7 @@ one.  The module is not called ``audit``: it would hide the package's function o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, permutations
 from math import inf, isfinite, nan
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agnosticfair.auditing.beyond import Wanted, bounded, check_held_out, fitted_on
+from agnosticfair.auditing.beyond import Wanted, bounded, check_clients, check_held_out, fitted_on
 from agnosticfair.auditing.certificate import Certificate, Group, Tilt
 from agnosticfair.auditing.inputs import (
     Features,
@@ -27,9 +27,16 @@ from agnosticfair.auditing.inputs import (
     labels_and_decisions,
     table_of,
 )
-from agnosticfair.auditing.parts import asked_parts, own_axes, own_counts
+from agnosticfair.auditing.parts import (
+    Asked,
+    Subpopulations,
+    asked_parts,
+    own_axes,
+    own_counts,
+)
 from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
+from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -54,21 +61,27 @@ from agnosticfair.mathematics.basis import (
     Reweighing,
     check_seed,
     checked,
+    comes_with_rows,
     constant,
     design,
     gaussian,
+    is_apart,
+    is_centred,
     row_priorities,
     settled,
+    subpopulations,
 )
 from agnosticfair.mathematics.fairness import worst_pair
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
-from agnosticfair.methods import Method
+from agnosticfair.mathematics.parts import Axis, Part
+from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Policy
+from agnosticfair.protocol.faults import Asker, Policy
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.questions import Architecture, Decisions
+from agnosticfair.protocol.questions import Architecture, Decisions, PartDecisions
 from agnosticfair.protocol.secure.keys import Roster
+from agnosticfair.server import named
 from agnosticfair.server import plan as server
 from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require
 
@@ -176,7 +189,7 @@ between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
     bootstrap = (200 if asked_for else 0) if bootstrap is None else bootstrap
     check_seed(seed)
     asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
-    if asked.basis.kind in ("by_client", "given"):
+    if is_apart(asked.basis) or comes_with_rows(asked.basis):
         raise SettingsError(
             f"basis {asked.basis.kind!r} needs clients: give their tables to audit_clients, or here a "
             "function of X"
@@ -198,7 +211,7 @@ between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
             "check the column"
         )
     b, units = None, (0.0, 1.0) if isinstance(X, Table) else (given.low, given.span)
-    if asked.basis.kind == "gaussian":
+    if is_centred(asked.basis):
         if centres is None:
             b = _drawn(given, asked.basis.kernels, seed)
         else:
@@ -245,13 +258,17 @@ def audit_clients(
     *,
     sensitive_features: str | None = None,
     basis: Basis | None = None,
-    bound: float | None = 5.0,
+    bound: float | None = BOUND,
     floor: float = 0.05,
     centres: ArrayLike | None = None,
     seed: int = 0,
     tolerance: float = 1e-4,
-    bootstrap: int = 200,
+    bootstrap: int | None = None,
     confidence: float = 0.95,
+    parts: Any = None,
+    precision: float = 0.1,
+    mixtures: bool = False,
+    held_out: bool = True,
     notion: str = PARITY.name,
     on_progress: Progress | None = None,
     deadline: float | None = None,
@@ -261,13 +278,21 @@ def audit_clients(
 
     clients: a table or a stream each, or an engine.  sensitive_features: the name of one, by default the model's.
     centres: (M, d), in the encoding; by default drawn from the clients' rows, which shows these to
-    all.  Besides, a client sends one message of sums, with resamples that it draws by itself.  secure: as
+    all.  Besides, a client sends one message of sums, with resamples that it draws by itself; and counts for
+    named parts, whose axes are agreed on by counts: the bounds are the pooled ones, bit for bit.  secure: as in
+    ``fit``.
     in ``fit``.
     """
     check_seed(seed)
+    asked_for = basis is not None or centres is not None or bound != BOUND
+    by_parts = None if asked_for and parts is None else asked_parts(parts)
+    basis, bound = (basis, bound) if asked_for else (constant(), None)
+    bootstrap = (200 if asked_for else 0) if bootstrap is None else bootstrap
+    if isinstance(clients, Mapping) and held_out and by_parts is not None:
+        check_clients(model, clients)
     asked = _asked(basis, bound, floor, tolerance, bootstrap, confidence, notion)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    kind = asked.basis.centres if asked.basis.kind == "gaussian" and centres is None else None
+    kind = asked.basis.centres if is_centred(asked.basis) and centres is None else None
     asker = asking(engine, Policy(), deadline, secure, kind)
     census = census_of_all(asker, summaries(asker))
     check_labels(model, census.labels)
@@ -290,7 +315,36 @@ def audit_clients(
     sums = asker.total(Broadcast(1, plan.task, Decisions(seed, bootstrap, model.w))).sums
     encoded, tell = features_of(model.encoding), _counter(on_progress, bootstrap)
     made = _certificate(asked, sums, plan.task.groups, encoded, True, tell)
-    return replace(made, centres=plan.task.centres)
+    made = replace(made, centres=plan.task.centres)
+    if not held_out:
+        return made
+    wanted = Wanted(by_parts, precision, mixtures, asked_for)
+    psi = sums["psi"][0]
+    if by_parts is None:
+        return bounded(made, wanted, psi)
+    axes, ask = _asking_parts(asker, census, plan, by_parts, model)
+    return bounded(made, wanted, psi, axes, ask)
+
+
+def _asking_parts(
+    asker: Asker, census: Census, plan: server.Plan, asked: Subpopulations, model: Model
+) -> tuple[Sequence[Axis], Asked]:
+    """The axes that clients agree on by counts, and a function that asks them for those of parts."""
+    set_ = subpopulations(asked.columns, asked.depth, asked.least, asked.bands)
+    fairness = Fairness(basis=set_, each=True)
+    own = replace(plan, method=Method("audit", fairness=fairness))
+    question = named.histograms_question(own, census)
+    counts = {} if question is None else named.by_column(question, asker.total(question))
+    own = named.with_axes(own, census, counts)
+    axes = named.axes_in(own)
+
+    def ask(parts: Sequence[Part]) -> np.ndarray:
+        there = named.with_parts(own, axes, parts)
+        total = asker.total(Broadcast(1, there.task, PartDecisions(model.w)))
+        cells = np.round(total.sums["counts"]).astype(np.int64)
+        return cells.reshape(len(parts), -1, 2, 2)
+
+    return axes, ask
 
 
 def _asked(basis: Basis | None, bound: float | None, *rest: Any) -> _Question:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from agnosticfair.data.rows import digest_of
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics import confidence
-from agnosticfair.mathematics.parts import Axis, sizes_of
+from agnosticfair.mathematics.parts import Axis
 from agnosticfair.model import Model
 
 
@@ -83,7 +84,7 @@ def bounded(
         parts=told,
         upper=max(uppers),
         mixtures=mixed,
-        sums=sums_of(found, sizes_of(axes), wanted.parts.depth),
+        sums=sums_of(found, axes, wanted.parts.depth),
         notes=(*made.notes, *_notes(told)),
         **seen,  # type: ignore[arg-type]
     )
@@ -134,8 +135,9 @@ def check_held_out(model: Model | None, X: object) -> None:
         )
 
 
-def check_apart(tables: dict[str, Table]) -> None:
-    """Raise where two clients hold the same rows."""
+def check_clients(model: Model, clients: Mapping[str, Any]) -> None:
+    """Raise where clients hold the rows of the fit, or two of them the same rows."""
+    tables = {key: table for key, table in clients.items() if isinstance(table, Table)}
     seen: dict[str, str] = {}
     for key, table in tables.items():
         digest = digest_of([table])
@@ -144,3 +146,8 @@ def check_apart(tables: dict[str, Table]) -> None:
                 f"clients {seen[digest]!r} and {key!r} hold the same rows, which would count twice: leave one out"
             )
         seen[digest] = key
+    if model.trained_on and digest_of(tables.values()) == model.trained_on:
+        raise DataError(
+            "these are the rows that the model was fitted on, and say nothing beyond them: audit rows "
+            "held out from the fit, or say held_out=False"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from html import escape
 from math import ceil, floor, isfinite, nan
 from typing import Any
 
@@ -118,6 +119,24 @@ class Certificate:
     def worst_part(self) -> PartRecord | None:
         """The estimable part of the largest measured difference."""
         return worst_of(self.parts)
+
+    def plot(self) -> Any:
+        """A figure: the forest of parts with their intervals, or measured against certified over kernels."""
+        from importlib import import_module
+
+        # the report draws what this room finds, and is looked up only when somebody looks
+        return import_module("agnosticfair.report.certificate").figure(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the sentence, and the worst estimable parts."""
+        able = sorted((p for p in self.parts if p.estimable), key=lambda p: -p.high)[:10]
+        rows = "".join(
+            f"<tr><td>{escape(p.name)}</td><td>{p.rows:,}</td><td>{p.difference:.3f}</td>"
+            f"<td>{p.low:.3f} to {upper(p.high, 3)}</td></tr>"
+            for p in able
+        )
+        head = f"<tr><th>part</th><th>rows</th><th>{self.quantity}</th><th>{self.confidence:.0%}</th></tr>"
+        return f"<p>{escape(str(self))}</p>" + (f"<table>{head}{rows}</table>" if rows else "")
 
     def __str__(self) -> str:
         return in_parts(self) if self.parts else self._over_kernels()

@@ -13,6 +13,7 @@ from agnosticfair.data.census import Census, encoding_of, positive_label, take_c
 from agnosticfair.data.encoding import Encoding, encode, shown
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError
+from agnosticfair.mathematics.linear import units
 from agnosticfair.model import Model
 
 MISSING = {"None", "nan", "NaN", "<NA>", "NaT"}
@@ -69,9 +70,7 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Fe
             raise DataError(
                 f"column {name!r} of X has values that are not finite: fill or drop them"
             )
-    if not scale:
-        low, high = np.zeros_like(low), np.ones_like(high)
-    span = np.where(high > low, high - low, 1.0)
+    low, span = units(low, high, scale)
     return Features(names, low, span, len(values), lambda rows: (values[rows] - low) / span)
 
 

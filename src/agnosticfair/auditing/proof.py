@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from math import comb, prod
@@ -24,6 +24,7 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.parts import Axis, part_name, sizes_of
 
 PURPOSE = b"agnosticfair-certificate-1"
 SEALS = ("digest", "signature")
@@ -31,16 +32,20 @@ CLOSE = 1e-9
 """Two computations of one bound may differ by rounding."""
 
 
-def sums_of(found: Found, sizes: tuple[int, ...], depth: int) -> dict[str, Any]:
+def sums_of(found: Found, axes: Sequence[Axis], depth: int) -> dict[str, Any]:
     """The counts that a certificate over parts rests on, as JSON."""
     return {
         "parts": [[list(value) for value in part] for part in found.parts],
-        "names": list(found.names),
         "counts": found.counts.tolist(),
-        "sizes": list(sizes),
+        "axes": [[axis.name, list(axis.values), [float(e) for e in axis.edges]] for axis in axes],
         "depth": depth,
         "least": found.least,
     }
+
+
+def axes_of(sums: Mapping[str, Any]) -> tuple[Axis, ...]:
+    """The columns that name a certificate's parts, with their values and edges."""
+    return tuple(Axis(name, tuple(values), tuple(edges)) for name, values, edges in sums["axes"])
 
 
 def canonical(told: Mapping[str, Any]) -> bytes:
@@ -126,7 +131,8 @@ def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
 
 def _found(sums: Mapping[str, Any], groups: int) -> Found:
     counts = np.array(sums["counts"])
-    sizes, deep = tuple(sums["sizes"]), range(sums["depth"] + 1)
+    axes = axes_of(sums)
+    sizes, deep = sizes_of(axes), range(sums["depth"] + 1)
     if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[1:] != (groups, 2, 2):
         raise ValueError("counts")
     parts = tuple(tuple((int(a), int(v)) for a, v in part) for part in sums["parts"])
@@ -135,9 +141,10 @@ def _found(sums: Mapping[str, Any], groups: int) -> Found:
     for part in parts:
         if any(not 0 <= v < sizes[a] for a, v in part) or len({a for a, _ in part}) < len(part):
             raise ValueError("parts")
+    names = tuple(part_name(axes, part) for part in parts)
     candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
     sets = sum(comb(len(sizes), d) for d in deep)
-    return Found(parts, tuple(sums["names"]), counts, candidates, sets, float(sums["least"]))
+    return Found(parts, names, counts, candidates, sets, float(sums["least"]))
 
 
 def _consistent(found: Found, told: Mapping[str, Any]) -> Iterator[str]:

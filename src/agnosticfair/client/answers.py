@@ -9,10 +9,19 @@ from itertools import pairwise
 import numpy as np
 
 from agnosticfair.client.client import CHUNK, Client
+from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import Census, counts_of, take_census
 from agnosticfair.mathematics.basis import design, row_priorities
+from agnosticfair.mathematics.parts import counted, sizes_of
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import Centres, Clusters, Counts, Decisions
+from agnosticfair.protocol.questions import (
+    Centres,
+    Clusters,
+    Counts,
+    Decisions,
+    PartDecisions,
+    Task,
+)
 
 
 def census(client: Client, broadcast: None = None) -> Census:
@@ -58,14 +67,7 @@ def decisions(client: Client, broadcast: Broadcast[Decisions]) -> Reply:
     """
     task, asked = broadcast.task, broadcast.asked
     rows = client.prepare(task)
-    X = rows.X[:, :-1]
-    if task.network is not None:
-        from agnosticfair.networks import decide
-
-        d = decide(task.network.name, task.network.hidden, asked.w, X)
-    else:
-        d = rows.X @ asked.w
-    cells = (rows.s * 2 + (rows.y > 0)) * 2 + (d > 0)
+    X, cells = rows.X[:, :-1], decided_cells(client, task, asked.w)
     digest = hashlib.sha256(np.ascontiguousarray(rows.X).data).digest()
     rng = np.random.default_rng([asked.seed, *digest])
 
@@ -76,6 +78,29 @@ def decisions(client: Client, broadcast: Broadcast[Decisions]) -> Reply:
     return Reply(
         broadcast.round, tally(X.__getitem__, kernels, cells, count, asked.replicates, rng)
     )
+
+
+def decided_cells(client: Client, task: Task, w: np.ndarray) -> np.ndarray:
+    """The cell (group * 2 + label) * 2 + decision of every prepared row, (n,)."""
+    rows = client.prepare(task)
+    if task.network is not None:
+        from agnosticfair.networks import decide
+
+        d = decide(task.network.name, task.network.hidden, w, rows.X[:, :-1])
+    else:
+        d = rows.X @ w
+    return (rows.s * 2 + (rows.y > 0)) * 2 + (d > 0)
+
+
+def part_decisions(client: Client, broadcast: Broadcast[PartDecisions]) -> Reply:
+    """What a certificate over named parts rests on: counts, and nothing else."""
+    task = broadcast.task
+    assert task.named is not None
+    axes, parts = task.named.agreed
+    cells = decided_cells(client, task, broadcast.asked.w)
+    codes = codes_of(client.rows, axes, client.who, client.key)[client.prepare(task).order]
+    found = counted(codes, sizes_of(axes), parts, cells, 4 * len(task.groups))
+    return Reply(broadcast.round, {"counts": found.astype(float)})
 
 
 def tally(

@@ -24,7 +24,14 @@ from torch.nn.functional import softplus
 from agnosticfair.client.client import CHUNK, Client, Rows
 from agnosticfair.client.sums.float64 import KERNEL_BYTES, given_kernels
 from agnosticfair.errors import SettingsError, SolverError
-from agnosticfair.mathematics.basis import KINDS, Basis, own_design, own_width, support, width
+from agnosticfair.mathematics.basis import (
+    Basis,
+    comes_with_rows,
+    own_design,
+    own_width,
+    support,
+    width,
+)
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.networks import Flat, flat
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -92,7 +99,7 @@ def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch
     """From a slice of the rows to K^T, (M, n), of its ``support`` only, in float32: in this layout a
     product with a vector, from either side, runs at the speed of memory."""
     rows, M = client.prepare(task), own_width(basis)
-    if KINDS[basis.kind].design is None:
+    if comes_with_rows(basis):
         given = given_kernels(client, rows, basis)
         return lambda part: torch.as_tensor(given(part).T, dtype=torch.float32)
 

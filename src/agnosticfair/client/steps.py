@@ -75,6 +75,7 @@ STEPS: dict[str, Step] = {
         Step("part_sums", parts.part_values, by_batch=True),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
+        Step("part_decisions", answers.part_decisions, by_batch=True),
         Step("moments", _moments, in_memory=True, network=True),
         Step("train", _train, in_memory=True, network=True),
         Step("average_network", _average_network, in_memory=True, network=True),

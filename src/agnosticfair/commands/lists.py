@@ -1,4 +1,4 @@
-"""``agnosticfair methods`` and ``data``: what is known by name."""
+"""``agnosticfair methods``, and the list of ``data``: what is known by name."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agnosticfair.commands.options import DataFolder, Json
+from agnosticfair.commands.options import Json
 from agnosticfair.commands.output import grid, show
 from agnosticfair.errors import DataError
+from agnosticfair.mathematics.basis import is_centred
 
 if TYPE_CHECKING:
     from agnosticfair.data.datasets import Shift
 
 METHODS_EPILOG = "Example: agnosticfair methods --json"
-DATA_EPILOG = "Example: agnosticfair data --data-folder ~/data"
 
 
 def list_methods(as_json: Json = False) -> None:
@@ -37,14 +37,14 @@ def list_methods(as_json: Json = False) -> None:
             if m.averaging and m.averaging.penalty
             else ""
         )
-        kernels = f" {m.basis.kernels}" if m.basis.kind == "gaussian" else ""
+        kernels = f" {m.basis.kernels}" if is_centred(m.basis) else ""
         bound = f"{m.bound:g}" if isfinite(m.bound) else ""
         values = (f"{m.basis.kind}{kernels}", bound, f"{tau}", f"{m.max_rounds}")
         lines.append((m.name, m.summary, *values))
     return show(grid("", ("method", "what it does", "basis", "B", "tau", "rounds"), lines))
 
 
-def list_data(data_folder: DataFolder = None, as_json: Json = False) -> None:
+def list_data(data_folder: Path | None, as_json: bool) -> None:
     """List the data sets known by name, and whether they are here."""
     from agnosticfair.data.datasets import DATASETS
 

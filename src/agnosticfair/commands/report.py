@@ -61,6 +61,12 @@ def watch(
     """Serve the same page for a run that goes on, read-only, until Ctrl-C."""
     from agnosticfair.report.live import serve
 
+    if not run.is_dir():
+        raise SettingsError(
+            f"there is no folder {str(run)!r}: name one written by fit --run or deploy run"
+        )
+    if not any(run.iterdir()):
+        print(f"Nothing is in {run} yet: the page waits for the first round.", flush=True)
     with serve(run, host, port) as server:
         print(f"Watching {run} at http://{host}:{server.server_port}/ (Ctrl-C ends it)", flush=True)
         server.serve_forever()

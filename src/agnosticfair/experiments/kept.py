@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import agnosticfair
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 from agnosticfair.experiments.benchmark import REPORTED, Cell, key_of, run
 from agnosticfair.experiments.pool import Row
@@ -108,20 +108,20 @@ def authorise(seeds: Iterable[int], own: Code) -> None:
 def write_cell(folder: Path, cell: Cell, own: Code, row: Row) -> None:
     """Keep a cell, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{cell.key}.{os.getpid()}.part"
     content = {"source": own.source, "limits": cell.limits, "asked": cell.asked, **row}
-    part.write_text(json.dumps(content, allow_nan=False))
-    part.replace(folder / f"{cell.key}.json")
+    text = json.dumps(content, allow_nan=False)
+    write_atomically({folder / f"{cell.key}.json": text.encode()})
 
 
 def read_cell(folder: Path, cell: Cell, own: Code) -> Row | None:
-    """What was kept of a cell by the same code with the same settings, if anything."""
+    """What was kept of a cell by the same code with the same settings, if anything; a failure is tried again."""
     try:
         found: dict[str, Any] = json.loads((folder / f"{cell.key}.json").read_text())
     except (OSError, ValueError):
         return None
     same = (found.pop("source", None), found.pop("limits", None), found.pop("asked", None))
-    return found if same == (own.source, [*cell.limits], [*cell.asked]) else None
+    known = same == (own.source, [*cell.limits], [*cell.asked]) and "why" not in found
+    return found if known else None
 
 
 def run_kept(
@@ -144,5 +144,19 @@ def run_kept(
 
 
 def results_of(rows: Sequence[Row], own: Code, absent: Mapping[str, str]) -> dict[str, Any]:
-    """The content of results.json."""
-    return {"format": FORMAT, **asdict(own), "absent": {**absent}, "cells": [*rows]}
+    """The content of results.json; single deployments of the first seed only."""
+    first = min((row["seed"] for row in rows), default=0)
+    brief = [row if row["seed"] == first else _without_deployments(row) for row in rows]
+    return {"format": FORMAT, **asdict(own), "absent": {**absent}, "cells": brief}
+
+
+def _without_deployments(row: Row) -> Row:
+    return row | {"rows": [r | {"deployments": []} for r in row["rows"]]}
+
+
+def unpack(results: Mapping[str, Any], out: Path) -> None:
+    """Cells on the disk from the results of another machine, so that others can be added to them."""
+    own = Code(results["commit"], results["clean"], results["source"])
+    for row in results["cells"]:
+        cell = Cell(*(row[name] for name in ("dataset", "split", "seed", "entrant")))
+        write_cell(out / "cells", cell, own, row)

@@ -23,6 +23,7 @@ from agnosticfair.federation import Fit, fit
 from agnosticfair.flower.causes import identity, read_visits, why_missing
 from agnosticfair.flower.control import public_key
 from agnosticfair.flower.folder import write_whole
+from agnosticfair.flower.masking import read_list
 from agnosticfair.flower.results import publish
 from agnosticfair.flower.site import hello, reason, respond, site_of
 from agnosticfair.methods import Method, method
@@ -32,6 +33,7 @@ from agnosticfair.protocol.faults import Asker, Missing, Policy, policy
 from agnosticfair.runs import provenance as record
 from agnosticfair.server import checkpoints
 from agnosticfair.server.reveals import AUDITED
+from agnosticfair.settings import from_config
 from agnosticfair.threads import one_thread
 
 client_app, server_app = ClientApp(), ServerApp()
@@ -119,10 +121,11 @@ def greet(asker: Asker, engine: FlowerEngine) -> dict[str, Any]:
 
 def checked(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Every site's versions and rows, if their files fit together; nothing is trained."""
-    censuses = asker.ask("census", None)
+    censuses = asker.ask("outline" if config.get("masking") else "census", None)
     check_labels_known(censuses, config.get("positive") or None)
     agreed = merge(censuses)
-    check_census(agreed)
+    if not config.get("masking"):
+        check_census(agreed)
     method_of(config), sensitive_features_of(config)
     return {key: {**joined[key], "rows": censuses[key].n} for key in censuses}
 
@@ -137,10 +140,8 @@ def _why(config: Mapping[str, Any], sites: tuple[str, ...]) -> Callable[[str], s
 
 
 def method_of(config: Mapping[str, Any]) -> Method:
-    """The method of a run's configuration; an empty text or a zero is 'not said'."""
-    names = ("network", "tau", "bound", "max_rounds", "notion", "intersections")
-    changes = {name: config.get(name.replace("_", "-")) or None for name in names}
-    return method(str(config["method"]), **{k: v for k, v in changes.items() if v is not None})
+    """The method of a run's configuration."""
+    return method(str(config["method"]), **from_config(config))
 
 
 def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -168,7 +169,13 @@ def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> F
         on_failure=policy_of(config),
         checkpoint=config.get("checkpoint") or None,
         on_round=on_round,
+        secure=masks_of(config),
     )
+
+
+def masks_of(config: Mapping[str, Any]) -> dict[str, str] | bool:
+    """The sites' public keys, where sums are to be masked."""
+    return read_list(str(config["masking"])) if config.get("masking") else False
 
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,7 +186,11 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
     own = fitted.centres
     basis = AUDITED if own is None else replace(AUDITED, centres="given")
-    asked = {"seed": int(config.get("seed", 0)), "deadline": float(config["deadline"])}
+    asked: dict[str, Any] = {
+        "seed": int(config.get("seed", 0)),
+        "deadline": float(config["deadline"]),
+    }
+    asked |= {"secure": masks_of(config)}
     with one_thread():
         made = record.certificates(fitted, engine, basis=basis, centres=own, **asked)
     return record.certified(*made)

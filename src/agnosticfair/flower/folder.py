@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from agnosticfair.data.files import Roles
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 from agnosticfair.flower.bundle import app_hash
+from agnosticfair.flower.masking import LIST, masking_files
 from agnosticfair.flower.secrets import key_pair, tls_certificates
 from agnosticfair.mathematics.basis import check_seed
+from agnosticfair.settings import to_config
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -44,8 +47,11 @@ class Federation:
     host: str = "127.0.0.1"
     port: int = 8000
     least_rows: int = 10
+    secure: bool = False
 
     def __post_init__(self) -> None:
+        if self.secure and len(self.sites) < 2:
+            raise SettingsError("secure sums hide one site among others: name at least two")
         if not self.sites:
             raise SettingsError("there are no sites: name each as NAME=FILE")
         for key, file in self.sites.items():
@@ -108,6 +114,8 @@ def write_folder(folder: Path, plan: Federation) -> None:
     for key, file in plan.sites.items():
         files |= site_files(settings, key, file, authority, app)
         secrets |= {f"keys/{key}{end}": text for end, text in key_pair().items()}
+    if plan.secure:
+        secrets |= {f"keys/{name}": text for name, text in masking_files(plan.sites).items()}
     try:
         for private in ("keys", "tls", "state", "results"):
             (folder / private).mkdir(0o700, parents=True)
@@ -129,20 +137,16 @@ def _planned(folder: Path, plan: Federation) -> Settings:
     columns["least-rows"] = plan.least_rows
     run = {
         "method": "agnosticfair",
-        "network": "",
+        **to_config({}),
         "seed": 0,
         "sensitive-features": ",".join(roles.sensitive_features),
         "positive": "",
-        "tau": 0.0,
-        "bound": 0.0,
-        "max-rounds": 0,
-        "notion": "",
-        "intersections": False,
         "deadline": 120.0,
         "patience": 3600.0,
         "on-failure": "wait",
         "least-sites": least_sites(len(plan.sites), str(plan.run.get("on-failure", "wait"))),
         "certify": True,
+        "secure": plan.secure,
         **plan.run,
         "sites": ",".join(sorted(plan.sites)),
     }
@@ -201,6 +205,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """What a run over these sites does, and where its results go."""
     settings = read_settings(folder)
     out = {"out": str(settings.folder / "results")}
+    out["masking"] = str(settings.folder / "keys" / LIST) if settings.run.get("secure") else ""
     return {**settings.run, **out, "checkpoint": str(settings.folder / "state" / "checkpoint")}
 
 
@@ -209,6 +214,10 @@ def site_files(
 ) -> dict[str, str]:
     """A site's one file, and a script that starts it where everything is on one machine."""
     config = {"site": key, "file": str(Path(file).resolve()), **settings.columns}
+    masks = ""
+    if settings.run.get("secure"):
+        config |= {"may-drop": settings.run.get("on-failure") == "drop"}
+        masks = f'mask-key = "../keys/{key}.mask"\nmask-list = "../keys/{LIST}"\n'
     lines = "\n".join(f"{name} = {_toml(value)}" for name, value in config.items())
     text = f'''# Site {key}. Start it by: agnosticfair deploy site {key}.toml
 # Paths are taken from where this file is. A key that is not there is made at the first start.
@@ -226,7 +235,7 @@ certificate = """
 [here]
 key = "../keys/{key}"
 log = "../state/{key}.log"
-'''
+{masks}'''
     start = _script(
         f"Site {key}: its file and key stay on its machine", f"deploy site sites/{key}.toml"
     )
@@ -236,7 +245,7 @@ log = "../state/{key}.log"
 def write_new(path: Path, text: str) -> None:
     """Write a file that must not be there, a secret one for its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    secret = path.suffix in (".key", "") and path.parent.name in ("keys", "tls")
+    secret = path.suffix in (".key", ".mask", "") and path.parent.name in ("keys", "tls")
     mode = 0o600 if secret else 0o755 if path.suffix == ".sh" else 0o644
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
         file.write(text)
@@ -244,13 +253,7 @@ def write_new(path: Path, text: str) -> None:
 
 def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a file, whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-            file.write(text)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_atomically({path: text.encode()}, mode)
 
 
 def _toml(value: Any) -> str:

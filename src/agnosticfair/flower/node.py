@@ -21,6 +21,9 @@ from typing import Any
 
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.flower.fleet import BEAT, Fleet, Question
+from agnosticfair.flower.folder import write_new, write_whole
+from agnosticfair.flower.metrics import site_metrics
+from agnosticfair.flower.secrets import key_pair
 from agnosticfair.flower.site import hello, reason, respond, site_of
 from agnosticfair.flower.trail import Trail
 from agnosticfair.protocol.engines.seam import HELLO
@@ -28,13 +31,14 @@ from agnosticfair.protocol.engines.seam import HELLO
 IDLE, BUSY = 1.0, 0.05
 """Seconds between two looks for a question: at most, and just after an answer."""
 
-AGAIN = 3.0
-"""Seconds until a connection that failed is tried again, up to ten times that."""
+AGAIN = 2.0
+"""Seconds until a connection that failed is tried again, up to four times that."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A site's one file.  app: the hash of the app that it answers.  config: what ``site_of`` reads."""
+    """A site's one file.  app: the hash of the app that it answers.  config: what ``site_of`` reads.
+    metrics: where they are written, if anywhere."""
 
     address: str
     certificate: str
@@ -42,6 +46,7 @@ class Joined:
     config: Mapping[str, Any]
     key: Path
     log: Path
+    metrics: Path | None = None
 
 
 def read_site(path: Path) -> Joined:
@@ -51,7 +56,12 @@ def read_site(path: Path) -> Joined:
         at, here = told["coordinator"], told["here"]
         key, log = (path.resolve().parent / str(here[name]) for name in ("key", "log"))
         address, certificate, app = (str(at[n]) for n in ("address", "certificate", "app"))
-        joined = Joined(address, certificate, app, dict(told["site"]), key, log)
+        config = dict(told["site"])
+        for name in ("mask-key", "mask-list"):
+            if name in here:
+                config[name] = str(path.resolve().parent / str(here[name]))
+        told_to = path.resolve().parent / str(here["metrics"]) if "metrics" in here else None
+        joined = Joined(address, certificate, app, config, key, log, told_to)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SettingsError(
             f"{str(path)!r} is no site's file ({type(error).__name__}): take the one that "
@@ -67,9 +77,6 @@ def load_key(path: Path) -> Any:
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
     if not path.exists():
-        from agnosticfair.flower.folder import write_new
-        from agnosticfair.flower.secrets import key_pair
-
         for end, text in key_pair().items():
             place = path.with_name(path.name + end)
             write_new(place, text)
@@ -147,6 +154,7 @@ class Node:
                 with self.connect() as fleet:
                     fleet.activate()
                     self.trail.write("connected", to=self.joined.address)
+                    self._measure(connected=True)
                     print(f"Site {self.joined.config['site']!r} is connected.", flush=True)
                     failed, said = 0, ""
                     self._work(fleet)
@@ -155,9 +163,11 @@ class Node:
                 if why != said:
                     print(f"Site {self.joined.config['site']!r}: {why}; trying again.", flush=True)
                     self.trail.write("disconnected", why=why)
+                    self._measure(connected=False)
                 said, failed = why, failed + 1
-            self.stopping.wait(AGAIN * min(failed, 10) * random.uniform(0.8, 1.2))  # noqa: S311
+            self.stopping.wait(AGAIN * min(failed, 4) * random.uniform(0.8, 1.2))  # noqa: S311
         self.trail.write("stopped")
+        self._measure(connected=False)
 
     def _work(self, fleet: Fleet) -> None:
         """Answer questions while heartbeats go out beside."""
@@ -168,6 +178,7 @@ class Node:
             while not ended.wait(BEAT * 0.4):
                 try:
                     fleet.beat()
+                    self._measure(connected=True)
                 except Exception as error:
                     broken[:] = [error]
 
@@ -188,6 +199,13 @@ class Node:
             ended.set()
             with suppress(Exception):
                 fleet.leave()
+
+    def _measure(self, connected: bool) -> None:
+        """Write the metrics, where they are wanted."""
+        if self.joined.metrics is not None:
+            site, trail = str(self.joined.config["site"]), self.trail
+            text = site_metrics(site, connected, dict(trail.counts), trail.sent)
+            write_whole(self.joined.metrics, text.decode())
 
     def answer(self, fleet: Fleet, question: Question) -> None:
         """Answer one question, or say why not; either way it is written down."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -20,22 +20,35 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import STEPS, answer
 from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_table
+from agnosticfair.data.schema import applied, load_schema
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
-from agnosticfair.protocol.messages import FORMAT, Broadcast, pack, unpack
+from agnosticfair.flower.masking import masked_site
+from agnosticfair.protocol.messages import (
+    FORMAT,
+    Agreement,
+    Broadcast,
+    Invitation,
+    pack,
+    unpack,
+)
+from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.threads import one_thread
 
 LEAST_ROWS = 10
 """Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
 
 _LISTS = ("sensitive-features", "numeric", "categorical", "drop", "allow", "imports")
-_NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS}
+_SECURE = ("mask-key", "mask-list", "may-drop", "shows-rows", "schema")
+_NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS, *_SECURE}
 
 
 @dataclass(frozen=True)
 class Site:
     """key: the site's name in the federation.  allow: the steps it answers.  least_rows: per group.
     imports: modules of its own, which make its networks known (``networks.register``).
-    fingerprint: whether it tells a digest of its file."""
+    fingerprint: whether it tells a digest of its file.  mask_key, mask_list: files of its secret key and
+    of all sites' public ones, where it answers in masked sums only; then may_drop, shows_rows: whether it
+    goes on with fewer sites, and offers rows as kernel centres.  schema: a file that it signed off."""
 
     key: str
     file: str
@@ -44,6 +57,11 @@ class Site:
     least_rows: int = LEAST_ROWS
     imports: tuple[str, ...] = ()
     fingerprint: bool = False
+    mask_key: str = ""
+    mask_list: str = ""
+    may_drop: bool = False
+    shows_rows: bool = False
+    schema: str = ""
 
 
 def site_of(config: Mapping[str, Any]) -> Site:
@@ -71,7 +89,12 @@ def site_of(config: Mapping[str, Any]) -> Site:
         raise SettingsError(f"least-rows is {least!r}: give a whole number, one or more")
     roles = Roles(str(config["target"]), lists.pop("sensitive-features"), **lists)
     known = bool(config.get("fingerprint", False))
-    return Site(str(config["site"]), str(config["file"]), roles, allow, least, imports, known)
+    own = {name.replace("-", "_"): config[name] for name in _SECURE if name in config}
+    if bool(own.get("mask_key")) != bool(own.get("mask_list")):
+        raise SettingsError("secure sums need both mask-key and mask-list: name the two files")
+    return Site(
+        str(config["site"]), str(config["file"]), roles, allow, least, imports, known, **own
+    )
 
 
 def hello(config: Mapping[str, Any], app: str = "") -> str:
@@ -88,17 +111,35 @@ def hello(config: Mapping[str, Any], app: str = "") -> str:
 def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
     """The site's answer to a question, in the wire form; what it will not answer is an error."""
     site = site_of(config)
-    if step not in site.allow:
+    begins = site.mask_key and step in (KEYS, AGREE)
+    if step not in site.allow and not begins:
         raise FederationError(
             f"site {site.key!r} does not answer step {step!r}; it allows {', '.join(site.allow)}"
         )
-    broadcast = unpack(content, "the server") if content else None
-    if not isinstance(broadcast, Broadcast | None):
-        raise FederationError(f"a question came as {type(broadcast).__name__}, not as a broadcast")
+    question = unpack(content, "the server") if content else None
+    expected = (Invitation | Agreement) if begins else (Broadcast | None)
+    if not isinstance(question, expected):
+        raise FederationError(f"a question came as {type(question).__name__}, not as a broadcast")
     path = Path(site.file)
     stamp = path.stat().st_mtime_ns if path.is_file() else 0
     with one_thread():
-        return pack(answer(_client(site, stamp), step, broadcast))
+        return pack(_handler(site, _client(site, stamp))(step, question))
+
+
+def _handler(site: Site, client: Client) -> Callable[[str, Any], Any]:
+    """Who answers for the site: itself, or where it has keys for that, itself under masks."""
+    held = partial(answer, client)
+    if not site.mask_key:
+        return held
+    return masked_site(
+        site.mask_key,
+        site.mask_list,
+        site.key,
+        held,
+        may_drop=site.may_drop,
+        shows_rows=site.shows_rows,
+        schema=load_schema(site.schema) if site.schema else None,
+    )
 
 
 def reason(error: Exception) -> str:
@@ -114,7 +155,10 @@ def _client(site: Site, stamp: int) -> Client:
     """The site's client; the file is read again when it is another one."""
     for name in site.imports:
         import_module(name)
-    table = read_table(site.file, site.roles, who=f"the file of site {site.key!r}")
+    who = f"the file of site {site.key!r}"
+    table = read_table(site.file, site.roles, who=who)
+    if site.schema:
+        table = applied(load_schema(site.schema), table, who)
     groups = take_census(table, who=f"site {site.key!r}").groups
     for sensitive_feature, counts in groups.items():
         small = [name for name, rows in sorted(counts.items()) if rows < site.least_rows]

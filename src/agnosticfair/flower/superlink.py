@@ -19,12 +19,15 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.flower.causes import VISITS, identity
+from agnosticfair.flower.control import public_key
 from agnosticfair.flower.folder import TOKEN, Settings, read_settings, write_whole
+from agnosticfair.flower.metrics import superlink_metrics
 
 FLEET, CONTROL = "/v1/fleet/", "/v1/control/"
 KEPT = 400.0
@@ -104,8 +107,8 @@ def fleet_only(app: App, visits: Visits) -> App:
     return door
 
 
-def with_token(app: App, token: str) -> App:
-    """The whole application, but ``/v1/control/`` for the holder of the token only."""
+def with_token(app: App, token: str, metrics: Callable[[], bytes]) -> App:
+    """The whole application, but ``/v1/control/`` for the holder of the token only, and ``/metrics``."""
     wanted = f"Bearer {token}".encode()
 
     async def door(scope: MutableMapping[str, Any], receive: App, send: App) -> None:
@@ -115,6 +118,8 @@ def with_token(app: App, token: str) -> App:
                 return await _answer(
                     scope, send, 401, "the token of the federation's folder is missing"
                 )
+        if scope["type"] == "http" and scope["path"] == "/metrics":
+            return await _answer(scope, send, 200, metrics().decode())
         return await app(scope, receive, send)
 
     return door
@@ -154,7 +159,11 @@ def serve(folder: Path) -> None:
 
 
 def _application(settings: Settings) -> App:
-    """Flower's own application of the SuperLink; what is used of it is pinned by its version."""
+    """Flower's own application of the SuperLink; what is used of it is pinned by its version.
+
+    Its state is in memory, which halves a round's time: keys are registered anew by every run, and what a
+    run must not lose is in its checkpoint.
+    """
     from importlib import import_module
 
     from flwr.superlink.main import create_app
@@ -169,13 +178,22 @@ def _application(settings: Settings) -> App:
         *("--ssl-ca-certfile", str(at / "ca.crt"), "--ssl-certfile", str(at / "server.crt")),
         *("--ssl-keyfile", str(at / "server.key"), "--enable-supernode-auth"),
         *("--disable-runtime-dependency-installation",),
-        *("--database", str(settings.folder / "state" / "superlink.db")),
     ]
     try:
         config = flower._parse_superlink_lifespan_config()
     finally:
         sys.argv = own
     return create_app(config, flower.SuperLinkLifespan)
+
+
+def _metrics(settings: Settings, visits: Visits) -> bytes:
+    keys = {k: settings.folder / "keys" / f"{k}.pub" for k in read_settings(settings.folder).sites}
+    names = {identity(public_key(path, k)): k for k, path in keys.items() if path.is_file()}
+    try:
+        progress = json.loads((settings.folder / "results" / "progress.json").read_text())
+    except (OSError, ValueError):
+        progress = {}
+    return superlink_metrics(names, visits.last, visits.counts, progress)
 
 
 async def _listen(settings: Settings, app: App) -> None:
@@ -191,7 +209,11 @@ async def _listen(settings: Settings, app: App) -> None:
     common: dict[str, Any] = {"access_log": False, "log_level": "warning"}
     common |= {"ssl_certfile": str(at / "server.crt"), "ssl_keyfile": str(at / "server.key")}
     control = uvicorn.Config(
-        with_token(app, token), host="127.0.0.1", port=settings.control, lifespan="on", **common
+        with_token(app, token, partial(_metrics, settings, visits)),
+        host="127.0.0.1",
+        port=settings.control,
+        lifespan="on",
+        **common,
     )
     fleet = uvicorn.Config(
         fleet_only(app, visits), host=settings.listen, port=settings.port, lifespan="off", **common

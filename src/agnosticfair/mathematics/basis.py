@@ -263,6 +263,16 @@ def own_width(basis: Basis) -> int:
     return KINDS[basis.kind].kernels(basis)
 
 
+def is_centred(basis: Basis) -> bool:
+    """Whether the basis has centres, which clients and server agree on."""
+    return KINDS[basis.kind].centred
+
+
+def comes_with_rows(basis: Basis) -> bool:
+    """Whether K is made by whoever holds the rows."""
+    return KINDS[basis.kind].design is None
+
+
 def is_apart(basis: Basis) -> bool:
     """Whether every client's rows have kernels of their own."""
     return KINDS[basis.kind].apart or basis.split
@@ -290,7 +300,7 @@ def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
 def settled(basis: Basis, centres: np.ndarray) -> Basis:
     """The basis as its centres, (M, d), make it: no more kernels than centres, and the width that
     their distance decides."""
-    if not KINDS[basis.kind].centred:
+    if not is_centred(basis):
         return basis
     sigma = median_distance(centres) if basis.sigma == "median" else basis.sigma
     return replace(basis, kernels=min(basis.kernels, len(centres)), sigma=sigma)

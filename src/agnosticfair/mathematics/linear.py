@@ -16,6 +16,18 @@ def with_intercept(X: np.ndarray) -> np.ndarray:
     return np.hstack([X, np.ones((len(X), 1))])
 
 
+def units(low: np.ndarray, high: np.ndarray, scale: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """low and span of columns with these ranges, so that (X - low) / span lies in [0, 1]; a constant column has
+    span 1, and without ``scale`` all keep their own units.
+
+    >>> units(np.array([2.0, 5.0]), np.array([6.0, 5.0]))
+    (array([2., 5.]), array([4., 1.]))
+    """
+    if not scale:
+        return np.zeros_like(low), np.ones_like(high)
+    return low, np.where(high > low, high - low, 1.0)
+
+
 def on_grid(v: np.ndarray, bits: int | np.ndarray) -> np.ndarray:
     """v rounded, in place, to multiples of 2^-bits.  bits: one number, or one per column.
 

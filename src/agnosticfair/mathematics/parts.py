@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import prod
 
 import numpy as np
 
@@ -187,4 +188,38 @@ def named_parts(
         deeper = triples(found)
         enough = part_sums(codes, deeper, ones) >= max(least * len(codes), 1)
         found += [part for part, kept in zip(deeper, enough, strict=True) if kept]
+    return found
+
+
+def counted(
+    codes: np.ndarray, sizes: Sequence[int], parts: Sequence[Part], cells: np.ndarray, count: int
+) -> np.ndarray:
+    """Rows of every part by cell, (M, count): one pass over the rows for each set of columns that parts use.
+
+    >>> counted(np.array([[0, 1], [1, 1]]), (2, 2), [(), ((1, 1),), ((0, 1), (1, 1))], np.array([0, 1]), 2)
+    array([[1, 1],
+           [1, 1],
+           [0, 1]])
+    """
+    found = np.zeros((len(parts), count), np.int64)
+    by_axes: dict[tuple[int, ...], list[int]] = {}
+    for m, part in enumerate(parts):
+        by_axes.setdefault(tuple(axis for axis, _ in part), []).append(m)
+    for axes, members in by_axes.items():
+        shape = tuple(sizes[axis] for axis in axes)
+        inside = (codes[:, axes] >= 0).all(axis=1)
+        flat = _flat(codes[inside][:, axes].T, shape) * count + cells[inside]
+        tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
+        values = np.array([[v for _, v in parts[m]] for m in members], np.int64).reshape(
+            len(members), len(axes)
+        )
+        found[members] = tallied[_flat(values.T, shape)]
+    return found
+
+
+def _flat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Values along each axis, (A, n), as one number each."""
+    found = np.zeros(values.shape[1], np.int64)
+    for value, size in zip(values, shape, strict=True):
+        found = found * size + value
     return found

@@ -132,7 +132,7 @@ class Monitor:
         """Write the state file, whole or not at all."""
         if self.path is not None:
             try:
-                write_atomically(self.path, self.state.to_bytes())
+                write_atomically({self.path: self.state.to_bytes()})
             except OSError as error:
                 raise ModelError(
                     f"cannot write the state to {str(self.path)!r}: {error.strerror}; the batch is not counted there"

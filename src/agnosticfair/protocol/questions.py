@@ -333,6 +333,19 @@ class Train:
 
 @register
 @dataclass(frozen=True)
+class PartDecisions:
+    """How many rows of the task's named parts have which group, label and decision d_w(x) > 0."""
+
+    step: ClassVar[str] = "part_decisions"
+    w: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        assert task.named is not None
+        return {"counts": (len(task.named.parts), 4 * len(task.groups))}
+
+
+@register
+@dataclass(frozen=True)
 class Decisions:
     """What an audit needs of the decisions d_w(x) > 0, also over ``replicates`` resamples."""
 

@@ -222,7 +222,7 @@ def _dots(results: Mapping[str, Any], data: str, split: str) -> dict[str, Json]:
         if cell["seed"] == first:
             by = {row["limit"]: row for row in cell["rows"]}
             found[cell["entrant"]] = by.get(MAIN_LIMIT, cell["rows"][0])
-    return found
+    return {name: row for name, row in found.items() if row["deployments"]}
 
 
 def _strips(rows: Mapping[str, Json]) -> str:

@@ -21,6 +21,7 @@ from agnosticfair.data.encoding import band_names, shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.model import Model
 from agnosticfair.report.facts import poor
 from agnosticfair.report.static import static
@@ -332,7 +333,7 @@ def _centres(fitted: Fit) -> set[str]:
     """Where the kernels' centres came from."""
     fairness = fitted.method.fairness
     bases = (fitted.method.basis, fairness.basis if fairness else fitted.method.basis)
-    return {basis.centres for basis in bases if basis.kind == "gaussian"}
+    return {basis.centres for basis in bases if is_centred(basis)}
 
 
 def _made(fitted: Fit) -> Section:

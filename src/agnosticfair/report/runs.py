@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -77,9 +78,20 @@ def read_run(path: Path, live: bool = False) -> Run:
     for other in ("certificate.json", "model.safetensors"):
         if not (folder / other).is_file():
             raise ModelError(f"the run in {str(path)!r} is incomplete: {other!r} is not there")
+    _check_parts(folder, told.get("parts", {}))
     certificate = _json(folder / "certificate.json")
     model = load_model(folder / "model.safetensors")
     return Run(path, kind, told, certificate, decided, model, rounds)
+
+
+def _check_parts(folder: Path, parts: Mapping[str, str]) -> None:
+    """Raise where a file is not the one that the history was written with."""
+    for name, digest in parts.items():
+        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
+            raise ModelError(
+                f"{name!r} in {str(folder)!r} is not of the run that 'history.json' tells of: take all "
+                "files of one run"
+            )
 
 
 def fit_run(files: Mapping[str, bytes], model: Model) -> Run:

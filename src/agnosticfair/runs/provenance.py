@@ -114,9 +114,11 @@ def certificates(
     by itself.
     """
     from agnosticfair.auditing.audit import audit_clients
+    from agnosticfair.mathematics.basis import gaussian
 
     model, fairness = fitted.model, fitted.method.fairness
-    asked = {"bootstrap": RESAMPLES, **asked}
+    # the rows of the fit, beyond which nothing is bounded; over the set of kernels
+    asked = {"bootstrap": RESAMPLES, "basis": gaussian(200, 1.0), "held_out": False, **asked}
     asked["notion"] = fairness.notion if fairness else PARITY.name
     names: Iterable[str] = model.sensitive_features
     if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):

@@ -73,7 +73,7 @@ def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
     axes = axes_of(census, counts, basis.bands, basis.columns, clients=plan.clients)
     if not axes:
         raise SettingsError("no column to name parts by has two values: name other columns")
-    return _with_named(plan, axes, [])
+    return with_parts(plan, axes, [])
 
 
 def counts_question(plan: Plan) -> Broadcast[PartCounts]:
@@ -91,7 +91,7 @@ def with_pairs(plan: Plan, total: Reply) -> Plan:
         raise SettingsError(
             f"least {basis.least:g} leaves no part: the largest has the share {most:.2g} of the rows; lower it"
         )
-    return _with_named(plan, axes, parts)
+    return with_parts(plan, axes, parts)
 
 
 def deeper(plan: Plan) -> Plan | None:
@@ -99,7 +99,7 @@ def deeper(plan: Plan) -> Plan | None:
     if fairness_of(plan.method).basis.depth < DEEPEST:
         return None
     found = triples(parts_in(plan))
-    return _with_named(plan, axes_in(plan), found) if found else None
+    return with_parts(plan, axes_in(plan), found) if found else None
 
 
 def with_triples(plan: Plan, candidates: Plan, total: Reply) -> Plan:
@@ -107,7 +107,7 @@ def with_triples(plan: Plan, candidates: Plan, total: Reply) -> Plan:
     least = max(fairness_of(plan.method).basis.least * plan.n, 1.0)
     enough = total.sums["counts"] >= least
     more = [part for part, kept in zip(parts_in(candidates), enough, strict=True) if kept]
-    return _with_named(plan, axes_in(plan), parts_in(plan) + more)
+    return with_parts(plan, axes_in(plan), parts_in(plan) + more)
 
 
 def axes_in(plan: Plan) -> tuple[Axis, ...]:
@@ -136,10 +136,11 @@ def ranked(plan: Plan, state: Any) -> tuple[tuple[tuple[str, float], ...], tuple
     return found, tuple(names[m] for m in np.flatnonzero(~np.isfinite(worst)))
 
 
-def _with_named(plan: Plan, axes: Sequence[Axis], parts: Sequence[Part]) -> Plan:
+def with_parts(plan: Plan, axes: Sequence[Axis], parts: Sequence[Part]) -> Plan:
+    """The plan with these axes and parts."""
     rows = np.full((len(parts), DEEPEST, 2), -1.0)
     for row, part in zip(rows, parts, strict=True):
-        row[: len(part)] = part
+        row[: len(part)] = np.reshape(part, (-1, 2))
     method, fairness = plan.method, plan.method.fairness
     if fairness is not None:
         fairness = replace(fairness, basis=replace(fairness.basis, kernels=max(1, len(parts))))

@@ -12,7 +12,7 @@ import numpy as np
 
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.basis import KINDS, Basis, settled, width
+from agnosticfair.mathematics.basis import Basis, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.methods import Fairness, Method, needs_groups
@@ -210,7 +210,7 @@ def kernels_wanted(method: Method) -> int:
 
 def _centred(method: Method) -> list[Basis]:
     bases = (method.basis, fairness_of(method).basis)
-    return [basis for basis in bases if KINDS[basis.kind].centred]
+    return [basis for basis in bases if is_centred(basis)]
 
 
 def with_centres(plan: Plan, offered: Candidates) -> Plan:

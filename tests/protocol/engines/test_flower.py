@@ -17,13 +17,14 @@ from flwr.proto.node_pb2 import NodeInfo
 
 from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_clients
-from agnosticfair.errors import FederationError
+from agnosticfair.errors import FederationError, ModelError
 from agnosticfair.federation import fit
 from agnosticfair.flower import apps
 from agnosticfair.methods import Network, method
 from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.flower import FlowerEngine
 from agnosticfair.protocol.faults import Policy
+from agnosticfair.protocol.messages import FORMAT
 from agnosticfair.report.page import data
 from agnosticfair.report.runs import read_run
 from agnosticfair.runs.provenance import RESAMPLES, read_rounds
@@ -419,3 +420,101 @@ def test_replies_are_added_in_the_order_of_the_keys(files):
     engine, _ = engine_over(files)
     one, two = (fit(engine, "agnosticfair").model.w for _ in range(2))
     np.testing.assert_array_equal(one, two)
+
+
+def test_a_site_of_another_message_format_ends_the_run_by_name(files, tmp_path, monkeypatch):
+    def elsewhere(config, app=""):
+        told = {"format": "agnosticfair-message-0" if config["site"] == "south" else FORMAT}
+        return json.dumps(told)
+
+    monkeypatch.setattr(apps, "hello", elsewhere)
+    grid, run = run_server(files, tmp_path)
+    said = "'hello' failed at client 'south': its messages have the format 'agnosticfair-message-0'"
+    with pytest.raises(FederationError, match=said):
+        run()
+    assert json.loads((tmp_path / "error.json").read_text())["error"].startswith("step 'hello'")
+    assert {step for step, _ in grid.log} == {"hello"}
+
+
+def test_a_model_of_too_few_sites_is_no_success(files, tmp_path):
+    config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
+    config |= {"on-failure": "drop", "least-sites": 2}
+    declines = {"least-rows": 1000}
+    _, grid = engine_over(files, south=declines, north=declines)
+    with pytest.raises(FederationError, match="1 clients would remain of at least 2"):
+        apps.main(grid, asked(config))
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_one_empty_site_of_twenty_is_named(files, tmp_path):
+    paths = {f"s{k:02}": files["north"] for k in range(20)}
+    empty = tmp_path / "empty.csv"
+    empty.write_text(files["north"].read_text().splitlines()[0] + "\n")
+    engine, _ = engine_over({**paths, "s13": empty})
+    with pytest.raises(FederationError, match=r"client 's13'.*no rows"):
+        fit(engine, "fl")
+
+
+def test_a_site_that_answers_twice_counts_once(files):
+    engine, grid = engine_over(files)
+    inner = grid.pull_messages
+    grid.pull_messages = lambda identities: [
+        m for reply in inner(identities) for m in (reply, reply)
+    ]
+    result = fit(engine, "fl")
+    here = fit(read_clients(files.values(), ROLES), "fl")
+    assert result.model.w.tobytes() == here.model.w.tobytes()
+
+
+def test_results_of_two_runs_are_not_reported_as_one(files, tmp_path):
+    _, run = run_server(files, tmp_path)
+    run()
+    read_run(tmp_path)
+    other = fit(read_clients(files.values(), ROLES), "fl").model
+    place = tmp_path / "latest" / "model.safetensors"
+    place.unlink()
+    other.save(place)
+    with pytest.raises(ModelError, match=r"'model\.safetensors' in .* is not of the run"):
+        read_run(tmp_path)
+
+
+def test_who_is_waited_for_is_told_live(files, tmp_path, monkeypatch):
+    from agnosticfair.protocol.engines import flower
+
+    monkeypatch.setattr(flower, "LOOK", 0.05)
+    engine, _ = engine_over({"north": files["north"]}, sites=("north", "south"))
+    told = []
+    engine.notice = lambda waiting: told.append(dict(waiting))
+    with pytest.raises(FederationError, match="client 'south'"):
+        fit(engine, "fl", deadline=0.5)
+    assert told[0] == {"south": "it is not connected: start it, and register its key"}
+    assert told[-1] == {}
+
+
+def test_a_run_leaves_every_sites_versions(files, tmp_path):
+    _, run = run_server(files, tmp_path)
+    run()
+    sites = json.loads((tmp_path / "history.json").read_text())["sites"]
+    assert {*sites} == {*files}
+    assert all("agnosticfair" in about["versions"] for about in sites.values())
+
+
+def test_secure_sums_over_flower_give_the_same_model(files, tmp_path):
+    from agnosticfair.flower.masking import LIST, masking_files, read_list
+
+    for name, text in masking_files(files).items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
+    own = {
+        key: {"mask-key": str(tmp_path / f"{key}.mask"), "mask-list": str(tmp_path / LIST)}
+        for key in files
+    }
+    engine, grid = engine_over(files, **own)
+    secure = fit(engine, "fairfl", secure=read_list(tmp_path / LIST))
+    here = fit(read_clients(files.values(), ROLES), "fairfl")
+    assert secure.model.w.tobytes() == here.model.w.tobytes()
+    assert secure.history == here.history
+    assert "census" not in {step for step, _ in grid.log}
+    engine, _ = engine_over(files, **own)
+    with pytest.raises(FederationError, match="masked sums only"):
+        fit(engine, "fairfl")

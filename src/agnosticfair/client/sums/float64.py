@@ -9,7 +9,14 @@ import numpy as np
 from agnosticfair.client.client import CHUNK, Client, Rows
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.errors import DataError
-from agnosticfair.mathematics.basis import KINDS, Basis, own_design, own_width, support, width
+from agnosticfair.mathematics.basis import (
+    Basis,
+    comes_with_rows,
+    own_design,
+    own_width,
+    support,
+    width,
+)
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, named, of_fair, of_loss, row_values
 from agnosticfair.protocol.grid import base_bits, exponents
@@ -29,7 +36,7 @@ MASS = OF_FAIR.index("psi_theta")
 def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
     """A function from a slice of the rows to K for these rows, of its ``support`` only."""
     rows, M = client.prepare(task), own_width(basis)
-    if KINDS[basis.kind].design is None:
+    if comes_with_rows(basis):
         return given_kernels(client, rows, basis)
 
     def build(part: slice) -> np.ndarray:

@@ -23,6 +23,9 @@ from agnosticfair.protocol.messages import FORMAT, pack, unpack
 PATIENCE = 3600.0
 """Seconds for an answer where no deadline is given."""
 
+FRESH = 1.0
+"""Seconds between two looks for who is connected, and since when."""
+
 LOOK = 4.0
 """Seconds between two looks for what keeps a site from answering."""
 
@@ -66,8 +69,10 @@ class FlowerEngine:
         answers: dict[str, Any] = {}
         told: dict[str, str] = {}
         look = time.monotonic() + LOOK
+        nodes, fresh = self._nodes(end), time.monotonic() + FRESH
         while len(answers) < len(wanted) and time.monotonic() < end:
-            nodes = self._nodes(end)
+            if time.monotonic() > fresh:
+                nodes, fresh = self._nodes(end), time.monotonic() + FRESH
             # a SuperNode that was started anew has lost what it was asked: it is asked again, and
             # should both answers come, they are the same
             new = [
@@ -128,9 +133,11 @@ class FlowerEngine:
         return {i: key for i, key in zip(identities, nodes, strict=True) if i}
 
     def _replies(self, asked: Iterable[str]) -> list[tuple[str, Message]]:
+        """What came, one reply to each message, though a site may have answered twice."""
         waiting = list(asked)
         found = self.grid.pull_messages(waiting) if waiting else ()
-        return [(m.metadata.reply_to_message_id, m) for m in found]
+        replies = {message.metadata.reply_to_message_id: message for message in found}
+        return [(identity, replies[identity]) for identity in waiting if identity in replies]
 
     def _read(self, step: str, payload: Any, key: str, reply: Message, sent: int) -> Any:
         """A reply as a message of ours, or the failure that it tells of."""

@@ -1,0 +1,100 @@
+"""A deployed round beside the bare engine: Adult over two sites, on this machine, in one run.
+
+python benchmarks/deployed_round.py [--network mlp] [--port 18700]
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import csv
+
+from agnosticfair.data.datasets import dataset, load_dataset
+from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.data.splits import shift
+from agnosticfair.federation import fit
+from agnosticfair.methods import method
+
+SITES = ("north", "south")
+ROUNDS = 12
+
+
+def write_sites(folder: Path) -> dict[str, Path]:
+    """Adult's rows, a file per site."""
+    found = {}
+    train = shift(load_dataset("adult"), dataset("adult"), 2, 0).train
+    for key, table in zip(SITES, train.values(), strict=True):
+        columns: dict = {**table.numeric, "income": table.target.values()}
+        for kept in (table.categorical, table.sensitive_features):
+            columns |= {name: column.values() for name, column in kept.items()}
+        found[key] = folder / f"{key}.csv"
+        csv.write_csv(pa.table({k: pa.array(v) for k, v in columns.items()}), found[key])
+    return found
+
+
+def deployed(folder: Path, files: dict[str, Path], more: list[str]) -> tuple[float, list[float]]:
+    """Seconds for all of it, and between a site's answers in the rounds."""
+    own = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    bank, begin = folder / "bank", time.perf_counter()
+    sites = ",".join(f"{key}={path}" for key, path in files.items())
+    named = ["--target", "income", "--sensitive-features", "sex", "--sites", sites]
+    command = ["agnosticfair", "deploy"]
+    subprocess.run([*command, "init", str(bank), *named, *more], check=True, env=own)
+    settings = bank / "federation.toml"
+    text = settings.read_text().replace("max-rounds = 0", f"max-rounds = {ROUNDS}")
+    settings.write_text(text.replace("certify = true", "certify = false"))
+    started = [
+        subprocess.Popen(["sh", str(bank / f"start-{name}.sh")], env=own)
+        for name in ("superlink", *SITES)
+    ]
+    try:
+        subprocess.run([*command, "run", str(bank)], check=True, env=own)
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait()
+    events = map(json.loads, (bank / "state" / "north.log").read_text().splitlines())
+    times = [
+        datetime.fromisoformat(event["time"]).timestamp()
+        for event in events
+        if event.get("step") in ("sums", "train")
+    ]
+    total = time.perf_counter() - begin
+    return total, [after - before for before, after in pairwise(times)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--network")
+    parser.add_argument("--port", default="18700")
+    asked = parser.parse_args()
+    more = ["--port", asked.port] + (["--network", asked.network] if asked.network else [])
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        files = write_sites(folder)
+        total, rounds = deployed(folder, files, more)
+        chosen = method("agnosticfair", network=asked.network, max_rounds=ROUNDS)
+        tables = read_clients(files.values(), Roles("income", ("sex",)))
+        ends: list[float] = []
+        fit(tables, chosen, on_round=lambda entry: ends.append(time.perf_counter()))
+    bare = [after - before for before, after in pairwise(ends)]
+    here, there = statistics.median(bare), statistics.median(rounds)
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    print(f"from nothing to a model: {total:.0f} s")
+    print(
+        f"median round: deployed {there:.2f} s, bare engine {here:.2f} s, ratio {there / here:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""A limit on decisions: what is chosen, what is claimed, and what stands in the way."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.auditing import limit as limits
+from agnosticfair.auditing.limit import Candidate, answered, beyond, dealt_apart, fit_within
+from agnosticfair.data.rows import digest_of
+from agnosticfair.errors import AgnosticFairError, SettingsError
+
+
+def path(*ends):
+    """Candidates by predicted bound and share of positives, and what certificates will say of them."""
+    made, truth = [], {}
+    for k, (predicted, bound, positive) in enumerate(ends):
+        fit = SimpleNamespace(model=k)
+        truth[k] = bound
+        made.append(Candidate(fit, (1.0, 0.1 * k), predicted, 0.7 + 0.01 * k, positive))
+    asked = []
+
+    def certify(model, tests=1):
+        asked.append((model, tests))
+        part = SimpleNamespace(
+            name=f"part {model}", rows=9, high=truth[model], difference=0.01, estimable=True
+        )
+        one = SimpleNamespace(upper=truth[model], worst_difference=0.01, accuracy=0.7, parts=[part])
+        return {"sex": one}
+
+    return made, certify, asked
+
+
+def test_the_last_model_before_the_first_failure_is_chosen():
+    made, certify, asked = path(
+        (0.05, 0.06, 0.2), (0.09, 0.09, 0.2), (0.12, 0.2, 0.2), (0.3, 0.05, 0.2)
+    )
+    fit, promise = answered(made, 0.1, 0.95, certify)
+    assert (fit.model, promise.kept, promise.smallest) == (1, True, 0.09)
+    assert [model for model, _ in asked] == [
+        0,
+        1,
+        2,
+    ]  # a later one that would pass is not looked at
+
+
+def test_the_order_is_that_of_the_predictions_and_constants_are_left_out():
+    made, certify, asked = path((0.2, 0.12, 0.2), (0.02, 0.01, 0.001), (0.1, 0.08, 0.2))
+    fit, _ = answered(made, 0.15, 0.95, certify)
+    assert fit.model == 0
+    assert [model for model, _ in asked] == [2, 0]
+
+
+def test_where_the_first_fails_nothing_is_claimed_and_the_smallest_limit_counts_all_tests():
+    made, certify, asked = path((0.1, 0.3, 0.2), (0.2, 0.25, 0.2), (0.3, 0.05, 0.2))
+    fit, promise = answered(made, 0.15, 0.95, certify)
+    assert not promise.kept
+    assert (fit.model, promise.smallest, asked[-1]) == (1, 0.25, (1, 2))
+    assert promise.in_the_way == ("part 1 (9 rows) shows 0.010, with too few rows to know",)
+    assert str(promise).startswith(
+        "The limit 0.15 cannot be claimed with 95% confidence: the smallest that can is 0.25"
+    )
+
+
+def test_a_path_ends_where_two_models_are_far_beyond():
+    made, _, _ = path((0.1, 0, 0.2), (0.4, 0, 0.2), (0.5, 0, 0.2))
+    assert not beyond(made[:2], 0.1)
+    assert beyond(made, 0.1)
+
+
+def test_folds_are_the_same_however_rows_are_spread():
+    table = small_table(400)
+    one, two = dealt_apart({"a": table}, 3), dealt_apart(dealt(table, 3), 3)
+    for left, right in zip(one, two, strict=True):
+        assert digest_of(left.values()) == digest_of(right.values())
+
+
+def test_a_small_fit_under_a_limit_keeps_it_or_says_why_not():
+    table = small_table(2400, 2)
+    ask = {"sensitive_features": "sex", "precision": 0.3, "strengths": ((1.0, 0.05), (0.05, 0.05))}
+    fit, promise = fit_within(dealt(table, 2), limit=0.6, **ask)
+    assert promise.kept
+    assert promise.certificates["sex"].upper <= 0.6
+    assert "Keeps the limit 0.6 with 95% confidence" in str(promise)
+    held = dealt_apart(dealt(table, 2), 0)[1]
+    assert promise.certificates["sex"].n == sum(map(len, held.values()))
+    assert fit.model.trained_on
+    _, none = fit_within(dealt(table, 2), limit=0.02, **ask)
+    assert not none.kept
+    assert none.smallest > 0.02
+    assert none.in_the_way
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        ({"limit": 0}, "limit is 0; it must be a number above 0 and below 1"),
+        ({"limit": 0.1, "confidence": 1}, "confidence is 1; it must be"),
+        ({"limit": 0.1, "precision": -1}, "precision is -1; it must be a positive number"),
+        ({"limit": 0.1, "method": "fl"}, "method 'fl' has no price on named parts"),
+    ],
+)
+def test_bad_settings_are_named(ask, sentence):
+    with pytest.raises(AgnosticFairError) as error:
+        fit_within({"a": small_table(200)}, sensitive_features="sex", **ask)
+    assert sentence in str(error.value)
+
+
+def test_weighted_rows_have_no_limit():
+    table = replace(small_table(100), weights=np.ones(100))
+    with pytest.raises(SettingsError, match="client 'a' has weighted rows"):
+        fit_within({"a": table}, limit=0.1, sensitive_features="sex")
+    assert limits.STRENGTHS[0][0] > limits.STRENGTHS[-1][0]
+
+
+def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call):
+    import json
+
+    from helpers import client_rows, write
+
+    from agnosticfair import AgnosticFairClassifier
+
+    rng = np.random.default_rng(0)
+    s, noise = rng.integers(0, 2, 1500), rng.normal(size=(1500, 2))
+    X = noise + s[:, None] * [0.5, 0.0]
+    y = X.sum(axis=1) > rng.normal(size=1500)
+    monkeypatch.setattr(limits, "STRENGTHS", ((0.3, 0.05), (0.05, 0.05)))
+    fair = AgnosticFairClassifier(limit=0.5, precision=0.3).fit(X, y, sensitive_features=s)
+    assert fair.promise_.limit == 0.5
+    assert fair.predict(X).shape == (1500,)
+    with pytest.raises(SettingsError, match="and there is a limit"):
+        AgnosticFairClassifier(limit=0.5, tau=0.1).fit(X, y, sensitive_features=s)
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path / "rows.csv", client_rows(0, 900))
+    ask = ("--target", "income", "--sensitive-features", "sex", "--limit", 0.9, "--precision", 0.4)
+    code, _, err = call("fit", file, *ask)
+    assert code == 0
+    assert "limit 0.9" in err
+    told = json.loads((tmp_path / "model-sex-certificate.json").read_text())
+    assert told["limit"] == 0.9
+    assert call("verify", "model-sex-certificate.json")[0] == 0
+    assert call("fit", file, *ask, "--tau", 0.1, "--force")[0] == 2
