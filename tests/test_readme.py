@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from typer.testing import CliRunner
 
 from agnosticfair.cli import app
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
 
 
@@ -28,9 +30,26 @@ def test_commands_exist():
     assert shown <= known
 
 
+@pytest.mark.parametrize(("what", "target"), [("main job", "demo"), ("tests", "test")])
+def test_each_of_the_two_commands_is_one_line(what, target):
+    """From a fresh clone: what make would do begins with the set-up and ends with the job."""
+    (command,) = re.search(f"<!-- {what} -->\n```bash\n(.*?)```", README, re.DOTALL)[1].splitlines()
+    assert command == f"make {target}"
+    told = subprocess.run(
+        ["make", "--dry-run", "--always-make", target],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    assert "-m venv .venv" in told[0]
+    assert "pip install" in told[1]
+    assert told[-1].startswith(".venv/bin/")
+
+
 @pytest.mark.slow
 def test_main_job(tmp_path):
-    line = re.search(r"\.venv/bin/agnosticfair (.*)", README).group(1)
+    line = re.search(r"\$\(BIN\)/agnosticfair (.*)", (ROOT / "Makefile").read_text()).group(1)
     result = CliRunner().invoke(app, [*shlex.split(line), "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert {"results.json", "tables.md"} <= {p.name for p in tmp_path.iterdir()}

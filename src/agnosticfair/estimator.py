@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import codes
 from agnosticfair.auditing.limit import fit_within, within
-from agnosticfair.data.encoding import FEATURE_BITS, shown
+from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import Fit, checked_centres, fit
+from agnosticfair.frames import Layout, feature_columns, groups_of, layout_of, numbers_of
 from agnosticfair.mathematics.basis import (
     Basis,
     around,
@@ -32,14 +34,14 @@ from agnosticfair.mathematics.basis import (
     gaussian,
     is_centred,
 )
-from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.linear import on_grid, sigmoid, units
 from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
-from agnosticfair.tuning import TAUS, Frontier, Progress, trace
+from agnosticfair.settings import SETTINGS, TAUS, Setting
+from agnosticfair.tuning import Frontier, Progress, trace
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
-    from sklearn.utils import check_random_state
+    from sklearn.utils import check_array, check_random_state, check_X_y
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:  # pragma: no cover
@@ -56,39 +58,100 @@ MOST_REPEATS = 16
 BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
 
 
+TAKEN = tuple(s for s in SETTINGS.values() if s.option is not None or s.name == "basis")
+"""The settings that the estimator has as parameters."""
+
+
+def _described() -> str:
+    """The settings as numpydoc's parameters."""
+    own = {
+        "network": "str, Network or callable\n        None for the linear model; 'mlp', a ``Network``, or a function "
+        "from d to a ``torch.nn.Module`` with\n        one logit (extra 'torch', docs/deep.md).",
+        "basis": "str, Basis or callable\n        What can be weighed up: 'gaussian', 'by_client', 'constant', a "
+        "``Basis``, or a function from X, as it is\n        given to ``fit``, to K, (n, M), not negative.",
+        "centres": "str or array\n        Of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or (M, d) "
+        "in the units of X;\n        docs/estimator.md says what each discloses.",
+    }
+    return "\n    ".join(
+        f"{s.name} : {own.get(s.name) or f'{_type(s)}{chr(10)}        {s.words}'}" for s in TAKEN
+    )
+
+
+def _type(setting: Setting) -> str:
+    option = setting.option
+    return option.__name__ if isinstance(option, type) else "float or str"
+
+
+def _constructor() -> Any:
+    """``__init__`` with a parameter for every setting, which it keeps as scikit-learn asks."""
+    named = Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default="agnosticfair")
+    own = {"sensitive_columns": None, "limit": None, "confidence": 0.95, "precision": 0.1}
+    own |= {"scale": True, "strict": False, "random_state": 0, "verbose": 0}
+    keywords = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=value)
+        for name, value in {**dict.fromkeys(s.name for s in TAKEN), **own}.items()
+    ]
+    itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    signature = Signature([itself, named, *keywords])
+
+    def __init__(self: Any, *args: Any, **values: Any) -> None:
+        given = signature.bind(self, *args, **values)
+        given.apply_defaults()
+        for name, value in [*given.arguments.items()][1:]:
+            setattr(self, name, value)
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    return __init__
+
+
 class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that is accurate, and fair, for every reweighing of its rows in a set A.
+    __doc__ = f"""A classifier that is accurate, and fair, for every reweighing of its rows in a set A.
 
-    ``None`` leaves a value as the method has it (``agnosticfair methods`` lists them).
+    ``None`` leaves a setting as the method has it (``agnosticfair methods`` lists them).
 
-    method: a name of ``METHODS``, or a ``Method``.  network: None, for the linear model; 'mlp', a
-    ``Network``, or a function from d to a ``torch.nn.Module`` with one logit (extra 'torch',
-    docs/deep.md).  notion: 'demographic_parity', 'equal_opportunity', 'equalized_odds' or
-    'bounded_group_loss'.  limit: instead of tau, the largest difference of decisions in any estimable part of
-    the population, to be certified at ``confidence`` (``precision``: docs/certificates.md); ``promise_`` says what is.
-    tau: the largest difference of two groups over A (of a group's mean log
-    loss, for the last notion), in the surrogate; nominal: the
-    same under uniform weights.  bound: no kernel weighs more, so the larger, the larger A.  floor:
-    the share of the mass that groups keep in a reweighing.  intersections: with several sensitive features,
-    compare their intersections instead of each sensitive feature's groups.  trust: how far A is drawn towards
-    the weights of the rows themselves (``target_weights``), from 0 to 1, which leaves one point.
-    basis: what can be weighed up: 'gaussian' (``kernels`` of width ``sigma``, a number or 'median'),
-    'by_client', 'constant', a ``Basis``, or a function from X, as it is given to ``fit``, to K, (n, M),
-    not negative.  centres: of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or an
-    array (M, d) in the units of X; docs/estimator.md says what each discloses.
-    surrogate: 'sigmoid' (of ``temperature``) or 'covariance'.
-    share: the part of the weight that the loss adversary moves.  ridge: weight of |w|^2 / 2.
-    scale: columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line
-    does; ``coef_`` is in the units of X all the same.  max_rounds, tolerance: when to stop.
-    strict: no convergence is an error.  random_state: draws the kernels' centres.  verbose: 1 prints
-    every round.
+    Parameters
+    ----------
+    method : str or Method
+        A name of ``METHODS``, or a recipe of one's own.
+    sensitive_columns : str, int or a sequence of them
+        Columns of X (places, in an array) that hold the groups; never features. ``fit`` then needs no
+        ``sensitive_features``, nor do ``Pipeline``, ``GridSearchCV`` and ``cross_val_score``. Texts in a frame
+        become one column per category, and dates days since 1970.
+    {_described()}
+    limit : float
+        Instead of tau, the largest difference of decisions in any estimable part of the population, to be certified
+        at ``confidence`` (``precision``: docs/certificates.md); ``promise_`` says what is.
+    confidence, precision : float
+    scale : bool
+        Columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line does;
+        ``coef_`` is in the units of X all the same.
+    strict : bool
+        No convergence is an error.
+    random_state : int, RandomState or None
+        Draws the kernels' centres and a network's weights.
+    verbose : int
+        1 prints every round.
 
-    After ``fit``: coef_ (1, d), intercept_ (1,) (both of a linear model), classes_, n_features_in_,
-    feature_names_in_, n_iter_, alpha_ (the loss adversary's weights of its kernels), history_ (a record
-    per round), converged_,
-    under_floor_ (groups too small for the floor, compared with none over A), fit_ (all of the fit),
-    and certificate_.
+    Attributes
+    ----------
+    coef_, intercept_ : arrays (1, d) and (1,)
+        Of a linear model.
+    classes_, n_features_in_, feature_names_in_, n_iter_
+        As scikit-learn has them; ``n_iter_`` counts rounds.
+    alpha_ : array (M,)
+        The loss adversary's weights of its kernels.
+    history_ : tuple of dict
+        A record per round.
+    converged_ : bool
+    under_floor_ : tuple of str
+        Groups too small for the floor, compared with none over A.
+    fit_ : Fit
+        All of the fit.
+    certificate_ : Certificate, or a dict of them
+        What holds over the set on the training rows.
 
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> s, noise = rng.integers(0, 2, 400), rng.normal(size=(400, 2))
     >>> X = noise + s[:, None] * [1.0, 0.0]
@@ -99,62 +162,21 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        method: str | Method = "agnosticfair",
-        *,
-        network: Any = None,
-        notion: str | None = None,
-        tau: float | None = None,
-        limit: float | None = None,
-        confidence: float = 0.95,
-        precision: float = 0.1,
-        nominal: float | None = None,
-        bound: float | None = None,
-        floor: float | None = None,
-        intersections: bool = False,
-        trust: float | None = None,
-        basis: Any = None,
-        kernels: int | None = None,
-        sigma: float | str | None = None,
-        centres: Any = None,
-        surrogate: str | None = None,
-        temperature: float | None = None,
-        share: float | None = None,
-        ridge: float | None = None,
-        scale: bool = True,
-        max_rounds: int | None = None,
-        tolerance: float | None = None,
-        strict: bool = False,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.method = method
-        self.network = network
-        self.notion = notion
-        self.tau = tau
-        self.limit = limit
-        self.confidence = confidence
-        self.precision = precision
-        self.nominal = nominal
-        self.bound = bound
-        self.floor = floor
-        self.intersections = intersections
-        self.trust = trust
-        self.basis = basis
-        self.kernels = kernels
-        self.sigma = sigma
-        self.centres = centres
-        self.surrogate = surrogate
-        self.temperature = temperature
-        self.share = share
-        self.ridge = ridge
-        self.scale = scale
-        self.max_rounds = max_rounds
-        self.tolerance = tolerance
-        self.strict = strict
-        self.random_state = random_state
-        self.verbose = verbose
+    method: Any
+    sensitive_columns: Any
+    network: Any
+    tau: float | None
+    limit: float | None
+    confidence: float
+    precision: float
+    basis: Any
+    centres: Any
+    scale: bool
+    strict: bool
+    random_state: Any
+    verbose: int
+
+    __init__ = _constructor()
 
     def fit(
         self,
@@ -178,8 +200,15 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             ask: dict[str, Any] = {"confidence": self.confidence, "precision": self.precision}
             fitted, self.promise_ = fit_within(tables, recipe, limit=self.limit, **ask, **how)
         self._take(fitted, *units)
-        self._training = (X, y, sensitive_features, sample_weight)
+        self._training = (X, y, self._groups(X, sensitive_features), sample_weight)
         return self
+
+    def _groups(self, X: Any, sensitive_features: Any) -> Any:
+        """The groups that are given, else those in the columns that were named."""
+        layout: Layout | None = self._layout
+        if sensitive_features is not None or layout is None or not layout.sensitive:
+            return sensitive_features
+        return groups_of(layout, X)
 
     def _problem(
         self, X: Any, y: Any, sensitive_features: Any, clients: Any, sample_weight: Any
@@ -190,14 +219,18 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         K = checked(self.basis, given, len(X)) if is_function(self.basis) else None
         recipe = self._recipe(K)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        if weights is not None and (weights < 0).any():
+            raise DataError(
+                f"sample_weight has negative values, {weights.min():g} for one: drop them"
+            )
         if weights is not None and recipe.averaging is not None:
             raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
         self.classes_, codes_y = self._labels(y, weights)
-        sensitive = feature_columns(sensitive_features, len(X))
+        sensitive = feature_columns(self._groups(given, sensitive_features), len(X))
         if needs_groups(recipe) and not sensitive:
             raise DataError(
                 f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
-                "value per row, or take method 'fl'"
+                "value per row, name columns of X by sensitive_columns, or take method 'fl'"
             )
         owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
         low, span = _ranges(X, weights, self.scale)
@@ -263,7 +296,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         X: Any,
         y: Any = None,
         *,
-        sensitive_features: Any,
+        sensitive_features: Any = None,
         sample_weight: Any = None,
         **options: Any,
     ) -> Certificate | dict[str, Certificate]:
@@ -277,7 +310,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         rows = self._numbers(X)
-        given = feature_columns(sensitive_features, len(rows))
+        given = feature_columns(self._groups(X, sensitive_features), len(rows))
+        if not given:
+            raise DataError("sensitive_features is missing: give one value per row")
         fairness = self.fit_.method.fairness
         if fairness is not None and fairness.basis.kind != "by_client":
             own = {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
@@ -347,6 +382,13 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _numbers(self, X: Any, **fitting: Any) -> Any:
         """X as numbers; in a fit also y, and the features are noted."""
+        if fitting:
+            self._layout = layout_of(X, self.sensitive_columns)
+        if self._layout is not None:
+            y = fitting.get("y")
+            validate_data(self, X, reset=bool(fitting), skip_check_array=True)
+            rows = check_array(numbers_of(self._layout, X), dtype=np.float64)
+            return rows if not fitting else check_X_y(rows, y, dtype=np.float64)
         try:
             return validate_data(self, X, reset=bool(fitting), dtype=np.float64, **fitting)
         except ValueError as problem:
@@ -379,28 +421,14 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         recipe = method(self.method)
         if self.limit is not None:
             recipe = within(recipe, self.tau, bands=0)
-        changes = {
-            k: getattr(self, k)
-            for k in (
-                *("tau", "nominal", "bound", "floor", "notion", "trust", "kernels", "sigma"),
-                *("share", "ridge", "max_rounds", "tolerance"),
-            )
-            if getattr(self, k) is not None
-        }
-        if self.intersections:
-            changes["intersections"] = self.intersections
+        changes = {s.name: getattr(self, s.name) for s in TAKEN}
+        changes = {name: value for name, value in changes.items() if value is not None}
         changes["network"] = _network(self.network)
         if self.basis is not None:
             changes["basis"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
-        if self.centres is not None:
-            changes["centres"] = self.centres if isinstance(self.centres, str) else "given"
-            if changes["centres"] == "given":
-                changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
-        if self.surrogate is not None or self.temperature is not None:
-            own = recipe.fairness.surrogate if recipe.fairness is not None else Surrogate()
-            kind = own.kind if self.surrogate is None else self.surrogate
-            heat = own.temperature if self.temperature is None else self.temperature
-            changes["surrogate"] = Surrogate(kind, heat)
+        if self.centres is not None and not isinstance(self.centres, str):
+            changes["centres"] = "given"
+            changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
         return method(recipe, **changes)
 
 
@@ -408,7 +436,7 @@ def frontier(
     X: Any,
     y: Any,
     *,
-    sensitive_features: Any,
+    sensitive_features: Any = None,
     clients: Any = None,
     sample_weight: Any = None,
     estimator: AgnosticFairClassifier | None = None,
@@ -429,7 +457,7 @@ def frontier(
         one = clone(base).set_params(tau=None if fairness is None else fairness.tau)
         one._problem(X, y, sensitive_features, clients, sample_weight)  # notes features and classes
         one._take(made, *units)
-        one._training = (X, y, sensitive_features, sample_weight)
+        one._training = (X, y, one._groups(X, sensitive_features), sample_weight)
         return one
 
     names = how.pop("sensitive_features") or ()
@@ -443,39 +471,6 @@ def frontier(
         picked=picked,
         **how,
     )
-
-
-def feature_columns(values: Any, n: int) -> dict[str, Column]:
-    """Sensitive features of any form as columns by name; {} for None.
-
-    >>> feature_columns({"sex": ["F", "M"], "race": ["b", "a"]}, 2)["race"].categories
-    ('a', 'b')
-    """
-    if values is None:
-        return {}
-    if isinstance(values, Mapping):
-        columns = dict(values)
-    elif hasattr(values, "columns"):
-        columns = {str(name): values[name] for name in values.columns}
-    else:
-        array = np.asarray(values)
-        several = array.ndim == 2 and array.shape[1] > 1
-        columns = (
-            {f"sensitive feature {j}": array[:, j] for j in range(array.shape[1])}
-            if several
-            else {str(getattr(values, "name", None) or "sensitive_features"): array}
-        )
-    return {str(name): _groups(column, str(name), n) for name, column in columns.items()}
-
-
-def _groups(values: Any, name: str, n: int) -> Column:
-    what = name if name == "sensitive_features" else f"sensitive_features {name!r}"
-    place, names = codes(values, what, n)
-    if len(names) < 2:
-        raise DataError(
-            f"{what} has one group ({shown(names)}); fairness needs at least two: check the column"
-        )
-    return Column(place.astype(np.int32), names)
 
 
 def _ranges(
@@ -501,8 +496,6 @@ def _table(
     """A table whose columns are named so that their order is that of X."""
     digits = len(str(X.shape[1]))
     numeric = {f"x{j:0{digits}d}": X[:, j] for j in range(X.shape[1])}
-    if weights is not None and (weights < 0).any():
-        raise DataError(f"sample_weight has negative values, {weights.min():g} for one: drop them")
     if weights is not None and not _are_few(weights):
         # only their ratios count; around one they suit the grid that sums are made on
         weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))

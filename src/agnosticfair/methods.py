@@ -8,7 +8,7 @@ client trains (``averaging``). Which model is trained, linear or a network of Py
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -27,11 +27,12 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.settings import (
     COUNT,
-    NATURAL,
     NOT_NEGATIVE,
     POSITIVE,
-    SHARE,
+    SETTINGS,
     Kind,
+    Reach,
+    check_settings,
     require,
     require_name,
 )
@@ -79,10 +80,7 @@ class Fairness:
         notion_of(self.notion)
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
-        require(POSITIVE, tau=self.tau, bound=self.bound, nominal=self.nominal)
-        require(SHARE, floor=self.floor, trust=self.trust)
-        require(POSITIVE, **_given(spread=self.spread))
-        require(bool, each=self.each, intersections=self.intersections)
+        check_settings(self, Reach.FAIRNESS, Reach.ADVERSARY)
         if self.spread is not None and (self.basis.kind != "named" or not self.each):
             raise SettingsError(
                 f"spread {self.spread:g} is a price over named parts: take basis subpopulations(), or leave it out"
@@ -178,15 +176,10 @@ class Method:
 
     def __post_init__(self) -> None:
         require(Basis, basis=self.basis)
-        require(NATURAL, bands=self.bands)
         require(Fairness, **_given(fairness=self.fairness))
         require(Averaging, **_given(averaging=self.averaging))
         require(Network, **_given(network=self.network))
-        require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
-        require(NOT_NEGATIVE, q=self.q, ridge=self.ridge)
-        require(SHARE, share=self.share)
-        require(COUNT, max_rounds=self.max_rounds)
-        require(bool, polish=self.polish)
+        check_settings(self, Reach.METHOD, Reach.ADVERSARY)
 
 
 _PRINTED = gaussian(200, 1.0)
@@ -277,30 +270,26 @@ DEEP: dict[str, dict[str, Any]] = {
 temperature of its logits; ``ridge``, ``max_rounds`` and
 ``tolerance`` change for all of them."""
 
-_INNER = (
-    "tau",
-    "nominal",
-    "surrogate",
-    "floor",
-    "notion",
-    "intersections",
-    "trust",
-    "each",
-    "spread",
-)
-_SETS = ("bound", "kernels", "sigma", "centres", "split", "basis")
-_CHANGES = (*_INNER, *_SETS, *(f.name for f in fields(Method) if f.name not in ("name", *_SETS)))
-
 
 def method(name: str | Method, **changes: Any) -> Method:
     """The recipe of that name, or one that is given, with some of its values changed.
 
-    ``tau``, ``nominal``, ``surrogate``, ``floor``, ``notion``, ``intersections`` and ``trust`` reach into
-    its fairness; ``bound``, ``kernels``, ``sigma``, ``centres`` and ``split`` are set wherever an adversary
-    has kernels, and ``basis`` takes the place of these kernels.  ``network``, a ``Network`` or its name, is
-    trained instead of the linear model, with the values that suit it (``DEEP``) wherever neither the
-    changes nor a recipe that is given have values of their own.
+    Parameters
+    ----------
+    name : str or Method
+        A name of ``METHODS``, or a recipe of one's own.
+    **changes
+        Settings by name (``agnosticfair.settings.SETTINGS``).  Those of an adversary's set and its kernels change
+        every adversary that has one.  ``network``, a ``Network`` or its name, is trained instead of the linear
+        model, with the values that suit it (``DEEP``) wherever neither the changes nor a recipe that is given have
+        values of their own.
 
+    Returns
+    -------
+    Method
+
+    Examples
+    --------
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
     """
@@ -308,29 +297,45 @@ def method(name: str | Method, **changes: Any) -> Method:
         require_name("method", name, METHODS)
     recipe = name if isinstance(name, Method) else METHODS[name]
     for key in changes:
-        require_name("setting", key, _CHANGES)
+        require_name("setting", key, SETTINGS)
     # a search over settings draws numpy's numbers, of which JSON knows nothing
     changes = {k: v.item() if isinstance(v, np.generic) else v for k, v in changes.items()}
     given = changes.pop("network", None)
     if given is not None:
         changes = _deep(recipe, changes) | changes
         changes["network"] = Network(given) if isinstance(given, str) else given
-    inner = {k: changes.pop(k) for k in _INNER if k in changes}
-    sets = {k: changes.pop(k) for k in _SETS if k in changes}
-    recipe = _with_sets(recipe, sets)
-    if inner and recipe.fairness is not None:
-        changes["fairness"] = replace(recipe.fairness, **_of_notion(inner))
-    elif (
-        inner.keys() == {"tau"}
-        and recipe.averaging is not None
-        and recipe.averaging.penalty is not None
-    ):
-        changes["averaging"] = replace(recipe.averaging, tau=inner["tau"])
-    elif inner:
-        raise SettingsError(
-            f"method {recipe.name!r} has no fairness constraint, so {', '.join(inner)} has no meaning"
+    by: dict[Reach, dict[str, Any]] = {reach: {} for reach in Reach}
+    for key, value in changes.items():
+        by[SETTINGS[key].reach][SETTINGS[key].field or key] = value
+    recipe = _with_sets(recipe, by[Reach.ADVERSARY], by[Reach.KERNELS])
+    recipe = _with_fairness(recipe, by[Reach.FAIRNESS], by[Reach.SURROGATE])
+    return replace(recipe, **by[Reach.METHOD])
+
+
+def _with_fairness(recipe: Method, inner: dict[str, Any], surrogate: dict[str, Any]) -> Method:
+    """The recipe with another constraint, or the tau of the printed penalty."""
+    penalised = recipe.averaging is not None and recipe.averaging.penalty is not None
+    if recipe.fairness is not None:
+        own = _changed_surrogate(recipe.fairness.surrogate, **surrogate)
+        return replace(
+            recipe, fairness=replace(recipe.fairness, surrogate=own, **_of_notion(inner))
         )
-    return replace(recipe, **changes)
+    if recipe.averaging is not None and penalised and inner.keys() == {"tau"} and not surrogate:
+        return replace(recipe, averaging=replace(recipe.averaging, tau=inner["tau"]))
+    if inner or surrogate:
+        raise SettingsError(
+            f"method {recipe.name!r} has no fairness constraint, so {', '.join((*inner, *surrogate))} has no "
+            "meaning"
+        )
+    return recipe
+
+
+def _changed_surrogate(own: Surrogate, kind: str | Surrogate = "", **values: Any) -> Surrogate:
+    """The surrogate with another kind, or another one, and other values."""
+    if isinstance(kind, Surrogate):
+        return replace(kind, **values)
+    named: dict[str, Any] = {} if kind == "" else {"kind": kind}
+    return replace(own, **values, **named)
 
 
 def _deep(recipe: Method, changes: dict[str, Any]) -> dict[str, Any]:
@@ -369,30 +374,28 @@ def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:
     return inner
 
 
-def _with_sets(recipe: Method, sets: dict[str, Any]) -> Method:
-    """The recipe with other kernels or another bound for those of its adversaries that have any."""
+def _with_sets(recipe: Method, sets: dict[str, Any], kernels: dict[str, Any]) -> Method:
+    """The recipe with another set, or other kernels, for those of its adversaries that have any."""
     fairness = recipe.fairness
     of_loss, of_fair = recipe.basis != _UNIFORM, fairness is not None and fairness.basis != _UNIFORM
-    if sets and not of_loss and not of_fair:
+    if (sets or kernels) and not of_loss and not of_fair:
         raise SettingsError(
-            f"method {recipe.name!r} has no adversary, so {', '.join(sets)} has no meaning"
+            f"method {recipe.name!r} has no adversary, so {', '.join((*sets, *kernels))} has no meaning"
         )
-    bound = {"bound": sets["bound"]} if "bound" in sets else {}
     if of_fair and fairness is not None:
-        fairness = replace(fairness, basis=_changed(fairness.basis, sets), **bound)
-        recipe = replace(recipe, fairness=fairness)
+        own = {**sets, "basis": _changed(sets.get("basis", fairness.basis), kernels)}
+        recipe = replace(recipe, fairness=replace(fairness, **own))
     if of_loss:
-        recipe = replace(recipe, basis=_changed(recipe.basis, sets), **bound)
+        own = {**sets, "basis": _changed(sets.get("basis", recipe.basis), kernels)}
+        recipe = replace(recipe, **own)
     return recipe
 
 
-def _changed(basis: Basis, sets: dict[str, Any]) -> Basis:
-    basis = sets.get("basis", basis)
+def _changed(basis: Basis, kernels: dict[str, Any]) -> Basis:
     require(Basis, basis=basis)
-    own = {k: sets[k] for k in ("kernels", "sigma", "centres", "split") if k in sets}
-    if own and not is_centred(basis):
-        raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(own)}: take 'gaussian'")
-    return replace(basis, **own)
+    if kernels and not is_centred(basis):
+        raise SettingsError(f"a basis {basis.kind!r} has no {', '.join(kernels)}: take 'gaussian'")
+    return replace(basis, **kernels)
 
 
 def needs_groups(method: Method) -> bool:

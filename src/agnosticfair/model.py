@@ -8,7 +8,6 @@ file (with zeros in its own place), so that a file with a flipped byte is refuse
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -19,6 +18,7 @@ import numpy as np
 
 import agnosticfair
 from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import ModelError
@@ -59,6 +59,12 @@ class Model:
         """The sensitive features in one name."""
         return " & ".join(self.sensitive_features)
 
+    @property
+    def digest(self) -> str:
+        """What tells one model from another: its weights and the encoding of its columns."""
+        told = json.dumps(self.encoding.to_json(), sort_keys=True).encode()
+        return sha256(np.ascontiguousarray(self.w).tobytes() + told).hexdigest()
+
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
         """Signed distances d_w(x), (n,): positive where the model says ``positive``."""
         X = encode(self.encoding, table, who)
@@ -87,13 +93,9 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model file, whole or not at all."""
-        path = Path(path)
-        part = path.with_name(path.name + f".{os.getpid()}.part")
         try:
-            part.write_bytes(self.to_bytes())
-            part.replace(path)
+            write_atomically({Path(path): self.to_bytes()})
         except OSError as error:
-            part.unlink(missing_ok=True)
             raise ModelError(f"cannot write the model to {str(path)!r}: {error.strerror}") from None
 
 

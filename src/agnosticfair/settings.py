@@ -1,9 +1,14 @@
-"""What a setting may be, in words and as a test. A value of another kind is refused by its name."""
+"""The settings of a recipe, in one table: what each may be, in words and as a test, and where it is read.
+
+``method``, the estimator, the options of the commands and the deployed app derive theirs from ``SETTINGS``.
+"""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -23,6 +28,10 @@ NOT_NEGATIVE = Kind("a number, 0 or more", lambda v: v >= 0)
 SHARE = Kind("a number from 0 to 1", lambda v: 0 <= v <= 1)
 COUNT = Kind("a whole number, 1 or more", lambda v: v >= 1, Integral)
 NATURAL = Kind("a whole number, 0 or more", lambda v: v >= 0, Integral)
+PRICE = Kind("a positive number, or None", lambda v: v is None or v > 0, Real | None)
+
+TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
+"""The path along which tau is chosen, unless another is given."""
 
 
 def require(kind: Kind | type, **values: object) -> None:
@@ -47,3 +56,131 @@ def require_name(what: str, value: object, known: Iterable[str]) -> None:
     known = tuple(known)
     if not isinstance(value, str) or value not in known:
         raise SettingsError(f"unknown {what} {reprlib.repr(value)}; there are: {', '.join(known)}")
+
+
+class Reach(StrEnum):
+    """What of a recipe a setting changes: the method itself, its fairness constraint, the surrogate in that, the
+    set of every adversary that has one, or the kernels of these sets."""
+
+    METHOD = "method"
+    FAIRNESS = "fairness"
+    SURROGATE = "surrogate"
+    ADVERSARY = "adversary"
+    KERNELS = "kernels"
+
+
+def number_or_word(text: str) -> float | str:
+    """
+    >>> number_or_word("0.5"), number_or_word("median")
+    (0.5, 'median')
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value of a recipe, under one name in ``method``, the estimator, the command line and a deployed app.
+
+    Parameters
+    ----------
+    name : str
+    reach : Reach
+        What it is a field of.
+    words : str
+        What it is, for the help of its option and the estimator's documentation.
+    kind : Kind, type or None
+        What a value must be; None where the part it reaches looks by itself.
+    option : callable or None
+        Reads the text of its option; None where it is no text.
+    field : str
+        Its name in the part it reaches, where that is another one.
+    """
+
+    name: str
+    reach: Reach
+    words: str
+    kind: Kind | type | None = None
+    option: Callable[[Any], Any] | None = None
+    field: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name as an option and a configuration have it."""
+        return self.name.replace("_", "-")
+
+
+SETTINGS: dict[str, Setting] = {}
+"""The settings by name; ``register_setting`` adds to them."""
+
+
+def register_setting(setting: Setting) -> Setting:
+    """Make a setting known, in this process, to everything that is imported after it and reads settings."""
+    require(Setting, setting=setting)
+    SETTINGS[setting.name] = setting
+    return setting
+
+
+def _known() -> None:
+    M, F, S, A, K = Reach
+    for made in (
+        Setting("tau", F, "Largest difference between groups over the set A.", POSITIVE, float),
+        Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE, float),
+        Setting("notion", F, "What fairness means: 'demographic_parity', for example.", None, str),
+        Setting("intersections", F, "Compare the sensitive features' intersections.", bool, bool),
+        Setting("floor", F, "Share of the mass that compared groups keep.", SHARE, float),
+        Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE, float),
+        Setting("each", F, "One constraint per kernel, not for every mixture.", bool, bool),
+        Setting("spread", F, "Price of differences in named parts.", PRICE, float),
+        Setting("surrogate", S, "'sigmoid' or 'covariance'.", None, str, "kind"),
+        Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE, float),
+        Setting(
+            "bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE, float
+        ),
+        Setting("basis", A, "The kernels that an adversary weighs."),
+        Setting("kernels", K, "Number of Gaussian kernels.", COUNT, int),
+        Setting("sigma", K, "Their width, a number or 'median'.", None, number_or_word),
+        Setting("centres", K, "Their centres: 'rows', 'ranges' or 'kmeans'.", None, str),
+        Setting("split", K, "Every client's rows have kernels of their own.", bool, bool),
+        Setting("share", M, "Part of the weight that the loss adversary moves.", SHARE, float),
+        Setting("q", M, "Power of q-fair federated learning.", NOT_NEGATIVE, float),
+        Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE, float),
+        Setting("max_rounds", M, "Most rounds.", COUNT, int),
+        Setting(
+            "tolerance", M, "What the next step may still promise at the end.", POSITIVE, float
+        ),
+        Setting("polish", M, "Go on until the weights are still, too.", bool),
+        Setting("bands", M, "Bands of every column of numbers, as features.", NATURAL, int),
+        Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", None, str),
+        Setting("averaging", M, "Local steps and a plain average, instead of a solver."),
+        Setting("fairness", M, "The whole constraint."),
+        Setting("summary", M, "The method in a sentence.", str),
+    ):
+        register_setting(made)
+
+
+_known()
+
+
+def check_settings(part: object, *reach: Reach) -> None:
+    """Raise for the first field of a part of a recipe that is not what its setting must be."""
+    for setting in SETTINGS.values():
+        if setting.reach in reach and setting.kind is not None and not setting.field:
+            require(setting.kind, **{setting.name: getattr(part, setting.name)})
+
+
+def from_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a run's configuration says; an empty text is 'not said'.
+
+    >>> from_config({"tau": 0.1, "bound": "", "max-rounds": 3, "method": "fl"})
+    {'tau': 0.1, 'max_rounds': 3}
+    """
+    said = {s: config.get(s.key, "") for s in SETTINGS.values() if s.option is not None}
+    return {s.name: s.option(value) for s, value in said.items() if s.option and value != ""}
+
+
+def to_config(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a run that says these settings, and leaves room for the others."""
+    return {s.key: settings.get(s.name, "") for s in SETTINGS.values() if s.option is not None}

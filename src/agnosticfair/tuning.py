@@ -29,8 +29,8 @@ from agnosticfair.mathematics.basis import (
 from agnosticfair.mathematics.metrics import accuracy
 from agnosticfair.methods import Method, method
 from agnosticfair.protocol.engines import Engine
+from agnosticfair.settings import TAUS
 
-TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
 COARSE = 3e-4
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
 
@@ -62,6 +62,31 @@ class Frontier:
     notion: str
     folds: int
     picked: Callable[[Fit], Any] = field(repr=False)
+
+    def to_frame(self) -> Any:
+        """The points as a pandas frame, a line each."""
+        import pandas as pd
+
+        lines = [
+            {k: v for k, v in vars(p).items() if k not in ("fit", "spread")} for p in self.points
+        ]
+        return pd.DataFrame(lines).assign(knee=[k == self.knee for k in range(len(lines))])
+
+    def _repr_html_(self) -> str:
+        """The points as a table, in a notebook."""
+        head = ("tau", "accuracy", "certified at most", "measured", "")
+        lines = [
+            (
+                f"{p.tau:g}",
+                f"{p.accuracy:.4f}",
+                f"{p.worst:.4f}",
+                f"{p.measured:.4f}",
+                "knee" * (k == self.knee),
+            )
+            for k, p in enumerate(self.points)
+        ]
+        rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in line)}</tr>" for line in lines)
+        return f"<table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>{rows}</table>"
 
     def pick(self, tau: float | None = None) -> Any:
         """The estimator (or the fit) of the point of that tau, by default of the knee."""

@@ -11,19 +11,20 @@ import typer
 from typer import Argument, Option
 
 from agnosticfair.commands.options import (
+    NONE,
     Categorical,
     Drop,
-    Intersections,
     Json,
     MethodName,
-    NetworkName,
-    Notion,
     Numeric,
+    Seed,
     SensitiveFeatures,
+    Settings,
     Target,
-    Tau,
+    with_settings,
 )
 from agnosticfair.errors import SettingsError
+from agnosticfair.settings import from_config, to_config
 
 EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
@@ -39,6 +40,7 @@ deploy = typer.Typer(
 
 
 @deploy.command(epilog=EPILOG)
+@with_settings()
 def init(
     folder: Annotated[Path, Argument(help="A new folder.")],
     sites: Annotated[str, Option(help="NAME=FILE of each site, with commas between.")],
@@ -49,11 +51,8 @@ def init(
     drop: Drop = None,
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
     method: MethodName = "agnosticfair",
-    network: NetworkName = None,
-    notion: Notion = None,
-    intersections: Intersections = None,
-    tau: Tau = None,
-    seed: Annotated[int, Option(help="Draws the kernels' centres.")] = 0,
+    settings: Settings = NONE,
+    seed: Seed = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
     least_sites: Annotated[
@@ -68,27 +67,24 @@ def init(
         int, Option(help="Its port for sites; the next is for runs, here only.")
     ] = 8000,
 ) -> None:
-    """Write a folder with test certificates, a key pair and a file per site, and start scripts."""
+    """Write a folder with TLS certificates for a test, a key pair and a file per site, and start scripts."""
     from agnosticfair.data.files import Roles
     from agnosticfair.flower.folder import Federation, write_folder
     from agnosticfair.methods import method as recipe
     from agnosticfair.protocol.faults import policy
     from agnosticfair.server.plan import centres_kind
 
-    asked = {"notion": notion, "intersections": intersections, "tau": tau}
-    asked["network"] = network
-    changes = {k: v for k, v in asked.items() if v is not None}
-    if network is not None:
+    if "network" in settings:
         from agnosticfair.networks import factory
 
-        factory(network)  # as are the next ones: refused now rather than at the first run
-    chosen = recipe(method, **changes)
+        factory(settings["network"])  # refused now, as are the next, rather than at the first run
+    chosen = recipe(method, **settings)
     policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
     roles = Roles(target, tuple(sensitive_features), **columns)
     run = {"method": method, "seed": seed, "positive": positive, "deadline": deadline}
-    run |= {"on-failure": on_failure, **changes}
+    run |= {"on-failure": on_failure, **to_config(settings)}
     if least_sites is not None:
         run["least-sites"] = least_sites
     if secure and centres_kind(chosen) == "rows":
@@ -121,9 +117,7 @@ def run(
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)
-    network = config.get("network") or None
-    recipe_of = recipe(str(config["method"]), network=network)
-    most = int(config.get("max-rounds") or recipe_of.max_rounds)
+    most = recipe(str(config["method"]), **from_config(config)).max_rounds
     with progress(most, "rounds") as advance:
 
         def on_round(seen: dict[str, Any]) -> None:

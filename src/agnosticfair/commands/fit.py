@@ -13,23 +13,22 @@ from typer import Argument, Option
 from agnosticfair.commands import reading
 from agnosticfair.commands.measuring import labelled, scores, show_scores
 from agnosticfair.commands.options import (
-    Bound,
+    NONE,
     Categorical,
     Client,
     Drop,
     Encoding,
     Force,
-    Intersections,
     Json,
     MethodName,
-    NetworkName,
-    Notion,
     Numeric,
     Positive,
+    Seed,
     SensitiveFeatures,
     Separator,
+    Settings,
     Target,
-    Tau,
+    with_settings,
 )
 from agnosticfair.commands.output import cell, check_file, check_folder, progress, write_files
 
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
 
+@with_settings()
 def fit(
     files: Annotated[
         list[Path],
@@ -63,10 +63,7 @@ def fit(
     drop: Drop = None,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
-    network: NetworkName = None,
-    notion: Notion = None,
-    intersections: Intersections = None,
-    tau: Tau = None,
+    settings: Settings = NONE,
     limit: Annotated[
         float | None,
         Option(help="Instead of tau: largest difference of decisions, certified for named parts."),
@@ -75,9 +72,7 @@ def fit(
     precision: Annotated[
         float, Option(help="Parts known no better than +- this do not count for the limit.")
     ] = 0.1,
-    bound: Bound = None,
-    max_rounds: Annotated[int | None, Option(help="Most rounds.")] = None,
-    seed: Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")] = 0,
+    seed: Seed = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
     checkpoint: Annotated[
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
@@ -120,37 +115,20 @@ def fit(
     Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
-    from agnosticfair import federation
-    from agnosticfair.auditing.limit import fit_within, within
     from agnosticfair.data.encoding import Encoding as Unread
     from agnosticfair.data.files import Roles, read_rows, read_sources
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
-    from agnosticfair.methods import Network
-    from agnosticfair.methods import method as recipe
     from agnosticfair.private import Budget
     from agnosticfair.runs import provenance as record
     from agnosticfair.runs.tracking import parameters, results, tracker
-    from agnosticfair.server.checkpoints import FILE as CHECKPOINT
 
     for path in (out, *(out.parent / f"{out.stem}-card.{kind}" for kind in ("md", "html"))):
         check_file(path, (*files, *(test or ())), force)
     for folder, option in ((run, "--run"), (checkpoint, "--checkpoint")):
         if folder is not None:
             check_folder(folder, option=option)
-    changes: dict[str, Any] = {
-        "tau": tau,
-        "bound": bound,
-        "max_rounds": max_rounds,
-        "notion": notion,
-    }
-    changes["intersections"] = intersections
-    if network is not None:  # trained on the device, not added up there
-        changes["network"], device = Network(network, device=device or "cpu"), None
-    chosen = recipe(method)
-    if limit is not None:
-        chosen = within(chosen, tau)
-    chosen = recipe(chosen, **{k: v for k, v in changes.items() if v is not None})
+    chosen, device = _recipe(method, settings, device, limit)
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     dialect = Dialect(separator, encoding)
     roles = Roles(target, tuple(sensitive_features), client_column, *kinds)
@@ -162,48 +140,21 @@ def fit(
     columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
-        budget = Budget(epsilon, delta, ledgers=ledgers)
-        names = tuple(sensitive_features)
+        budget, names = Budget(epsilon, delta, ledgers=ledgers), tuple(sensitive_features)
         return _private(clients, chosen, budget, agreed, (names, positive), out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
-    resume = checkpoint is not None and (checkpoint / CHECKPOINT).exists()
+    how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict}
+    how |= {"sensitive_features": tuple(sensitive_features), "checkpoint": checkpoint}
+    how |= {"secure": secure, "schema": agreed}
+    ask = {"limit": limit, "confidence": confidence, "precision": precision}
+    promised = None if limit is None else ask
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
-        add = None if run is None else record.rounds(run, chosen, len(clients), resume)
-        with progress(chosen.max_rounds, "rounds", at_most=True) as advance:
-
-            def on_round(entry: dict) -> None:
-                advance(f"loss {entry['loss']:.4f}")
-                tell("round", entry)
-                if add is not None:
-                    add(entry)
-
-            running: dict[str, Any] = {
-                "sensitive_features": tuple(sensitive_features),
-                "positive": positive,
-                "seed": seed,
-                "strict": strict,
-                "on_round": on_round,
-            }
-            if limit is None:
-                fitted = federation.fit(
-                    federation.in_process(clients, workers, device),
-                    chosen,
-                    checkpoint=checkpoint,
-                    secure=secure,
-                    schema=agreed,
-                    **running,
-                )
-            else:
-                ask: dict[str, Any] = {
-                    "limit": limit,
-                    "confidence": confidence,
-                    "precision": precision,
-                }
-                fitted, promise = fit_within(cast("Any", clients), chosen, **ask, **running)
-                write_files(out.parent, _promised(promise, out.stem, clients))
+        fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, promised)
+        if promise is not None:
+            write_files(out.parent, _promised(promise, out.stem, clients))
         fitted.model.save(out)
         found = scores(fitted.model, clients)
         tested = _tested(fitted.model, test, target, dialect)
@@ -221,13 +172,74 @@ def fit(
         write_files(out.parent, cards)
         if track is not None:
             tell("results", results(fitted, certified[0]))
-            tell(
-                "files", {out.name: out.read_bytes(), **cards, **_pages(fitted, certified[0], kept)}
-            )
+            pages = _pages(fitted, certified[0], kept)
+            tell("files", {out.name: out.read_bytes(), **cards, **pages})
+    return _present(fitted, found, tested, columns, out, cards, as_json)
+
+
+def _recipe(
+    name: str, settings: Settings, device: str | None, limit: float | None
+) -> tuple[Method, str | None]:
+    """The method, and the device on which rows are added up; a network is trained on the device instead."""
+    from agnosticfair.auditing.limit import within
+    from agnosticfair.methods import Network
+    from agnosticfair.methods import method as recipe
+
+    chosen = recipe(name) if limit is None else within(recipe(name), settings.get("tau"))
+    if "network" not in settings:
+        return recipe(chosen, **settings), device
+    network = Network(settings["network"], device=device or "cpu")
+    return recipe(chosen, **{**settings, "network": network}), None
+
+
+def _fitted(
+    clients: Mapping[str, Table | Stream],
+    chosen: Method,
+    workers: int,
+    device: str | None,
+    run: Path | None,
+    tell: Any,
+    how: Mapping[str, Any],
+    promised: Mapping[str, Any] | None,
+) -> tuple[Fit, Promise | None]:
+    """The fit, told of round by round on the terminal, to the tracker and in the folder of the run; and what it
+    promises, where there is a limit."""
+    from agnosticfair import federation
+    from agnosticfair.auditing.limit import fit_within
+    from agnosticfair.runs import provenance as record
+    from agnosticfair.server.checkpoints import FILE
+
+    resume = how["checkpoint"] is not None and (how["checkpoint"] / FILE).exists()
+    add = None if run is None else record.rounds(run, chosen, len(clients), resume)
+    with progress(chosen.max_rounds, "rounds", at_most=True) as advance:
+
+        def on_round(entry: dict) -> None:
+            advance(f"loss {entry['loss']:.4f}")
+            tell("round", entry)
+            if add is not None:
+                add(entry)
+
+        if promised is None:
+            engine = federation.in_process(clients, workers, device)
+            return federation.fit(engine, chosen, on_round=on_round, **how), None
+        kept = {k: how[k] for k in ("sensitive_features", "positive", "seed", "strict")}
+        return fit_within(cast("Any", clients), chosen, on_round=on_round, **kept, **promised)
+
+
+def _present(
+    fitted: Fit,
+    found: list[dict[str, Any]],
+    tested: Any,
+    columns: Any,
+    out: Path,
+    cards: Mapping[str, bytes],
+    as_json: bool,
+) -> None:
+    """Say how the fit ended, and what was written."""
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
-        about: dict[str, Any] = {"model": str(out), "method": chosen.name}
+        about: dict[str, Any] = {"model": str(out), "method": fitted.method.name}
         about["positive"] = fitted.model.positive
         about["warnings"] = _warnings(fitted, found, out)
         about |= {"columns": columns, "held_out_rows": tested}
@@ -238,7 +250,7 @@ def fit(
         show_scores("Held-out rows", tested)
     how = "converged" if fitted.converged else f"did not converge (outcome {fitted.outcome!r})"
     rounds = f"{fitted.rounds} round{'s' * (fitted.rounds != 1)}"
-    print(f"\n{chosen.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
+    print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
     for text in _warnings(fitted, found, out):
         print("Warning:", text)
     for event in fitted.events:

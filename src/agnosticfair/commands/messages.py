@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from agnosticfair.commands.options import (
+    NONE,
     Categorical,
     Columns,
     Drop,
-    Intersections,
     Json,
     MethodName,
-    NetworkName,
-    Notion,
     Numeric,
+    Settings,
+    with_settings,
 )
 from agnosticfair.commands.output import grid, show
 from agnosticfair.errors import SettingsError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 EPILOG = "Example: agnosticfair explain-messages north.csv --target income --sensitive-features sex"
 
 
+@with_settings()
 def explain_messages(
     file: Annotated[Path | None, Argument(help="The site's file; it is read here only.")] = None,
     target: Annotated[str | None, Option(help="Column with the label.")] = None,
@@ -43,9 +44,7 @@ def explain_messages(
     rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
     method: MethodName = "agnosticfair",
-    network: NetworkName = None,
-    notion: Notion = None,
-    intersections: Intersections = None,
+    settings: Settings = NONE,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
     secure: Annotated[bool, Option("--secure", help="As they are under secure sums.")] = False,
     epsilon: Annotated[
@@ -67,9 +66,7 @@ def explain_messages(
         raise SettingsError(f"bootstrap is {bootstrap}; it must not be negative")
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
-    changes = {"notion": notion, "intersections": intersections}
-    changes["network"] = network
-    chosen = recipe(method, **{k: v for k, v in changes.items() if v is not None})
+    chosen = recipe(method, **settings)
     kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
     census = (
         _supposed(features, groups, rows)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, Option
 from typer.models import OptionInfo
 
 from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.settings import SETTINGS, Reach, Setting
 
 Columns = list[str] | None
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
@@ -33,17 +37,14 @@ Encoding = Annotated[
 ]
 Force = Annotated[bool, Option("--force", help="Write over a file that is not ours.")]
 MethodName = Annotated[str, Option(help="See 'agnosticfair methods'.")]
-NetworkName = Annotated[
-    str | None, Option(help="mlp, a network (extra 'torch'); by default the linear model.")
-]
+NetworkName = Annotated[str | None, Option(help=SETTINGS["network"].words)]
 _NOTION = Option(help=f"{', '.join(NOTIONS)}.")
 Notion = Annotated[str | None, _NOTION]
 NotionName = Annotated[str, _NOTION]
-Intersections = Annotated[
-    bool | None, Option("--intersections", help="Compare the sensitive features' intersections.")
-]
-Tau = Annotated[float | None, Option(help="Largest difference between groups.")]
-Bound = Annotated[float | None, Option(help="Bound B on the adversary's alpha.")]
+Bound = Annotated[float | None, Option(help=SETTINGS["bound"].words)]
+Seed = Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")]
+Settings = Mapping[str, Any]
+NONE: Settings = MappingProxyType({})
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 Datasets = Annotated[str, Option(help="Names with commas between, or all: see agnosticfair data.")]
 Seeds = Annotated[int, Option(help="Runs of each method, each on a split of its own.")]
@@ -63,21 +64,63 @@ def listed(text: str, known: Iterable[str]) -> list[str]:
     return list(known) if text.strip() == "all" else [name.strip() for name in text.split(",")]
 
 
+def with_settings(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Any]:
+    """Gives a command an option for every setting, in the place of its parameter ``settings``, which gets those
+    that were said."""
+    own = [s for s in SETTINGS.values() if s.option is not None and s.name not in without]
+
+    def derived(command: Callable[..., None]) -> Any:
+        @wraps(command)
+        def run(*arguments: Any, **values: Any) -> None:
+            said = {s.name: values.pop(s.name, None) for s in own}
+            said = {k: SETTINGS[k].option(v) for k, v in said.items() if v is not None}  # type: ignore[misc]
+            command(*arguments, **values, settings=said)
+
+        given = signature(command, eval_str=True)
+        parameters = []
+        for one in given.parameters.values():
+            parameters += [_option(s) for s in own] if one.name == "settings" else [one]
+        parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
+        run.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return derived
+
+
+def _option(setting: Setting) -> Parameter:
+    """A setting as a parameter that typer makes an option of; 'not said' is None."""
+    read = setting.option if isinstance(setting.option, type) else str
+    words = f"{', '.join(NOTIONS)}." if setting.name == "notion" else setting.words
+    about = Option(f"--{setting.key}", help=words)
+    kind = Annotated[read | None, about]  # type: ignore[valid-type]
+    return Parameter(setting.name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
 PANELS = {
     "Data": "target sensitive_features client_column numeric categorical drop positive separator encoding "
     "test predictions model threshold columns mix keep schema data_folder dataset datasets",
-    "Fairness": "notion intersections tau taus limit",
-    "Set": "bound kernels sigma floor depth least bands mixtures confidence precision bootstrap",
-    "Training": "method methods network max_rounds seed seeds strict checkpoint workers device secure epsilon "
-    "delta ledgers folds jobs",
+    "Fairness": "taus limit",
+    "Set": "depth least mixtures confidence precision bootstrap",
+    "Training": "method methods seed seeds strict checkpoint workers device secure epsilon delta ledgers folds jobs",
     "Output": "out as_json force run track onnx key",
 }
 """The groups in which a command's help shows its options."""
+
+REACHED = {
+    Reach.FAIRNESS: "Fairness",
+    Reach.SURROGATE: "Fairness",
+    Reach.ADVERSARY: "Set",
+    Reach.KERNELS: "Set",
+    Reach.METHOD: "Training",
+}
+"""The groups of the settings."""
 
 
 def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command, with its options in the groups of ``PANELS``."""
     places = {name: panel for panel, names in PANELS.items() for name in names.split()}
+    places |= {s.name: REACHED[s.reach] for s in SETTINGS.values()}
     hints = get_type_hints(command, include_extras=True)
     for name, hint in hints.items():
         for about in getattr(hint, "__metadata__", ()):

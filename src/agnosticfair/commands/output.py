@@ -10,6 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -85,19 +86,12 @@ def progress(total: int, what: str, at_most: bool = False) -> Iterator[Callable[
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files, none before all are on the disk under another name."""
-    parts = {name: folder / f".{name}.{os.getpid()}.part" for name in files}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            parts[name].write_bytes(content)
-        for name, part in parts.items():
-            part.replace(folder / name)
+        write_atomically({folder / name: content for name, content in files.items()})
     except OSError as error:
         why = f"{error.strerror}; name another place by --out"
         raise SettingsError(f"cannot write to {str(folder)!r}: {why}") from None
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
 
 
 def check_folder(folder: Path, needed: bool = False, option: str = "--out") -> None:

@@ -9,49 +9,47 @@ from typing import Annotated
 from typer import Option
 
 from agnosticfair.commands.options import (
-    Bound,
+    NONE,
     Categorical,
     Client,
     Drop,
     Files,
     Json,
     MethodName,
-    NotionName,
     Numeric,
     OutFolder,
     Positive,
+    Seed,
+    SensitiveFeatures,
+    Settings,
     Target,
+    with_settings,
 )
 from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.notions import PARITY
+from agnosticfair.settings import TAUS
 
 EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive-features sex --out tune"
 
+PATH = ",".join(f"{tau:g}" for tau in TAUS)
 
+
+@with_settings(without=("tau",))
 def tune(
     files: Files,
     target: Target,
-    sensitive_features: Annotated[
-        list[str], Option(help="Column with the groups; may be repeated.")
-    ],
+    sensitive_features: SensitiveFeatures,
     client_column: Client = None,
     numeric: Numeric = None,
     categorical: Categorical = None,
     drop: Drop = None,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
-    notion: NotionName = PARITY.name,
-    intersections: Annotated[
-        bool, Option("--intersections", help="Compare the sensitive features' intersections.")
-    ] = False,
-    bound: Bound = None,
-    taus: Annotated[
-        str, Option(help="The path, with commas between.")
-    ] = "0.02,0.03,0.04,0.05,0.065,0.08,0.1,0.125,0.16,0.2",
+    settings: Settings = NONE,
+    taus: Annotated[str, Option(help="The path, with commas between.")] = PATH,
     tau: Annotated[float | None, Option(help="The point to take; by default the knee.")] = None,
     folds: Annotated[int, Option(help="Folds of the cross-validation.")] = 3,
-    seed: Annotated[int, Option(help="Draws the folds and the kernels' centres.")] = 0,
+    seed: Seed = 0,
     out: OutFolder = Path("tune"),
     as_json: Json = False,
 ) -> None:
@@ -69,8 +67,7 @@ def tune(
     path = _numbers(taus)
     if tau is not None and tau not in path:
         raise SettingsError(f"tau {tau:g} is not on the path {taus}: add it by --taus")
-    changes = {"notion": notion, "intersections": intersections, "tau": path[0]}
-    chosen = recipe(method, **changes, **({} if bound is None else {"bound": bound}))
+    chosen = recipe(method, **settings, tau=path[0])
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     clients = read_clients(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
     with progress((folds + 1) * len(path), "fits") as advance:
@@ -85,7 +82,7 @@ def tune(
             on_progress=lambda done, total: advance(""),
         )
     points = [{k: v for k, v in vars(p).items() if k != "fit"} for p in found.points]
-    told = {"format": "agnosticfair-frontier-1", "knee": found.knee, "notion": notion}
+    told = {"format": "agnosticfair-frontier-1", "knee": found.knee, "notion": found.notion}
     text = json.dumps({**told, "points": points}, indent=1)
     files_out = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(found))}
     files_out["model.safetensors"] = found.pick(tau).model.to_bytes()

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write the file under another name, see it on the disk, then give it its name: a kill at any moment leaves
-    the old content or the new one.
+def write_atomically(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
+    """Write files under other names, see them on the disk, then give them their names: a kill at any moment leaves
+    the old content or the new one, and none has its name before all are written.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "kept.txt"
-    >>> write_atomically(path, b"all of it")
+    >>> write_atomically({path: b"all of it"})
     >>> path.read_bytes()
     b'all of it'
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    parts = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
     try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())  # a name must not be on the disk before its content
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+        for path, content in files.items():
+            opened = os.open(parts[path], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+            with os.fdopen(opened, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())  # a name must not be on the disk before its content
+        for path, part in parts.items():
+            part.replace(path)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)

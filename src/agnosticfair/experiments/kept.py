@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import agnosticfair
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 from agnosticfair.experiments.benchmark import REPORTED, Cell, key_of, run
 from agnosticfair.experiments.pool import Row
@@ -108,10 +108,9 @@ def authorise(seeds: Iterable[int], own: Code) -> None:
 def write_cell(folder: Path, cell: Cell, own: Code, row: Row) -> None:
     """Keep a cell, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{cell.key}.{os.getpid()}.part"
     content = {"source": own.source, "limits": cell.limits, "asked": cell.asked, **row}
-    part.write_text(json.dumps(content, allow_nan=False))
-    part.replace(folder / f"{cell.key}.json")
+    text = json.dumps(content, allow_nan=False)
+    write_atomically({folder / f"{cell.key}.json": text.encode()})
 
 
 def read_cell(folder: Path, cell: Cell, own: Code) -> Row | None:

@@ -33,6 +33,7 @@ from agnosticfair.protocol.faults import Asker, Missing, Policy, policy
 from agnosticfair.runs import provenance as record
 from agnosticfair.server import checkpoints
 from agnosticfair.server.reveals import AUDITED
+from agnosticfair.settings import from_config
 from agnosticfair.threads import one_thread
 
 client_app, server_app = ClientApp(), ServerApp()
@@ -139,10 +140,8 @@ def _why(config: Mapping[str, Any], sites: tuple[str, ...]) -> Callable[[str], s
 
 
 def method_of(config: Mapping[str, Any]) -> Method:
-    """The method of a run's configuration; an empty text or a zero is 'not said'."""
-    names = ("network", "tau", "bound", "max_rounds", "notion", "intersections", "centres")
-    changes = {name: config.get(name.replace("_", "-")) or None for name in names}
-    return method(str(config["method"]), **{k: v for k, v in changes.items() if v is not None})
+    """The method of a run's configuration."""
+    return method(str(config["method"]), **from_config(config))
 
 
 def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:

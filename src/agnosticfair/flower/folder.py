@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from agnosticfair.data.files import Roles
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 from agnosticfair.flower.bundle import app_hash
 from agnosticfair.flower.masking import LIST, masking_files
 from agnosticfair.flower.secrets import key_pair, tls_certificates
 from agnosticfair.mathematics.basis import check_seed
+from agnosticfair.settings import to_config
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -135,15 +137,10 @@ def _planned(folder: Path, plan: Federation) -> Settings:
     columns["least-rows"] = plan.least_rows
     run = {
         "method": "agnosticfair",
-        "network": "",
+        **to_config({}),
         "seed": 0,
         "sensitive-features": ",".join(roles.sensitive_features),
         "positive": "",
-        "tau": 0.0,
-        "bound": 0.0,
-        "max-rounds": 0,
-        "notion": "",
-        "intersections": False,
         "deadline": 120.0,
         "patience": 3600.0,
         "on-failure": "wait",
@@ -256,13 +253,7 @@ def write_new(path: Path, text: str) -> None:
 
 def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a file, whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-            file.write(text)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_atomically({path: text.encode()}, mode)
 
 
 def _toml(value: Any) -> str:

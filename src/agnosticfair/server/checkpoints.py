@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import ModelError, SettingsError
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.fairness import Comparisons, Surrogate
@@ -99,16 +99,10 @@ def save(folder: Path, run: Mapping[str, Any], state: State, events: list[dict])
     arrays: dict[str, np.ndarray] = {}
     frozen = freeze({"run": dict(run), "state": state, "events": events}, arrays)
     content = to_bytes(arrays, {"agnosticfair": json.dumps({"format": FORMAT, "all": frozen})})
-    part = folder / f".{FILE}.{os.getpid()}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(hashlib.sha256(content).digest() + content)
-            file.flush()
-            os.fsync(file.fileno())  # a name must not be on the disk before its content
-        part.replace(folder / FILE)
+        write_atomically({folder / FILE: hashlib.sha256(content).digest() + content})
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise SettingsError(
             f"cannot write a checkpoint to {str(folder)!r}: {error.strerror}; name another folder"
         ) from None

@@ -7,15 +7,15 @@ import numpy as np
 from agnosticfair.experiments.entrants.entrant import Rows
 from agnosticfair.mathematics.linear import sigmoid
 
-ROUNDS, BATCH, RATE, DECAY = 40, 256, 1.0, 1e-5
+ROUNDS, STEPS, RATE, DECAY = 60, 100, 2.0, 1e-5
 
 
 def local_epoch(
     w: np.ndarray, rows: Rows, weights: np.ndarray, rate: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """w (d + 1,), the intercept last, after one pass of minibatch steps on weighted rows."""
+    """w (d + 1,), the intercept last, after one pass of STEPS minibatches over weighted rows."""
     w, order = w.copy(), rng.permutation(len(rows.y))
-    for batch in np.array_split(order, max(len(order) // BATCH, 1)):
+    for batch in np.array_split(order, min(STEPS, max(len(order) // 16, 1))):
         X = rows.X[batch]
         slope = weights[batch] * (sigmoid(X @ w[:-1] + w[-1]) - rows.y[batch]) / len(batch)
         w[:-1] -= rate * (X.T @ slope + DECAY * w[:-1])

@@ -13,7 +13,7 @@ import numpy as np
 from agnosticfair.experiments.entrants.averaging import ROUNDS, decisions, gap, local_epoch, rate_of
 from agnosticfair.experiments.entrants.entrant import Decide, Entrant, Rows, Train, linear_decision
 
-STRENGTH = 0.05  # beta is this over the difference that is asked for
+STRENGTH = 0.01  # beta is this over the difference that is asked for
 
 
 def fairfed(train: Train, limit: float) -> Decide:

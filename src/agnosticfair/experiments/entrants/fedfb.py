@@ -1,8 +1,8 @@
 """FedFB (Zeng, Chen and Lee, 2021), re-implemented from the paper: FairBatch's weights by federated averaging.
 
-Rows of label y and group a weigh lambda[y, a] over their share. Each round the server learns every group's mean loss
-towards a positive decision; in a group whose loss is above that of all, weight moves from negative labels to
-positive ones, and the other way round in the others.
+Rows of label y and group a weigh lambda[y, a] over their share. Each round the server learns every group's rate of
+positive decisions (the paper: a loss in its place); in a group whose rate is below that of all, weight moves from
+negative labels to positive ones, and the other way round in the others.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def fedfb(train: Train, limit: float) -> Decide:
 
 def _moved(weight: np.ndarray, w: np.ndarray, rows: Rows) -> np.ndarray:
     """lambda, (2, 2) over labels and groups, after a step; each group keeps its total."""
-    losses = np.logaddexp(0.0, -(rows.X @ w[:-1] + w[-1]))
-    apart = np.array([losses[rows.s == a].mean() for a in (0, 1)]) - losses.mean()
+    d = decisions(w, rows)
+    apart = d.mean() - np.array([d[rows.s == a].mean() for a in (0, 1)])
     total, found = weight.sum(axis=0), weight.copy()
     step = STEP * apart / max(np.linalg.norm(apart), 1e-12)
     found[1] = np.clip(found[1] + step, 0.02 * total, 0.98 * total)

@@ -1,0 +1,32 @@
+# Each target is one line to type; what it does is the plain commands below it.
+PYTHON ?= python3
+BIN = .venv/bin
+
+.PHONY: demo test lint docs clean
+
+demo: .venv/demo
+	$(BIN)/agnosticfair reproduce --dataset adult --setting shift --seeds 2
+
+test: .venv/dev
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: .venv/dev
+	$(BIN)/sphinx-build -W -q docs build/docs
+
+.venv/demo: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -e . -c constraints.txt
+	touch $@
+
+.venv/dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -e '.[dev]' -c constraints.txt
+	touch $@
+
+clean:
+	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache
