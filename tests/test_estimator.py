@@ -204,7 +204,8 @@ def test_text_columns_go_through_a_column_transformer(rows):
     X, y, s = rows
     frame = pd.DataFrame({"age": X[:, 0], "job": np.where(X[:, 1] > 0.5, "a", "b")})
     with pytest.raises(DataError, match="ColumnTransformer and a OneHotEncoder"):
-        AgnosticFairClassifier("fairfl").fit(frame, y, sensitive_features=s)
+        AgnosticFairClassifier("fairfl").fit(frame.to_numpy(), y, sensitive_features=s)
+    AgnosticFairClassifier("fairfl").fit(frame, y, sensitive_features=s)  # a frame's are encoded
     columns = make_column_transformer((OneHotEncoder(), ["job"]), remainder="passthrough")
     pipe = make_pipeline(columns, AgnosticFairClassifier("fairfl"))
     pipe.fit(frame, y, agnosticfairclassifier__sensitive_features=s)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agnosticfair.data.table import Column, Table
     from agnosticfair.estimator import AgnosticFairClassifier, frontier
     from agnosticfair.federation import Fit, fit
+    from agnosticfair.frames import fairness_scorer
     from agnosticfair.mathematics.basis import (
         bands,
         by_client,
@@ -42,6 +43,7 @@ _HOMES = {
     "data.table": ("Column", "Table"),
     "estimator": ("AgnosticFairClassifier", "frontier"),
     "federation": ("Fit", "fit"),
+    "frames": ("fairness_scorer",),
     "mathematics.basis": (
         *("bands", "by_client", "constant", "gaussian"),
         *("gaussian_at", "indicator", "product", "subpopulations"),

@@ -59,6 +59,12 @@ class Model:
         """The sensitive features in one name."""
         return " & ".join(self.sensitive_features)
 
+    @property
+    def digest(self) -> str:
+        """What tells one model from another: its weights and the encoding of its columns."""
+        told = json.dumps(self.encoding.to_json(), sort_keys=True).encode()
+        return sha256(np.ascontiguousarray(self.w).tobytes() + told).hexdigest()
+
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
         """Signed distances d_w(x), (n,): positive where the model says ``positive``."""
         X = encode(self.encoding, table, who)

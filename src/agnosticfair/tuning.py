@@ -63,6 +63,31 @@ class Frontier:
     folds: int
     picked: Callable[[Fit], Any] = field(repr=False)
 
+    def to_frame(self) -> Any:
+        """The points as a pandas frame, a line each."""
+        import pandas as pd
+
+        lines = [
+            {k: v for k, v in vars(p).items() if k not in ("fit", "spread")} for p in self.points
+        ]
+        return pd.DataFrame(lines).assign(knee=[k == self.knee for k in range(len(lines))])
+
+    def _repr_html_(self) -> str:
+        """The points as a table, in a notebook."""
+        head = ("tau", "accuracy", "certified at most", "measured", "")
+        lines = [
+            (
+                f"{p.tau:g}",
+                f"{p.accuracy:.4f}",
+                f"{p.worst:.4f}",
+                f"{p.measured:.4f}",
+                "knee" * (k == self.knee),
+            )
+            for k, p in enumerate(self.points)
+        ]
+        rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in line)}</tr>" for line in lines)
+        return f"<table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>{rows}</table>"
+
     def pick(self, tau: float | None = None) -> Any:
         """The estimator (or the fit) of the point of that tau, by default of the knee."""
         if tau is None:

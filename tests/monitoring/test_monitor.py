@@ -205,3 +205,19 @@ def test_streams_without_change_raise_no_alarm():
         drawn = pool.take(rng.integers(0, len(pool), 1500))
         alarms += any(monitor.update(b, again=True).alarm for b in batches(drawn, 250))
     assert alarms <= 2
+
+
+def test_a_certificate_is_a_baseline():
+    from agnosticfair import audit
+
+    held = small_table(4000, seed=3)
+    made = audit(MODEL, held, sensitive_features="sex", parts=["age", "job"])
+    monitor = Monitor(MODEL, made)
+    assert monitor.baseline.limit == made.upper
+    own = baseline_of(MODEL, held, limit=made.upper, columns=["age", "job"])
+    assert monitor.baseline.axes == own.axes
+    np.testing.assert_array_equal(monitor.baseline.counts, own.counts)
+    assert not monitor.update(ROWS).alarm
+    other = fit({"a": small_table(500, seed=5)}, "fl", positive="yes").model
+    with pytest.raises(ModelError, match="do not belong together"):
+        Monitor(other, made.to_json())

@@ -249,7 +249,7 @@ between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
     table = X if isinstance(X, Table) else table_of(X)
     axes = own_axes(table, by_parts)
     ask = own_counts(table, axes, cells, len(groups))
-    return bounded(made, wanted, sums["psi"][0], axes, ask)
+    return bounded(made, wanted, sums["psi"][0], axes, ask, model)
 
 
 def audit_clients(
@@ -323,7 +323,7 @@ def audit_clients(
     if by_parts is None:
         return bounded(made, wanted, psi)
     axes, ask = _asking_parts(asker, census, plan, by_parts, model)
-    return bounded(made, wanted, psi, axes, ask)
+    return bounded(made, wanted, psi, axes, ask, model)
 
 
 def _asking_parts(

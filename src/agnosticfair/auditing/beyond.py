@@ -52,6 +52,7 @@ def bounded(
     psi: np.ndarray,
     axes: Sequence[Axis] = (),
     ask: Asked | None = None,
+    model: Model | None = None,
 ) -> Certificate:
     """The certificate with its bounds.  psi: (4 G, M + 1), the sums of kernels.  ask: for the counts of parts."""
     made = replace(made, precision=wanted.precision, share=wanted.share)
@@ -71,6 +72,7 @@ def bounded(
             found, made.notion, made.confidence, wanted.precision, wanted.share, made.floor
         )
         uppers.append(mixed)
+    whose = {} if model is None else {"model": model.digest}
     worst = worst_of(told)
     over_parts = (worst or told[0]).difference
     if made.kernels is None:
@@ -84,7 +86,7 @@ def bounded(
         parts=told,
         upper=max(uppers),
         mixtures=mixed,
-        sums=sums_of(found, axes, wanted.parts.depth),
+        sums=sums_of(found, axes, wanted.parts.depth, ask) | whose,
         notes=(*made.notes, *_notes(told)),
         **seen,  # type: ignore[arg-type]
     )

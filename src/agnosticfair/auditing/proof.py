@@ -12,19 +12,20 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import comb, prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.parts import Found, records, upper_of, worst_of
+from agnosticfair.auditing.parts import Asked, Found, records, upper_of, worst_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.parts import Axis, part_name, sizes_of
+from agnosticfair.mathematics.parts import Axis, part_name, sizes_of, starts_of
+from agnosticfair.mathematics.parts import read as sums_at
 
 PURPOSE = b"agnosticfair-certificate-1"
 SEALS = ("digest", "signature")
@@ -32,15 +33,30 @@ CLOSE = 1e-9
 """Two computations of one bound may differ by rounding."""
 
 
-def sums_of(found: Found, axes: Sequence[Axis], depth: int) -> dict[str, Any]:
-    """The counts that a certificate over parts rests on, as JSON."""
+def sums_of(found: Found, axes: Sequence[Axis], depth: int, ask: Asked) -> dict[str, Any]:
+    """The counts that a certificate over parts rests on, as JSON; and for a monitor all pairs of values'."""
     return {
+        "pairs": _pairs(sizes_of(axes), ask).tolist(),
         "parts": [[list(value) for value in part] for part in found.parts],
         "counts": found.counts.tolist(),
         "axes": [[axis.name, list(axis.values), [float(e) for e in axis.edges]] for axis in axes],
         "depth": depth,
         "least": found.least,
     }
+
+
+def _pairs(sizes: Sequence[int], ask: Asked) -> np.ndarray:
+    """Rows of every pair of values, (I, I), the single values on the diagonal."""
+    ones = [(axis, value) for axis, size in enumerate(sizes) for value in range(size)]
+    places = [
+        (i, j) for j in range(len(ones)) for i in range(j + 1) if i == j or ones[i][0] < ones[j][0]
+    ]
+    found = np.zeros((len(ones), len(ones)), int)
+    if places:
+        parts = [(ones[i],) if i == j else (ones[i], ones[j]) for i, j in places]
+        rows, columns = np.array(places).T
+        found[rows, columns] = found[columns, rows] = ask(parts).sum(axis=(1, 2, 3))
+    return found
 
 
 def axes_of(sums: Mapping[str, Any]) -> tuple[Axis, ...]:
@@ -107,6 +123,8 @@ def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
         raise ValueError(notion)
     found = _found(sums, len(groups))
     yield from _consistent(found, told)
+    if not _pairs_hold(np.array(sums["pairs"]), found, sizes_of(axes_of(sums))):
+        yield "the rows of pairs of values do not add up to those of its parts"
     made = records(found, groups, notion, told["confidence"], told["precision"], told["share"])
     for said, true in zip(told["parts"], made, strict=True):
         wrong = [key for key, value in asdict(true).items() if not _same(said[key], value)]
@@ -161,6 +179,22 @@ def _consistent(found: Found, told: Mapping[str, Any]) -> Iterator[str]:
                 yield f"part {found.names[found.parts.index(part)]!r} has more rows than what it is a part of"
     if any((total > at[()]).any() for total in totals.values()):
         yield "parts that exclude each other have more rows than everybody"
+
+
+def _pairs_hold(pairs: np.ndarray, found: Found, sizes: Sequence[int]) -> bool:
+    """Whether the rows of all pairs of values, (I, I), fit each other and the parts: every row has one value of
+    every column."""
+    starts = starts_of(sizes)
+    if pairs.shape != (starts[-1], starts[-1]) or (pairs != pairs.T).any():
+        return False
+    single = np.diag(pairs)
+    for a, b in pairwise(starts):
+        own = pairs[a:b, a:b]
+        if (pairs[:, a:b].sum(axis=1) != single).any() or (own != np.diag(single[a:b])).any():
+            return False
+    shallow = [part for part in found.parts if 0 < len(part) <= 2]
+    counts = [found.counts[found.parts.index(part)].sum() for part in shallow]
+    return not shallow or bool((sums_at(pairs, sizes, shallow) == counts).all())
 
 
 def mixtures_of(

@@ -61,7 +61,9 @@ def monitor(
     from agnosticfair.monitoring.monitor import Monitor
 
     loaded = load_model(model)
-    watch = Monitor(loaded, read_baseline(certificate, limit), state=state, confidence=confidence)
+    watch = Monitor(
+        loaded, read_baseline(certificate, loaded, limit), state=state, confidence=confidence
+    )
     if not rows and not add and not watch.state.rows:
         raise SettingsError("there is nothing to watch yet: name a batch by --rows")
     if (labels is None) != (key is None):
@@ -84,20 +86,18 @@ def monitor(
     raise Exit(ALARM if verdict.alarm else 0)
 
 
-def read_baseline(path: Path, limit: float | None = None) -> Baseline:
+def read_baseline(path: Path, model: Model, limit: float | None = None) -> Baseline:
     """The baseline in a certificate's file."""
     from dataclasses import replace
 
-    from agnosticfair.monitoring.baseline import Baseline
+    from agnosticfair.monitoring.baseline import as_baseline
 
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is no JSON"
         raise DataError(f"cannot read the certificate {str(path)!r}: {why}") from None
-    found = Baseline.from_json(
-        content.get("baseline", content) if isinstance(content, dict) else {}
-    )
+    found = as_baseline(content, model)
     return found if limit is None else replace(found, limit=limit)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.data import axes as agreed
 from agnosticfair.data.census import take_census
 from agnosticfair.data.table import Column, Table, intersected
@@ -30,6 +31,7 @@ from agnosticfair.settings import POSITIVE, require
 
 FORMAT = "agnosticfair-baseline-1"
 EVERYBODY: Part = ()
+OTHER = "the model and the certificate do not belong together: give the certificate that was made of this model"
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,49 @@ class Baseline:
             ) from None
 
 
-def digest_of(model: Model) -> str:
-    """What tells one model from another: its weights and the encoding of its columns."""
-    told = json.dumps(model.encoding.to_json(), sort_keys=True).encode()
-    return hashlib.sha256(np.ascontiguousarray(model.w).tobytes() + told).hexdigest()
+def of_certificate(told: Mapping[str, Any], model: Model) -> Baseline:
+    """The baseline that a certificate as JSON carries: its parts, the rows of all pairs of values, and what it
+    certifies."""
+    sums, limit = told.get("sums") or {}, told.get("upper")
+    if "axes" not in sums:
+        raise ModelError(
+            "this certificate is not over named parts, so there is no mix to compare with: audit again with parts"
+        )
+    if not isinstance(limit, int | float):
+        raise ModelError(
+            "this certificate bounds nothing beyond its rows: audit rows that the model was not fitted on"
+        )
+    if sums.get("model", model.digest) != model.digest:
+        raise ModelError(OTHER)
+    return Baseline.from_json(
+        {
+            "format": FORMAT,
+            "axes": sums["axes"],
+            "parts": sums["parts"],
+            "counts": sums["pairs"],
+            "n": told["n"],
+            "sensitive_features": model.sensitive_features,
+            "groups": tuple(told["groups"]),
+            "notion": told["notion"],
+            "limit": limit,
+            "bound": 1 / sums["least"],
+            "model": model.digest,
+        }
+    )
+
+
+def as_baseline(given: Baseline | Certificate | Mapping[str, Any], model: Model) -> Baseline:
+    """What is watched against, from a certificate, its JSON, or a baseline."""
+    match given:
+        case Baseline():
+            return given
+        case Certificate():
+            return of_certificate(given.to_json(), model)
+        case {"format": str(kind)} if kind == FORMAT:
+            return Baseline.from_json(given)
+        case Mapping():
+            return of_certificate(given, model)
+    raise ModelError(f"{type(given).__name__} is no certificate: give what 'audit' made")
 
 
 def groups_of(table: Table, baseline: Baseline) -> np.ndarray:
@@ -182,5 +223,5 @@ def baseline_of(
         notion,
         limit,
         1 / least if bound is None else bound,
-        digest_of(model),
+        model.digest,
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.storage import write_atomically
@@ -22,7 +23,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics.parts import gram_by_cell, part_sums, read, sizes_of, starts_of
 from agnosticfair.model import Model
-from agnosticfair.monitoring.baseline import Baseline, digest_of, groups_of
+from agnosticfair.monitoring.baseline import OTHER, Baseline, as_baseline, groups_of
 from agnosticfair.monitoring.state import MOST_STRANGE, State, from_bytes
 from agnosticfair.monitoring.verdict import Verdict, judge, part_differences
 from agnosticfair.settings import Kind, require
@@ -50,8 +51,9 @@ class Monitor:
     Parameters
     ----------
     model : Model
-    baseline : Baseline
-        Of the rows the promise was made about (``baseline_of``, or a certificate's).
+    certificate : Certificate, mapping or Baseline
+        What was promised: a certificate over named parts, or its JSON; or a baseline of rows at hand
+        (``baseline_of``).
     state : path, optional
         A file that remembers; it is read if it is there, and written at every update before that returns.
     confidence : float
@@ -61,16 +63,15 @@ class Monitor:
     def __init__(
         self,
         model: Model,
-        baseline: Baseline,
+        certificate: Baseline | Certificate | Mapping[str, Any],
         *,
         state: str | Path | None = None,
         confidence: float = 0.95,
     ) -> None:
         require(CONFIDENCE, confidence=confidence)
-        if digest_of(model) != baseline.model:
-            raise ModelError(
-                "the model and the certificate do not belong together: give the certificate that was made of this model"
-            )
+        baseline = as_baseline(certificate, model)
+        if baseline.model != model.digest:
+            raise ModelError(OTHER)
         self.model, self.baseline, self.confidence = model, baseline, confidence
         self.path = None if state is None else Path(state)
         self.state = self._restored()
