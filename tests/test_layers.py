@@ -33,7 +33,8 @@ ALLOWED = {
     "private": SIDES | {"federation"},
     "target": ASSEMBLED,
     "tuning": ASSEMBLED,
-    "estimator": ASSEMBLED | {"tuning"},
+    "frames": BASE | {"mathematics", "data", "auditing"},
+    "estimator": ASSEMBLED | {"frames", "tuning"},
     "runs": ASSEMBLED,
     "monitoring": ASSEMBLED,
     "flower": ASSEMBLED | {"runs"},
@@ -42,7 +43,7 @@ ALLOWED = {
     "commands": ASSEMBLED | {"runs", "tuning", "experiments", "report", "flower", "monitoring"},
     "cli": {"commands", "errors", "runs"},
     "__main__": {"cli"},
-    "__init__": ASSEMBLED | {"estimator", "monitoring"},
+    "__init__": ASSEMBLED | {"estimator", "frames", "monitoring"},
 }
 KNOW_FLOWER = {"protocol/engines/flower.py"}
 KNOW_FLOWER |= {f"flower/{n}.py" for n in ("apps", "bundle", "control", "fleet", "superlink")}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agnosticfair.data.table import Column, Table
     from agnosticfair.estimator import AgnosticFairClassifier, frontier
     from agnosticfair.federation import Fit, fit
+    from agnosticfair.frames import fairness_scorer
     from agnosticfair.mathematics.basis import (
         bands,
         by_client,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         gaussian_at,
         indicator,
         product,
+        subpopulations,
     )
     from agnosticfair.mathematics.notions import NOTIONS, Notion, register_notion
     from agnosticfair.methods import METHODS, Method, Network, method
@@ -41,9 +43,10 @@ _HOMES = {
     "data.table": ("Column", "Table"),
     "estimator": ("AgnosticFairClassifier", "frontier"),
     "federation": ("Fit", "fit"),
+    "frames": ("fairness_scorer",),
     "mathematics.basis": (
         *("bands", "by_client", "constant", "gaussian"),
-        *("gaussian_at", "indicator", "product"),
+        *("gaussian_at", "indicator", "product", "subpopulations"),
     ),
     "mathematics.notions": ("NOTIONS", "Notion", "register_notion"),
     "methods": ("METHODS", "Method", "Network", "method"),

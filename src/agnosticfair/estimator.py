@@ -18,10 +18,11 @@ from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import codes
 from agnosticfair.auditing.limit import fit_within, within
-from agnosticfair.data.encoding import FEATURE_BITS, shown
+from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import Fit, checked_centres, fit
+from agnosticfair.frames import Layout, feature_columns, groups_of, layout_of, numbers_of
 from agnosticfair.mathematics.basis import (
     Basis,
     around,
@@ -34,13 +35,14 @@ from agnosticfair.mathematics.basis import (
     is_centred,
 )
 from agnosticfair.mathematics.linear import on_grid, sigmoid, units
+from agnosticfair.mathematics.parts import members
 from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
 from agnosticfair.settings import SETTINGS, TAUS, Setting
 from agnosticfair.tuning import Frontier, Progress, trace
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
-    from sklearn.utils import check_random_state
+    from sklearn.utils import check_array, check_random_state, check_X_y
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:  # pragma: no cover
@@ -84,7 +86,7 @@ def _type(setting: Setting) -> str:
 def _constructor() -> Any:
     """``__init__`` with a parameter for every setting, which it keeps as scikit-learn asks."""
     named = Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default="agnosticfair")
-    own = {"limit": None, "confidence": 0.95, "precision": 0.1}
+    own = {"sensitive_columns": None, "limit": None, "confidence": 0.95, "precision": 0.1}
     own |= {"scale": True, "strict": False, "random_state": 0, "verbose": 0}
     keywords = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=value)
@@ -112,6 +114,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     ----------
     method : str or Method
         A name of ``METHODS``, or a recipe of one's own.
+    sensitive_columns : str, int or a sequence of them
+        Columns of X (places, in an array) that hold the groups; never features. ``fit`` then needs no
+        ``sensitive_features``, nor do ``Pipeline``, ``GridSearchCV`` and ``cross_val_score``. Texts in a frame
+        become one column per category, and dates days since 1970.
     {_described()}
     limit : float
         Instead of tau, the largest difference of decisions in any estimable part of the population, to be certified
@@ -158,6 +164,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     """
 
     method: Any
+    sensitive_columns: Any
     network: Any
     tau: float | None
     limit: float | None
@@ -194,8 +201,15 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             ask: dict[str, Any] = {"confidence": self.confidence, "precision": self.precision}
             fitted, self.promise_ = fit_within(tables, recipe, limit=self.limit, **ask, **how)
         self._take(fitted, *units)
-        self._training = (X, y, sensitive_features, sample_weight)
+        self._training = (X, y, self._groups(X, sensitive_features), sample_weight)
         return self
+
+    def _groups(self, X: Any, sensitive_features: Any) -> Any:
+        """The groups that are given, else those in the columns that were named."""
+        layout: Layout | None = self._layout
+        if sensitive_features is not None or layout is None or not layout.sensitive:
+            return sensitive_features
+        return groups_of(layout, X)
 
     def _problem(
         self, X: Any, y: Any, sensitive_features: Any, clients: Any, sample_weight: Any
@@ -206,14 +220,18 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         K = checked(self.basis, given, len(X)) if is_function(self.basis) else None
         recipe = self._recipe(K)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        if weights is not None and (weights < 0).any():
+            raise DataError(
+                f"sample_weight has negative values, {weights.min():g} for one: drop them"
+            )
         if weights is not None and recipe.averaging is not None:
             raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
         self.classes_, codes_y = self._labels(y, weights)
-        sensitive = feature_columns(sensitive_features, len(X))
+        sensitive = feature_columns(self._groups(given, sensitive_features), len(X))
         if needs_groups(recipe) and not sensitive:
             raise DataError(
                 f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
-                "value per row, or take method 'fl'"
+                "value per row, name columns of X by sensitive_columns, or take method 'fl'"
             )
         owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
         low, span = _ranges(X, weights, self.scale)
@@ -279,7 +297,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         X: Any,
         y: Any = None,
         *,
-        sensitive_features: Any,
+        sensitive_features: Any = None,
         sample_weight: Any = None,
         **options: Any,
     ) -> Certificate | dict[str, Certificate]:
@@ -293,7 +311,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         rows = self._numbers(X)
-        given = feature_columns(sensitive_features, len(rows))
+        given = feature_columns(self._groups(X, sensitive_features), len(rows))
+        if not given:
+            raise DataError("sensitive_features is missing: give one value per row")
         fairness = self.fit_.method.fairness
         if fairness is not None and fairness.basis.kind != "by_client":
             own = {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
@@ -323,6 +343,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         basis, centres = replace(fairness.basis, split=False), self.fit_.centres
         centres = None if centres is None else centres[: basis.kernels]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
+        if basis.kind == "named":
+            return {"basis": lambda _: around(self._members(rows), weights, fairness.trust)}
         if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
             return {"basis": basis} | ({"centres": centres} if is_centred(basis) else {})
         if comes_with_rows(basis):
@@ -332,6 +354,17 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             K = design(basis, (rows - low) / span, centres, ALL, (ALL,))
         K = around(K, weights, fairness.trust)
         return {"basis": lambda _: K}
+
+    def _members(self, rows: np.ndarray) -> np.ndarray:
+        """Which of the fit's named parts each row lies in, (n, M)."""
+        assert self.fit_.named is not None
+        axes, parts = self.fit_.named.agreed
+        columns = [name for name, _, _ in self.fit_.model.encoding.numeric]
+        low, span = self._units
+        x = on_grid((rows - low) / span, FEATURE_BITS)  # as the fit saw them
+        bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
+        codes = np.stack(bands, axis=1)
+        return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
@@ -363,6 +396,13 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _numbers(self, X: Any, **fitting: Any) -> Any:
         """X as numbers; in a fit also y, and the features are noted."""
+        if fitting:
+            self._layout = layout_of(X, self.sensitive_columns)
+        if self._layout is not None:
+            y = fitting.get("y")
+            validate_data(self, X, reset=bool(fitting), skip_check_array=True)
+            rows = check_array(numbers_of(self._layout, X), dtype=np.float64)
+            return rows if not fitting else check_X_y(rows, y, dtype=np.float64)
         try:
             return validate_data(self, X, reset=bool(fitting), dtype=np.float64, **fitting)
         except ValueError as problem:
@@ -398,6 +438,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         changes = {s.name: getattr(self, s.name) for s in TAKEN}
         changes = {name: value for name, value in changes.items() if value is not None}
         changes["network"] = _network(self.network)
+        recipe = replace(recipe, bands=0)  # coef_ has one weight a column
         if self.basis is not None:
             changes["basis"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
         if self.centres is not None and not isinstance(self.centres, str):
@@ -410,7 +451,7 @@ def frontier(
     X: Any,
     y: Any,
     *,
-    sensitive_features: Any,
+    sensitive_features: Any = None,
     clients: Any = None,
     sample_weight: Any = None,
     estimator: AgnosticFairClassifier | None = None,
@@ -431,7 +472,7 @@ def frontier(
         one = clone(base).set_params(tau=None if fairness is None else fairness.tau)
         one._problem(X, y, sensitive_features, clients, sample_weight)  # notes features and classes
         one._take(made, *units)
-        one._training = (X, y, sensitive_features, sample_weight)
+        one._training = (X, y, one._groups(X, sensitive_features), sample_weight)
         return one
 
     names = how.pop("sensitive_features") or ()
@@ -445,39 +486,6 @@ def frontier(
         picked=picked,
         **how,
     )
-
-
-def feature_columns(values: Any, n: int) -> dict[str, Column]:
-    """Sensitive features of any form as columns by name; {} for None.
-
-    >>> feature_columns({"sex": ["F", "M"], "race": ["b", "a"]}, 2)["race"].categories
-    ('a', 'b')
-    """
-    if values is None:
-        return {}
-    if isinstance(values, Mapping):
-        columns = dict(values)
-    elif hasattr(values, "columns"):
-        columns = {str(name): values[name] for name in values.columns}
-    else:
-        array = np.asarray(values)
-        several = array.ndim == 2 and array.shape[1] > 1
-        columns = (
-            {f"sensitive feature {j}": array[:, j] for j in range(array.shape[1])}
-            if several
-            else {str(getattr(values, "name", None) or "sensitive_features"): array}
-        )
-    return {str(name): _groups(column, str(name), n) for name, column in columns.items()}
-
-
-def _groups(values: Any, name: str, n: int) -> Column:
-    what = name if name == "sensitive_features" else f"sensitive_features {name!r}"
-    place, names = codes(values, what, n)
-    if len(names) < 2:
-        raise DataError(
-            f"{what} has one group ({shown(names)}); fairness needs at least two: check the column"
-        )
-    return Column(place.astype(np.int32), names)
 
 
 def _ranges(
@@ -503,8 +511,6 @@ def _table(
     """A table whose columns are named so that their order is that of X."""
     digits = len(str(X.shape[1]))
     numeric = {f"x{j:0{digits}d}": X[:, j] for j in range(X.shape[1])}
-    if weights is not None and (weights < 0).any():
-        raise DataError(f"sample_weight has negative values, {weights.min():g} for one: drop them")
     if weights is not None and not _are_few(weights):
         # only their ratios count; around one they suit the grid that sums are made on
         weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from agnosticfair.commands.options import Json
 from agnosticfair.commands.output import grid, show
 from agnosticfair.errors import DataError
-from agnosticfair.mathematics.basis import is_centred
 
 if TYPE_CHECKING:
     from agnosticfair.data.datasets import Shift
@@ -24,6 +23,7 @@ def list_methods(as_json: Json = False) -> None:
     from dataclasses import asdict
 
     from agnosticfair.auditing.certificate import plain
+    from agnosticfair.mathematics.basis import is_centred
     from agnosticfair.methods import METHODS
 
     if as_json:

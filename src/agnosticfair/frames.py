@@ -1,0 +1,205 @@
+"""Frames with texts, dates and sensitive columns as the numbers and groups that an estimator is fitted on.
+
+The rules are those of files (docs/files.md): texts become one column per category, a missing text is the
+category '?', dates are days since 1970.  Sensitive columns are groups and never features.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.auditing.inputs import codes, name_of
+from agnosticfair.data.encoding import shown
+from agnosticfair.data.reading import MISSING
+from agnosticfair.data.table import Column
+from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.settings import require_name
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of a frame are, as they were when it was fitted on.
+
+    features: their names, in order.  categories: of those with texts.  sensitive: the names of the groups'
+    columns.
+    """
+
+    features: tuple[Any, ...]
+    categories: Mapping[Any, tuple[str, ...]]
+    sensitive: tuple[Any, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the numbers that are fitted on."""
+        made = [
+            [f"{name}={value}" for value in self.categories[name]]
+            if name in self.categories
+            else [str(name)]
+            for name in self.features
+        ]
+        return tuple(name for part in made for name in part)
+
+
+def layout_of(X: Any, sensitive: Sequence[Any] | str | int | None) -> Layout | None:
+    """The layout of a frame, or of an array whose sensitive columns are given by place; None where X is
+    numbers alone and no column of it is sensitive."""
+    named = () if sensitive is None else sensitive
+    named = (named,) if isinstance(named, str | int) else tuple(named)
+    columns = _columns(X)
+    if columns is None:
+        if named:
+            raise SettingsError(
+                f"sensitive_columns {named[0]!r} names a column, and X has none: give a frame"
+            )
+        return None
+    if not named and not hasattr(X, "columns"):
+        return None  # texts in an array are refused as scikit-learn does
+    for name, times in Counter(columns).items():
+        if times > 1:
+            raise DataError(f"X has {times} columns named {name!r}: rename all but one")
+    for name in named:
+        if name not in columns:
+            raise DataError(f"X has no column {name!r}: name one of {shown(map(str, columns), 12)}")
+    features = tuple(name for name in columns if name not in named)
+    texts = {name: _texts(_values(X, name)) for name in features}
+    categories = {k: tuple(sorted({*v})) for k, v in texts.items() if v is not None}
+    dated = any(_values(X, name).dtype.kind == "M" for name in features)
+    return Layout(features, categories, named) if named or categories or dated else None
+
+
+def numbers_of(layout: Layout, X: Any) -> np.ndarray:
+    """The frame as numbers, (n, d): its own, dates in days, and one column for each category."""
+    check_columns(layout, X)
+    parts = [_numbers(layout, X, name) for name in layout.features]
+    if not parts:
+        raise DataError("X has no feature beside its sensitive columns: keep at least one")
+    return np.column_stack(parts)
+
+
+def groups_of(layout: Layout, X: Any) -> dict[str, Any]:
+    """The sensitive columns of a frame, by name."""
+    check_columns(layout, X, layout.sensitive)
+    return {str(name): _values(X, name) for name in layout.sensitive}
+
+
+def check_columns(layout: Layout, X: Any, needed: Sequence[Any] | None = None) -> None:
+    """Raise where a column is missing that there was in the fit."""
+    there = _columns(X)
+    if there is None:
+        raise DataError("X was a frame in the fit: give one with the same columns")
+    for name in layout.features if needed is None else needed:
+        if name not in there:
+            raise DataError(f"X has no column {name!r}, which there was in the fit: add it")
+
+
+def _columns(X: Any) -> tuple[Any, ...] | None:
+    if hasattr(X, "columns"):
+        return tuple(X.columns)
+    array = np.asarray(X) if isinstance(X, np.ndarray) else None
+    return None if array is None or array.ndim != 2 else tuple(range(array.shape[1]))
+
+
+def _values(X: Any, name: Any) -> np.ndarray:
+    return np.asarray(X[name]) if hasattr(X, "columns") else X[:, name]
+
+
+def _texts(values: np.ndarray) -> list[str] | None:
+    """The values as texts, None where they are numbers or dates."""
+    if values.dtype.kind in "biufM":
+        return None
+    if values.dtype.kind == "O":
+        try:
+            values.astype(float)
+            return None
+        except (TypeError, ValueError):
+            pass
+    texts = map(name_of, values.tolist())
+    return [MISSING if text == "nan" else text.strip() for text in texts]
+
+
+def _numbers(layout: Layout, X: Any, name: Any) -> np.ndarray:
+    values = _values(X, name)
+    if name in layout.categories:
+        known = layout.categories[name]
+        texts = _texts(values)
+        texts = texts if texts is not None else [name_of(v) for v in values.tolist()]
+        if strange := sorted({*texts} - {*known}):
+            raise DataError(
+                f"column {name!r} of X has the value {shown(strange)}, unseen in the fit: map it to a "
+                f"known one ({shown(known)})"
+            )
+        return (np.asarray(texts)[:, None] == np.asarray(known)).astype(float)
+    if values.dtype.kind == "M":
+        if np.isnat(values).any():
+            raise DataError(f"column {name!r} of X has missing dates: fill them or drop the rows")
+        return values.astype("datetime64[us]").astype(float) / 86_400e6
+    try:
+        return values.astype(float)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"column {name!r} of X should be numbers, as in the fit: correct it"
+        ) from None
+
+
+def feature_columns(values: Any, n: int) -> dict[str, Column]:
+    """Sensitive features of any form as columns by name; {} for None.
+
+    >>> feature_columns({"sex": ["F", "M"], "race": ["b", "a"]}, 2)["race"].categories
+    ('a', 'b')
+    """
+    if values is None:
+        return {}
+    if isinstance(values, Mapping):
+        columns = dict(values)
+    elif hasattr(values, "columns"):
+        columns = {str(name): values[name] for name in values.columns}
+    else:
+        array = np.asarray(values)
+        several = array.ndim == 2 and array.shape[1] > 1
+        columns = (
+            {f"sensitive feature {j}": array[:, j] for j in range(array.shape[1])}
+            if several
+            else {str(getattr(values, "name", None) or "sensitive_features"): array}
+        )
+    return {str(name): _groups(column, str(name), n) for name, column in columns.items()}
+
+
+def _groups(values: Any, name: str, n: int) -> Column:
+    what = name if name == "sensitive_features" else f"sensitive_features {name!r}"
+    place, names = codes(values, what, n)
+    if len(names) < 2:
+        raise DataError(
+            f"{what} has one group ({shown(names)}); fairness needs at least two: check the column"
+        )
+    return Column(place.astype(np.int32), names)
+
+
+def fairness_scorer(
+    sensitive_column: Any, *, notion: str = "demographic_parity", limit: float | None = None
+) -> Callable[[Any, Any, Any], float]:
+    """A scorer for ``GridSearchCV`` and ``cross_val_score``, whose X has a column with the groups.
+
+    Without a limit: minus the difference that the notion measures.  With one: the accuracy where the
+    limit is kept, and minus the difference, which is always less, where it is not.
+
+    >>> scorer = fairness_scorer("sex", limit=0.1)
+    """
+    require_name("notion", notion, NOTIONS)
+
+    def score(estimator: Any, X: Any, y: Any) -> float:
+        s, _ = codes(_values(X, sensitive_column), f"column {sensitive_column!r}", len(y))
+        positive = estimator.classes_[1]
+        right, decided = np.asarray(y) == positive, np.asarray(estimator.predict(X)) == positive
+        gap = metrics.gap(notion, right, decided, s)
+        if limit is not None and gap <= limit:
+            return metrics.accuracy(right, decided)
+        return -gap
+
+    return score
