@@ -8,7 +8,9 @@ from latex2mathml.converter import convert
 
 project, author = "agnosticfair", "the agnosticfair authors"
 version = release = installed("agnosticfair")
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+napoleon_google_docstring = False
+napoleon_use_rtype = False
 exclude_patterns = ["figures"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
@@ -37,15 +39,30 @@ def mathml(inline):
 FIELD = r"[a-zA-Z]\w*(?:, [a-zA-Z]\w*)*:\s"
 
 
+HEADS = re.compile(r"^\s*([-=]{3,}|[\w*, .]+( : .*)?)$")
+"""Lines of numpydoc's sections that are names, not text: napoleon reads them."""
+
+
+def escaped(text):
+    """Text in which nothing but ``code`` and *stress* is a mark."""
+    parts = re.split(r"(``.*?``|\*\w[\w ]*\*)", text, flags=re.DOTALL)
+    parts[::2] = [re.sub(r"([\\*|`])|_(?=\W|$)", r"\\\g<0>", part) for part in parts[::2]]
+    return "".join(parts)
+
+
 def plain(app, what, name, obj, options, lines):
     """Docstrings are plain text with ``code``: what reStructuredText would take as marks is escaped, and
     a paragraph that says 'one: this.  two: that.' becomes a list."""
     paragraphs = []
     for text in re.split(r"\n\s*\n", "\n".join(lines)):
-        if not text.lstrip().startswith(">>>"):
-            parts = re.split(r"(``.*?``|\*\w[\w ]*\*)", text, flags=re.DOTALL)
-            parts[::2] = [re.sub(r"([\\*|`])|_(?=\W|$)", r"\\\g<0>", part) for part in parts[::2]]
-            text = "".join(parts)
+        if re.search(r"(?m)^\s*-{4,}$", text):
+            rows = text.split("\n")
+            heads = [HEADS.match(row) and not row.startswith("     ") for row in rows]
+            text = "\n".join(
+                row if head else escaped(row) for row, head in zip(rows, heads, strict=True)
+            )
+        elif not text.lstrip().startswith(">>>"):
+            text = escaped(text)
             fields = re.split(rf"(?<=\.)\s+(?={FIELD})", text)
             if len(fields) > 1:
                 items = [" ".join(field.split()) for field in fields]
@@ -58,4 +75,4 @@ def plain(app, what, name, obj, options, lines):
 
 def setup(app):
     app.add_html_math_renderer("mathml", (mathml(True), None), (mathml(False), None))
-    app.connect("autodoc-process-docstring", plain)
+    app.connect("autodoc-process-docstring", plain, priority=400)  # before napoleon

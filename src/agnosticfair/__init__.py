@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         gaussian_at,
         indicator,
         product,
+        subpopulations,
     )
     from agnosticfair.mathematics.notions import NOTIONS, Notion, register_notion
     from agnosticfair.methods import METHODS, Method, Network, method
@@ -45,7 +46,7 @@ _HOMES = {
     "frames": ("fairness_scorer",),
     "mathematics.basis": (
         *("bands", "by_client", "constant", "gaussian"),
-        *("gaussian_at", "indicator", "product"),
+        *("gaussian_at", "indicator", "product", "subpopulations"),
     ),
     "mathematics.notions": ("NOTIONS", "Notion", "register_notion"),
     "methods": ("METHODS", "Method", "Network", "method"),

@@ -35,6 +35,7 @@ from agnosticfair.mathematics.basis import (
     is_centred,
 )
 from agnosticfair.mathematics.linear import on_grid, sigmoid, units
+from agnosticfair.mathematics.parts import members
 from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
 from agnosticfair.settings import SETTINGS, TAUS, Setting
 from agnosticfair.tuning import Frontier, Progress, trace
@@ -342,6 +343,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         basis, centres = replace(fairness.basis, split=False), self.fit_.centres
         centres = None if centres is None else centres[: basis.kernels]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
+        if basis.kind == "named":
+            return {"basis": lambda _: around(self._members(rows), weights, fairness.trust)}
         if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
             return {"basis": basis} | ({"centres": centres} if is_centred(basis) else {})
         if comes_with_rows(basis):
@@ -351,6 +354,17 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             K = design(basis, (rows - low) / span, centres, ALL, (ALL,))
         K = around(K, weights, fairness.trust)
         return {"basis": lambda _: K}
+
+    def _members(self, rows: np.ndarray) -> np.ndarray:
+        """Which of the fit's named parts each row lies in, (n, M)."""
+        assert self.fit_.named is not None
+        axes, parts = self.fit_.named.agreed
+        columns = [name for name, _, _ in self.fit_.model.encoding.numeric]
+        low, span = self._units
+        x = on_grid((rows - low) / span, FEATURE_BITS)  # as the fit saw them
+        bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
+        codes = np.stack(bands, axis=1)
+        return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
@@ -424,6 +438,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         changes = {s.name: getattr(self, s.name) for s in TAKEN}
         changes = {name: value for name, value in changes.items() if value is not None}
         changes["network"] = _network(self.network)
+        recipe = replace(recipe, bands=0)  # coef_ has one weight a column
         if self.basis is not None:
             changes["basis"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
         if self.centres is not None and not isinstance(self.centres, str):

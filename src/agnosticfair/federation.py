@@ -34,7 +34,7 @@ from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Asker, Missing, Policy, check_enough, policy
 from agnosticfair.protocol.messages import Broadcast, check_candidates
-from agnosticfair.protocol.questions import UNCOUNTED, Counts
+from agnosticfair.protocol.questions import UNCOUNTED, Counts, Named
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import checkpoints, named, solvers
@@ -52,7 +52,9 @@ class Fit:
     true decisions (nan for methods of local steps).  events: the answers that did not come, and what
     was done about them.  under_floor: groups that have the share ``floor`` of the mass under no
     reweighing, and are compared with none there.  centres: (M, d), of the kernels, encoded; None where
-    there are none.  start: for a similar fit to begin where this one ended.
+    there are none.  start: for a similar fit to begin where this one ended.  named: the named set, where there
+    is one; worst_parts: its parts in which decisions differ most, and by how much, of the training rows;
+    not_compared: its parts in which a group is absent or under the floor.
     """
 
     model: Model
@@ -70,6 +72,9 @@ class Fit:
     under_floor: tuple[str, ...] = ()
     centres: np.ndarray | None = None
     start: Start | None = field(default=None, repr=False)
+    named: Named | None = field(default=None, repr=False)
+    worst_parts: tuple[tuple[str, float], ...] = ()
+    not_compared: tuple[str, ...] = ()
 
     @property
     def converged(self) -> bool:
@@ -152,6 +157,8 @@ def fit(
         inner.under_floor,
         state.plan.task.centres,
         state.solver.start_of(inner),
+        state.plan.task.named,
+        *named.ranked(state.plan, inner),
     )
 
 

@@ -103,18 +103,23 @@ class Frontier:
 def fit_path(
     clients: Mapping[str, Table] | Engine, recipe: Method, taus: Sequence[float], **how: Any
 ) -> Iterator[Fit]:
-    """A fit for every tau, tightest first, each begun on the line through the two before it."""
+    """A fit for every tau, tightest first. One that loses more than the one before it, which keeps the looser
+    limit, too, gives way to that: so the loss never rises along the path."""
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     coarse = replace(recipe, tolerance=max(recipe.tolerance, COARSE), polish=False)
-    before, last = None, None
+    last = None
     for tau in sorted(taus):
         if last is not None:
             how["centres"] = last.centres
-            how["start"] = last.start
-            if before is not None and before.start is not None and last.start is not None:
-                how["start"] = replace(last.start, w=2 * last.start.w - before.start.w)
-        before, last = last, fit(engine, method(coarse, tau=tau), **how)
-        yield last
+        made = fit(engine, method(coarse, tau=tau), **how)
+        if last is not None and last.converged and _loss(last) < _loss(made):
+            made = replace(last, method=made.method)
+        last = made
+        yield made
+
+
+def _loss(fitted: Fit) -> float:
+    return float(fitted.history[-1].get("loss", 0.0))
 
 
 def trace(

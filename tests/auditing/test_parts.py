@@ -16,7 +16,7 @@ from agnosticfair.auditing import proof
 from agnosticfair.data.rows import digest_of, folds_of
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
-from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.mathematics.basis import gaussian, subpopulations
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import members
 
@@ -100,6 +100,8 @@ def test_columns_kernels_and_mixtures_may_be_asked_for():
     ask = {"sensitive_features": "sex", "precision": 0.2}
     one = audit(decided, table, parts=("job",), **ask)
     assert {part.name for part in one.parts} == {"everybody", "job = a", "job = b", "job = c"}
+    named_set = subpopulations(("job",), depth=1)
+    assert repr(audit(decided, table, basis=named_set, **ask).parts[1].name) == repr("job = a")
     mixed = audit(decided, table, parts=("job",), mixtures=True, **ask)
     assert mixed.upper >= mixed.mixtures >= one.worst_difference
     assert "all their mixtures" in str(mixed)

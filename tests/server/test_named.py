@@ -12,6 +12,7 @@ from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import merge
 from agnosticfair.data.table import Column
 from agnosticfair.errors import SettingsError
+from agnosticfair.estimator import AgnosticFairClassifier
 from agnosticfair.federation import agree_on_parts, fit, in_process, summaries
 from agnosticfair.mathematics.basis import gaussian, subpopulations
 from agnosticfair.mathematics.fairness import Surrogate
@@ -193,3 +194,22 @@ def test_a_group_that_a_part_lacks_is_not_compared():
     rows = replace(ROWS, categorical={**ROWS.categorical, "job": job})
     result = fit({"one": rows}, named_method(spread=None, tau=0.5, floor=0.1), positive="yes")
     assert np.isfinite(result.worst_difference)
+    assert "job = only one sex" in result.not_compared
+    assert result.worst_parts[0][1] == max(d for _, d in result.worst_parts)
+
+
+def test_the_worst_part_is_that_of_the_decisions():
+    result = fit({"one": ROWS}, named_method(floor=0.0), positive="yes")
+    (axes, parts), s = result.named.agreed, ROWS.sensitive_features["sex"].codes
+    codes, decided = codes_of(ROWS, axes), result.model.predict(ROWS) > 0
+    rates = [[decided[members(codes, p) & (s == g)] for g in (0, 1)] for p in parts]
+    found = [abs(a.mean() - b.mean()) for a, b in rates if len(a) and len(b)]
+    assert result.worst_parts[0][1] == pytest.approx(max(found))
+
+
+def test_the_estimator_takes_the_named_set():
+    X = np.stack([*ROWS.numeric.values()], axis=1)
+    s, y = ROWS.sensitive_features["sex"].values(), ROWS.labels("yes")
+    fair = AgnosticFairClassifier("agnosticfair-named", spread=0.5).fit(X, y, sensitive_features=s)
+    assert fair.converged_
+    assert np.isfinite(fair.certificate_.worst_difference)

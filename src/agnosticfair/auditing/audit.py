@@ -172,33 +172,82 @@ def audit(
     cautious side.
 
     >>> x, s = [[0.0], [0.0], [1.0], [1.0]] * 500, ["F", "M", "F", "M"] * 500
-    >>> print(audit([0, 0, 0, 1] * 500, x, [0, 0, 1, 1] * 500, sensitive_features=s))
-    Certified with 95% confidence for each of 3 parts: risk difference at most 1.0000 (measured 1.0000 where 0 = 1
-    or more, \
-between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
+    >>> made = audit([0, 0, 0, 1] * 500, x, [0, 0, 1, 1] * 500, sensitive_features=s)
+    >>> made.parts[0].name, made.difference, made.upper >= made.worst_difference
+    ('everybody', 0.5, True)
     """
     require(SHARE, threshold=threshold)
-    if basis is not None and not isinstance(basis, Basis):
-        require(Kind("a Basis, or a function from X to K", callable, object), basis=basis)
-    own = None if isinstance(basis, Basis) else basis
-    data = basis if isinstance(basis, Basis) else None
-    asked_for = basis is not None or centres is not None or bound != BOUND
-    by_parts = None if asked_for and parts is None else asked_parts(parts)
-    if not asked_for:
-        data, bound = constant(), None
-    bootstrap = (200 if asked_for else 0) if bootstrap is None else bootstrap
     check_seed(seed)
-    asked = _asked(data, bound, floor, tolerance, bootstrap, confidence, notion)
+    set_ = _set_of(basis, bound, centres, parts, bootstrap)
+    asked = _asked(set_.basis, set_.bound, floor, tolerance, set_.bootstrap, confidence, notion)
     if is_apart(asked.basis) or comes_with_rows(asked.basis):
         raise SettingsError(
             f"basis {asked.basis.kind!r} needs clients: give their tables to audit_clients, or here a "
             "function of X"
         )
+    held = _held(predictions_or_model, X, y, sensitive_features, (scale, positive, threshold))
+    K = None if set_.own is None else checked(set_.own, X, held.given.n)
+    made, psi = _over_rows(asked, held, K, centres, seed, on_progress)
+    model = predictions_or_model if isinstance(predictions_or_model, Model) else None
+    if not held_out or (set_.parts is None and fitted_on(model, X)):
+        return made
+    check_held_out(model, X)
+    wanted = Wanted(set_.parts, precision, mixtures, set_.kernels and (K is None or K.max() <= 1))
+    if set_.parts is None:
+        return bounded(made, wanted, psi)
+    table = X if isinstance(X, Table) else table_of(X)
+    axes = own_axes(table, set_.parts)
+    ask = own_counts(table, axes, held.cells, len(held.groups))
+    return bounded(made, wanted, psi, axes, ask, model)
+
+
+@dataclass(frozen=True)
+class _Set:
+    """Over what is certified: kernels (own: a user's function), where asked for, and named parts, else."""
+
+    basis: Basis | None
+    own: Reweighing | None
+    bound: float | None
+    bootstrap: int
+    parts: Subpopulations | None
+    kernels: bool
+
+
+def _set_of(
+    basis: Any, bound: float | None, centres: Any, parts: Any, bootstrap: int | None
+) -> _Set:
+    """What a user's arguments ask for."""
+    if isinstance(basis, Basis) and basis.kind == "named":
+        basis, parts = None, basis if parts is None else parts
+    if basis is not None and not isinstance(basis, Basis):
+        require(Kind("a Basis, or a function from X to K", callable, object), basis=basis)
+    kernels = basis is not None or centres is not None or bound != BOUND
+    asked = None if kernels and parts is None else asked_parts(parts)
+    if not kernels:
+        return _Set(constant(), None, None, bootstrap or 0, asked, False)
+    data, own = (basis, None) if isinstance(basis, Basis) else (None, basis)
+    return _Set(data, own, bound, 200 if bootstrap is None else bootstrap, asked, True)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Rows in one place.  cells: (n,) (group * 2 + label) * 2 + decision.  units: of the features, where the
+    user's centres are in others."""
+
+    given: Features
+    groups: tuple[str, ...]
+    cells: np.ndarray
+    labelled: bool
+    units: tuple[Any, Any]
+
+
+def _held(
+    predictions_or_model: Any, X: Any, y: Any, sensitive_features: Any, how: tuple[bool, Any, float]
+) -> _Held:
+    """The rows, their groups, labels and decisions as plain arrays.  how: scale, positive, threshold."""
+    scale, positive, threshold = how
     model = predictions_or_model if isinstance(predictions_or_model, Model) else None
     given = features(X, model.encoding if model else None, scale)
-    K = None if own is None else checked(own, X, given.n)
-    if K is not None:
-        asked = replace(asked, basis=Basis("given", K.shape[1]))
     label, decided = labels_and_decisions(
         predictions_or_model, X, y, given.n, positive=positive, threshold=threshold
     )
@@ -210,15 +259,30 @@ between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
             f"sensitive_features has one group ({shown(groups)}); fairness needs at least two: "
             "check the column"
         )
-    b, units = None, (0.0, 1.0) if isinstance(X, Table) else (given.low, given.span)
-    if is_centred(asked.basis):
+    units = (0.0, 1.0) if isinstance(X, Table) else (given.low, given.span)
+    cells = (s * 2 + (0 if label is None else label)) * 2 + decided
+    return _Held(given, groups, cells, label is not None, units)
+
+
+def _over_rows(
+    asked: _Question,
+    held: _Held,
+    K: np.ndarray | None,
+    centres: ArrayLike | None,
+    seed: int,
+    on_progress: Progress | None,
+) -> tuple[Certificate, np.ndarray]:
+    """What holds on the rows over the set of kernels, with the rows weighed most; and the sums psi."""
+    given, (low, span), b = held.given, held.units, None
+    if K is not None:
+        asked = replace(asked, basis=Basis("given", K.shape[1]))
+    elif is_centred(asked.basis):
         if centres is None:
             b = _drawn(given, asked.basis.kernels, seed)
         else:
-            b = (checked_centres(centres, len(given.names)) - units[0]) / units[1]
+            b = (checked_centres(centres, len(given.names)) - low) / span
         asked = replace(asked, basis=settled(replace(asked.basis, kernels=len(b)), b))
-    tell = _counter(on_progress, len(_parts(given.n)) + bootstrap)
-
+    tell = _counter(on_progress, len(_parts(given.n)) + asked.bootstrap)
     d = len(given.names)
 
     def kernels(x: np.ndarray) -> np.ndarray:
@@ -231,25 +295,16 @@ between 'M' and 'F' on 1,000 rows; everybody 0.5000); accuracy 0.7500.
         tell()
         return at(part)
 
-    cells = (s * 2 + (0 if label is None else label)) * 2 + decided
-    sums = tally(rows, kernels, cells, 4 * len(groups), bootstrap, np.random.default_rng(seed))
+    rng, cells = np.random.default_rng(seed), 4 * len(held.groups)
+    sums = tally(rows, kernels, held.cells, cells, asked.bootstrap, rng)
     sums |= {"psi_x": sums["psi_x"][:, :d], "x_squares": sums["x_squares"][:d]}
-    made = _certificate(asked, sums, groups, given, label is not None, tell)
+    made = _certificate(asked, sums, held.groups, given, held.labelled, tell)
     alpha = made.alpha_difference
     theta = np.concatenate([kernels(at(part)) @ alpha for part in _parts(given.n)])
     most = np.argsort(-theta, kind="stable")[:MOST_ROWS]
-    shown_centres = None if b is None else units[0] + units[1] * b
+    shown_centres = None if b is None else low + span * b
     made = replace(made, worst_rows=most, worst_weights=theta[most], centres=shown_centres)
-    if not held_out or (by_parts is None and fitted_on(model, X)):
-        return made
-    check_held_out(model, X)
-    wanted = Wanted(by_parts, precision, mixtures, asked_for and (K is None or K.max() <= 1))
-    if by_parts is None:
-        return bounded(made, wanted, sums["psi"][0])
-    table = X if isinstance(X, Table) else table_of(X)
-    axes = own_axes(table, by_parts)
-    ask = own_counts(table, axes, cells, len(groups))
-    return bounded(made, wanted, sums["psi"][0], axes, ask, model)
+    return made, sums["psi"][0]
 
 
 def audit_clients(
@@ -284,13 +339,11 @@ def audit_clients(
     in ``fit``.
     """
     check_seed(seed)
-    asked_for = basis is not None or centres is not None or bound != BOUND
-    by_parts = None if asked_for and parts is None else asked_parts(parts)
-    basis, bound = (basis, bound) if asked_for else (constant(), None)
-    bootstrap = (200 if asked_for else 0) if bootstrap is None else bootstrap
-    if isinstance(clients, Mapping) and held_out and by_parts is not None:
+    set_ = _set_of(basis, bound, centres, parts, bootstrap)
+    if isinstance(clients, Mapping) and held_out and set_.parts is not None:
         check_clients(model, clients)
-    asked = _asked(basis, bound, floor, tolerance, bootstrap, confidence, notion)
+    bootstrap = set_.bootstrap
+    asked = _asked(set_.basis, set_.bound, floor, tolerance, bootstrap, confidence, notion)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     kind = asked.basis.centres if is_centred(asked.basis) and centres is None else None
     asker = asking(engine, Policy(), deadline, secure, kind)
@@ -318,11 +371,11 @@ def audit_clients(
     made = replace(made, centres=plan.task.centres)
     if not held_out:
         return made
-    wanted = Wanted(by_parts, precision, mixtures, asked_for)
+    wanted = Wanted(set_.parts, precision, mixtures, set_.kernels)
     psi = sums["psi"][0]
-    if by_parts is None:
+    if set_.parts is None:
         return bounded(made, wanted, psi)
-    axes, ask = _asking_parts(asker, census, plan, by_parts, model)
+    axes, ask = _asking_parts(asker, census, plan, set_.parts, model)
     return bounded(made, wanted, psi, axes, ask, model)
 
 

@@ -236,6 +236,8 @@ def _present(
     as_json: bool,
 ) -> None:
     """Say how the fit ended, and what was written."""
+    from agnosticfair.server.plan import centres_kind
+
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
@@ -253,6 +255,11 @@ def _present(
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
     for text in _warnings(fitted, found, out):
         print("Warning:", text)
+    if fitted.centres is not None and centres_kind(fitted.method) == "rows":
+        print(
+            f"Note: the kernels' centres are {len(fitted.centres)} rows of the clients, without label and group, "
+            "which every client is shown; k-means, ranges and named parts show none."
+        )
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"

@@ -465,7 +465,7 @@ def chernoff(total: ArrayLike, n: float, delta: float) -> tuple[np.ndarray, np.n
     at most those bounds of a binomial, exp(-n KL(mean || mu)).
 
     >>> [round(float(end), 3) for end in chernoff(20.0, 100, 0.05)]
-    [0.106, 0.324]
+    [0.107, 0.322]
     """
     mean, budget = np.asarray(total, float) / n, np.log(2 / delta) / n
     ends = []

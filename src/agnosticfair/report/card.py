@@ -326,6 +326,11 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
     points.append(
         "Labels are taken as they are; where they are unfair, a model that fits them is, too."
     )
+    if fitted.model.privacy is not None:
+        told = fitted.model.privacy
+        points.append(
+            f"Differentially private for rows: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent."
+        )
     return Section("Limits", (), tuple(points))
 
 

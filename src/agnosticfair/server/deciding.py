@@ -112,7 +112,7 @@ def init(plan: Plan, beginning: Beginning) -> State:
     game, start = adversaries.game(plan), beginning.start
     slopes = None if plan.task.named is None else np.zeros(0, int)
     state = State(game, game.w, game.alpha, slopes=slopes)
-    if start is None or start.metric is None:
+    if start is None or start.metric is None or state.fairness.spread is not None:
         return state
     warm = exact.warm(game, start)
     return replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
@@ -416,7 +416,7 @@ def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndar
     most = max(1, MOST_BYTES // (8 * G * D))
     order = np.argsort(-worst, kind="stable")[:most]
     mixed = not fairness.each  # which part of a mixture will matter is not known
-    return np.sort(order if mixed else order[worst[order] > 0.7 * fairness.tau])
+    return np.sort(order if mixed else order[worst[order] > 0.9 * fairness.tau])
 
 
 def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
@@ -503,18 +503,19 @@ def proposed(
         outcome = "converged"
     if outcome != "running" and best is not None and (not within or best.loss < here.loss):
         here = best
+    said = there if outcome == "running" else here  # the last entry is of what the fit ends with
     entry = {
         "round": state.round,
         "kept": kept,
-        "loss": there.loss,
-        "worst": there.worst,
+        "loss": said.loss,
+        "worst": said.worst,
         "decrement": promised,
         "step": float(np.abs(found.p).max()),
         "cuts": len(found.cuts),
         "multiplier": found.multiplier,
         "damping": state.damping,
         "nu": state.nu,
-        "accuracy": float(there.sums["correct"]) / game.n,
+        "accuracy": float(said.sums["correct"]) / game.n,
     }
     precision = float(np.clip(0.3 * promised, 3e-5, 1e-3))
     return replace(
@@ -530,6 +531,13 @@ def proposed(
         outcome=outcome,
         history=(*state.history, entry),
     )
+
+
+def by_part(state: State) -> np.ndarray:
+    """The largest difference of what is decided in every named part, (M,); -inf where nothing can be compared."""
+    assert state.here is not None
+    sums = state.here.sums
+    return differences(state, decided(state, sums), sums["psi_theta"])[:, :-1].max(axis=0)
 
 
 def worst_cases(state: State) -> tuple[float, float]:

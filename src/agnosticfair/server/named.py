@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,11 @@ from agnosticfair.mathematics.parts import (
 )
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Histograms, Named, PartCounts
+from agnosticfair.server import deciding
 from agnosticfair.server.plan import Plan, fairness_of
+
+MOST_SHOWN = 10
+"""Parts that a result names."""
 
 
 def histograms_question(plan: Plan, census: Census) -> Broadcast[Histograms] | None:
@@ -119,6 +124,16 @@ def part_names(plan: Plan) -> tuple[str, ...]:
     """Every part in words."""
     axes = axes_in(plan)
     return tuple(part_name(axes, part) for part in parts_in(plan))
+
+
+def ranked(plan: Plan, state: Any) -> tuple[tuple[tuple[str, float], ...], tuple[str, ...]]:
+    """The parts in which decisions differ most, the worst first; and those in which nothing can be compared."""
+    if plan.task.named is None:
+        return (), ()
+    worst, names = deciding.by_part(state), part_names(plan)
+    order = np.argsort(-worst, kind="stable")
+    found = tuple((names[m], float(worst[m])) for m in order[:MOST_SHOWN] if np.isfinite(worst[m]))
+    return found, tuple(names[m] for m in np.flatnonzero(~np.isfinite(worst)))
 
 
 def with_parts(plan: Plan, axes: Sequence[Axis], parts: Sequence[Part]) -> Plan:

@@ -63,6 +63,23 @@ def test_what_the_server_gets_does_not_grow_with_the_clients():
     assert seen[20][1] == seen[200][1]
 
 
+@pytest.mark.slow
+def test_ten_thousand_clients_add_up_in_a_tree_to_the_same_bits():
+    """Numbers on a grid, as replies are: any order of additions has the same bits, and few answers arrive."""
+    draws = np.random.default_rng(0).integers(-(2**30), 2**30, (10_000, 8)) * 2.0**-20
+
+    def client(k):
+        return lambda step, payload: Reply(1, {"v": draws[k], "n": np.array(1.0)})
+
+    leaves = {f"{k:05}": InProcess({f"{k:05}": client(k)}) for k in range(10_000)}
+    flat = together(InProcess({k: e.handlers[k] for k, e in leaves.items()}).exchange("sums", None))
+    found = tree(leaves, 10).exchange("sums", None)
+    assert len(found) == 10
+    total = together(found)
+    assert total.sums["v"].tobytes() == flat.sums["v"].tobytes() == draws.sum(axis=0).tobytes()
+    assert total.sums["n"] == 10_000
+
+
 def test_a_client_that_fails_is_named_with_its_region():
     def broken(step, payload):
         raise FederationError("out of order")

@@ -1,0 +1,74 @@
+"""A tree of relays beside the flat federation: what the server gets and does per round as clients grow.
+
+python benchmarks/relays.py [--fan 10] [--most 10000]
+"""
+
+import argparse
+import time
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from agnosticfair.data.datasets import dataset, load_dataset
+from agnosticfair.data.splits import iid
+from agnosticfair.federation import fit, in_process
+from agnosticfair.methods import method
+from agnosticfair.protocol.engines import Engine
+from agnosticfair.protocol.engines.relay import tree
+
+SOURCE = dataset("adult")
+CHOSEN = method("fairfl", max_rounds=3)
+
+
+class Timed:
+    """An engine that knows how long its answers took, and how many there were."""
+
+    def __init__(self, inner: Engine) -> None:
+        self.inner, self.seconds, self.answers = inner, 0.0, 0
+
+    def clients(self) -> tuple[str, ...]:
+        return self.inner.clients()
+
+    def exchange(self, step: str, payload: Any, deadline: Any = None, only: Any = None) -> Any:
+        begin = time.perf_counter()
+        found = self.inner.exchange(step, payload, deadline, only)
+        self.seconds += time.perf_counter() - begin
+        self.answers += len(found) if step == "sums" else 0
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fan", type=int, default=10)
+    parser.add_argument("--most", type=int, default=10_000)
+    asked = parser.parse_args()
+    table = load_dataset("adult")
+    print(
+        "| clients | way | answers per round | server's share of a round, ms | clients' share, ms | same bits |"
+    )
+    print("|---:|---|---:|---:|---:|---|")
+    for count in (c for c in (100, 1000, 10_000) if c <= asked.most):
+        parts, bits = iid(table, count, 0).train, {}
+        leaves = {key: in_process({key: rows}) for key, rows in parts.items()}
+        for way, engine in (("flat", in_process(parts)), ("tree", tree(leaves, asked.fan))):
+            timed = Timed(engine)
+            with threadpool_limits(1):
+                begin = time.perf_counter()
+                made = fit(
+                    timed,
+                    CHOSEN,
+                    sensitive_features=SOURCE.sensitive_features,
+                    positive=SOURCE.positive,
+                )
+                total = time.perf_counter() - begin
+            bits[way] = made.model.w.tobytes()
+            rounds = made.rounds
+            numbers = [timed.answers / rounds, (total - timed.seconds) / rounds * 1e3]
+            numbers.append(timed.seconds / rounds * 1e3)
+            same = "yes" if len({*bits.values()}) == 1 else "no"
+            cells = " | ".join(f"{number:,.0f}" for number in numbers)
+            print(f"| {len(parts):,} | {way} | {cells} | {same} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
