@@ -33,8 +33,8 @@ from agnosticfair.protocol.privacy.questions import (
 from agnosticfair.protocol.privacy.sensitivity import clip_of, deviations
 from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained
 from agnosticfair.protocol.records import taken_apart
+from agnosticfair.server import named, solvers
 from agnosticfair.server import plan as server
-from agnosticfair.server import solvers
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.solvers import solver_of
 
@@ -44,6 +44,7 @@ agreed ranges and categories, so that a certificate asks nobody for a row."""
 
 REVEALS = {
     "n": "how many rows the site has",
+    "counts": "how many rows lie in each cell of a column's range, or have each pair of values: with few, who they are",
     "labels": "how many rows have each label",
     "groups": "how many rows each sensitive group has",
     "numeric": "the smallest and the largest value of every numeric column, each of one person",
@@ -110,6 +111,8 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         Explained("hello", "0", "site", {"site": "its name"}, len(sites[0]), {"site": "its name"}),
         Explained("census", "0", "site", summary, len(pack(census)), _revealed(summary)),
     ]
+    plan, parts = _named(plan, census)
+    found += parts
     kind, wanted, d = server.centres_kind(method), server.kernels_wanted(method), plan.features
     ask = server.centres_question(plan, 0)
     b = np.zeros((wanted, d))
@@ -136,6 +139,28 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     )
     found += [_message(step, told, replace(broadcast, asked=later))]
     return [*found, _message(step, rounds, _like(broadcast))]
+
+
+def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explained]]:
+    """The messages by which bands and named parts are agreed on, and the plan with as many parts as there can be."""
+    found: list[Explained] = []
+
+    def answered(asked: Broadcast[Any], value: float) -> Reply:
+        step, reply = asked.asked.step, _like(asked, value)
+        found.extend((_message(step, "0", asked), _message(step, "0", reply)))
+        return reply
+
+    asked = named.histograms_question(plan, census)
+    counts = {} if asked is None else named.by_column(asked, answered(asked, 1.0))
+    plan = named.with_bands(plan, census, counts)
+    if server.fairness_of(plan.method).basis.kind != "named":
+        return plan, found
+    plan = named.with_axes(plan, census, counts)
+    plan = named.with_pairs(plan, answered(named.counts_question(plan), float(census.n)))
+    if (candidates := named.deeper(plan)) is not None:
+        answer = answered(named.counts_question(candidates), float(census.n))
+        plan = named.with_triples(plan, candidates, answer)
+    return plan, found
 
 
 def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
