@@ -747,7 +747,8 @@ import resource, numpy as np, agnosticfair
 rng = np.random.default_rng(0)
 X, s = rng.random((1_000_000, 30)), rng.integers(0, 2, 1_000_000)
 y = X[:, 0] + 0.2 * s > 0.5
-made = agnosticfair.audit(X[:, 0] > 0.4, X, y, sensitive_features=s, bootstrap=2)
+kernels = agnosticfair.gaussian(200, 1.0)
+made = agnosticfair.audit(X[:, 0] > 0.4, X, y, sensitive_features=s, bootstrap=2, basis=kernels)
 assert made.basis.kernels == 200 and made.outcome == "optimal"
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
