@@ -34,6 +34,15 @@ def test_few_rounds_and_one_model_for_any_number_of_clients(name, rounds, reques
     np.testing.assert_allclose(models[2], models[0], atol=1e-6)
 
 
+@pytest.mark.slow
+def test_a_loss_with_an_adversary_and_a_limit_on_decisions_go_together(adult):
+    data = datasets.dataset("adult")
+    split = splits.shift(adult, data, 2, 0)
+    made = fit(split.train, "agnosticfair-b", positive=data.positive, strict=True)
+    assert made.worst_difference <= 0.02 + 0.002
+    assert made.history[-1]["accuracy"] > 0.8
+
+
 def test_robust_is_fairer_where_uniform_fairness_is_not(adult):
     """On the married, uniform fairness leaves a large risk difference; the robust fit less than half."""
     split, robust = fitted(adult, "adult", 2)

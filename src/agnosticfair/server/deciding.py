@@ -41,6 +41,7 @@ within the limit promises less than SETTLED, or when PATIENCE rounds bettered th
 WHOLE = 20.0
 """What an adversary who spreads charges for the squared difference among everybody, from 0 on."""
 
+FIRST_DAMPING = 1e-2
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_CUTS = 1e-5, 64.0, 900_000, 300
 """MOST_BYTES of slopes are asked for in a round, which bounds the working set; and MOST_CUTS go into a model."""
 
@@ -69,7 +70,7 @@ class State:
     best: adversaries.Point | None = None
     since: int = 0
     refused: int = 0
-    damping: float = 1e-2
+    damping: float = FIRST_DAMPING
     nu: float = 2.0
     slopes: np.ndarray | None = None
     outcome: str = "running"
@@ -461,9 +462,11 @@ def judged(state: State, there: adversaries.Point) -> tuple[State, bool]:
     kept, damping, here, refused = True, state.damping, state.here, 0
     if here is not None:
         ratio = (state.merit(here) - state.merit(there)) / max(state.promised, 1e-12)
-        kept = ratio > 0.05 or not state.limited or state.promised < 1e-9
+        kept = ratio > 0.05 or state.promised < 1e-9
         if state.limited:
             damping *= 5.0 if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else 0.2
+        else:  # a loss with an adversary of its own has kinks
+            damping = 5.0 * damping if not kept else max(FIRST_DAMPING, 0.2 * damping)
         refused = 0 if kept else state.refused + 1
         if (
             refused > MOST_REFUSED
