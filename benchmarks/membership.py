@@ -4,7 +4,7 @@
 
 A model is fitted to few rows of Adult, where it remembers most, and its loss on these rows is compared with that
 on as many others: the area under the curve (0.5 is a guess) and the best advantage of a threshold, both means
-over seeds. A quarter of a standard deviation between seeds is usual: read the second digit with care.
+over seeds. Read the second digit with care.
 """
 
 from __future__ import annotations
