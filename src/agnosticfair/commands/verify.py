@@ -26,6 +26,7 @@ def verify(
     Needs neither the rows nor the model. What does not hold is said, and ends with exit code 2.
     """
     from agnosticfair.auditing import proof
+    from agnosticfair.auditing.certificate import upper
 
     if new_key is not None:
         print(f"Written: {new_key}. The public key: {proof.new_key(new_key)}")
@@ -44,6 +45,6 @@ def verify(
     )
     print(
         f"It holds: {len(told['parts']):,} parts recomputed from {told['n']:,} rows' sums, at most "
-        f"{told['upper']:.4f} "
+        f"{upper(told['upper'])} "
         f"with {told['confidence']:.0%} confidence; {by}."
     )
