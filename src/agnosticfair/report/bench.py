@@ -5,7 +5,7 @@ All of it is made from the results; nothing is typed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -229,23 +229,28 @@ def _span(seeds: Sequence[int]) -> str:
     return f"seeds {seeds[0]} to {seeds[-1]}"
 
 
-def _verdicts(summary: Json) -> str:
-    lines = []
+def _judged(summary: Json) -> Iterator[tuple[str, float, Json]]:
+    """The verdict of every data set and limit."""
     for data, limits in by_data(summary).items():
         for limit, those in limits.items():
-            v = verdict(those)
-            own, best = v["own"], v["best"]
-            lines.append(
-                (
-                    data,
-                    f"{limit:g}",
-                    _brief(own),
-                    f"{best['entrant']} {_brief(best)}" if best else "nobody",
-                    v["lowest"].get("p90", ""),
-                    v["lowest"].get("max", ""),
-                    "yes" if v["won"] else "no",
-                )
+            yield data, limit, verdict(those)
+
+
+def _verdicts(summary: Json) -> str:
+    lines = []
+    for data, limit, v in _judged(summary):
+        own, best = v["own"], v["best"]
+        lines.append(
+            (
+                data,
+                f"{limit:g}",
+                _brief(own),
+                f"{best['entrant']} {_brief(best)}" if best else "nobody",
+                v["lowest"].get("p90", ""),
+                v["lowest"].get("max", ""),
+                "yes" if v["won"] else "no",
             )
+        )
     header = (
         "data",
         "limit",
@@ -281,12 +286,11 @@ def _brief(line: Json | None) -> str:
 
 def _losses(summary: Json) -> str:
     """Every data set and limit where our default does not win, and why not."""
-    found = []
-    for data, limits in by_data(summary).items():
-        for limit, those in limits.items():
-            v = verdict(those)
-            if not v["won"]:
-                found.append(f"- {data}, limit {limit:g}: {_why(v)}")
+    found = [
+        f"- {data}, limit {limit:g}: {_why(v)}"
+        for data, limit, v in _judged(summary)
+        if not v["won"]
+    ]
     return "## Where we lose\n\n" + ("\n".join(found) if found else "Nowhere in this run.") + "\n"
 
 
