@@ -255,7 +255,8 @@ def _verdicts(summary: Json) -> str:
         "won",
     )
     text = (
-        "Among entrants that do not see the attribute and are not constant; accuracy, then RD p90 / max over all deployments. "
+        "Among entrants that do not see the attribute and are not constant; accuracy, then RD p90 / max "
+        "over all deployments. "
         "*Won*: our default has the lowest p90 and the lowest max at an accuracy within "
         f"{NEAR:g} of the best that keeps the limit."
     )
