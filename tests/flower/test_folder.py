@@ -132,8 +132,8 @@ def test_what_is_explained_is_what_is_sent(recipe):
         def clients(self):
             return engine.clients()
 
-        def exchange(self, step, payload, deadline=None):
-            answers = engine.exchange(step, payload)
+        def exchange(self, step, payload, keys, deadline):
+            answers = engine.exchange(step, payload, keys)
             asked = 0 if payload is None else len(pack(payload))
             sizes[step] = (asked, {len(pack(reply)) for reply in answers.values()})
             return answers
@@ -177,9 +177,9 @@ def test_a_gradient_over_one_row_is_that_row_and_its_label():
         def clients(self):
             return engine.clients()
 
-        def exchange(self, step, payload, deadline=None):
+        def exchange(self, step, payload, keys, deadline):
             asked.append((step, payload))
-            return engine.exchange(step, payload)
+            return engine.exchange(step, payload, keys)
 
     fit(Listening(), method("fl", network="mlp", max_rounds=1), positive="yes")
     step, question = asked[-1]
