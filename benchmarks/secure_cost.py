@@ -31,9 +31,9 @@ class Timed:
     def clients(self):
         return self.engine.clients()
 
-    def exchange(self, step, payload, deadline=None, **only):
+    def exchange(self, step, payload, keys, deadline):
         begin = process_time()
-        answers = self.engine.exchange(step, payload, deadline, **only)
+        answers = self.engine.exchange(step, payload, keys, deadline)
         if step in ("sums", "train", "average"):
             self.seconds.append(process_time() - begin)
             self.size.append(max(len(pack(answer)) for answer in answers.values()))

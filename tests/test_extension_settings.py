@@ -34,7 +34,7 @@ def test_a_notion_from_outside_is_trained_measured_and_certified(notion):
 
     def gap(fitted):
         p = fitted.model.predict(table)
-        rates = metrics.false_positive_rates(y, p, s)
+        rates = metrics.positive_rates(p, s, 1.0 - y)
         assert metrics.gap(notion, y, p, s) == pytest.approx(np.ptp(rates))
         return np.ptp(rates)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agnosticfair.mathematics.confidence import clopper_pearson
+from agnosticfair.mathematics.binomial import clopper_pearson
 from agnosticfair.mathematics.sequences import (
     change_evidence,
     likeliest,

@@ -23,6 +23,7 @@ from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
 from agnosticfair.data.splits import Split, iid, shift
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.experiments.apart import interpreter, run_apart
 from agnosticfair.experiments.deployments import (
     BEYOND,
     KINDS,
@@ -207,6 +208,9 @@ def run_cell(cell: Cell) -> Row:
     about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
     made = head | {"entrant": cell.entrant, **about, "rows": []}
     if not entrant.installed:
+        python = interpreter(cell.entrant)
+        if python is not None:
+            return made | run_apart(cell, python)
         return made | {"why": f"{' or '.join(entrant.packages)} is not installed"}
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():

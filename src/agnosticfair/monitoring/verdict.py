@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.mathematics.confidence import clopper_pearson
+from agnosticfair.mathematics.binomial import clopper_pearson
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import sizes_of, starts_of
 from agnosticfair.mathematics.sequences import change_evidence, rate_bounds

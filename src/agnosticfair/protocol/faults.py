@@ -141,11 +141,8 @@ class Asker:
     ) -> tuple[dict[str, Any], dict[str, Failure]]:
         """The good answers with those of one more asking, and the failures of the others."""
         wanted = [key for key in self.keys if key not in good]
-        everyone = wanted == list(self.engine.clients())
-        only = {} if everyone else {"only": wanted}
-        left = end - time.monotonic()
-        deadline = self.deadline if left == inf else min(self.deadline or left, left)
-        answers = self.engine.exchange(step, payload, deadline, **only)
+        deadline = min(inf if self.deadline is None else self.deadline, end - time.monotonic())
+        answers = self.engine.exchange(step, payload, wanted, deadline)
         good, bad = dict(good), {}
         for key in wanted:
             answer = answers.get(key, Failure("it gave no answer"))
