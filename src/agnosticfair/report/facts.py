@@ -32,7 +32,7 @@ def of_decisions(rows: Decided, method: str) -> list[str]:
     rows: with decisions, 0 or 1.
     """
     y, y_hat, names = rows.y, rows.decisions[method], rows.s.categories
-    found = metrics.true_positive_rates(y, y_hat, rows.s.codes, n_groups=len(names))
+    found = metrics.positive_rates(y_hat, rows.s.codes, y, len(names))
     right, base = metrics.accuracy(y, y_hat), metrics.positive_rate(y)
     majority, positive = metrics.majority_rate(y), metrics.positive_rate(y_hat)
     shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, found.tolist(), strict=True))
