@@ -533,7 +533,7 @@ BAD = {
     "tolerance is 0; it must be a positive number": {"tolerance": 0},
     "bootstrap is -1": {"bootstrap": -1},
     "seed is -1": {"seed": -1},
-    "confidence is 95; it must be between 0 and 1": {"confidence": 95},
+    "confidence is 95; it must be a number between 0 and 1": {"confidence": 95},
     "X has shape (150,): give rows and columns": {"X": np.zeros(150)},
     "column '1' of X is not numbers: encode it": {"X": np.array([[1.0, "a"]] * 150, object)},
     "column '0' of X has values that are not finite": {"X": np.full((150, 1), np.nan)},

@@ -93,6 +93,15 @@ class Agreement:
 
 
 @dataclass(frozen=True)
+class KeyList:
+    """All sites' long-term public keys, in a version that its keeper signed; all in hexadecimal."""
+
+    version: int
+    sites: Mapping[str, str]
+    signature: str
+
+
+@dataclass(frozen=True)
 class Masked:
     """A site's answer as integers modulo 2^64 under masks, (N,) uint64, signed for its question."""
 
@@ -187,7 +196,9 @@ def check_candidates(offered: object, client: str, width: int) -> Candidates:
     return offered
 
 
-Message = Broadcast | Reply | Candidates | Census | Invitation | Offer | Agreement | Masked
+Message = (
+    Broadcast | Reply | Candidates | Census | Invitation | Offer | Agreement | Masked | KeyList
+)
 
 
 def pack(message: Message) -> bytes:
@@ -244,6 +255,8 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         case Agreement(session, offers):
             listed = [vars(offer) for offer in offers]
             return {"kind": "agreement", "session": session, "offers": listed}, {}
+        case KeyList():
+            return {"kind": "key list", **vars(message), "sites": dict(message.sites)}, {}
         case Masked(round, site, values, signature):
             header = {"kind": "masked", "round": round, "site": site, "signature": signature}
             return header, {"values": values}
@@ -286,6 +299,8 @@ def _read(content: bytes) -> Message:
             return Invitation(session, {k: hexadecimal(v, 32) for k, v in sites.items()})
         case {"kind": "agreement", "session": str(session), "offers": list(offers)} if not arrays:
             return Agreement(session, tuple(_offer(offer) for offer in offers))
+        case {"kind": "key list"} if not arrays:
+            return key_list(header)
         case {
             "kind": "masked",
             "round": int(round),
@@ -308,6 +323,15 @@ def _offer(entry: Mapping[str, Any]) -> Offer:
     return Offer(
         site, session, hexadecimal(entry["public"], 32), hexadecimal(entry["signature"], 64)
     )
+
+
+def key_list(entry: Mapping[str, Any]) -> KeyList:
+    """A list of keys from its plain form, in a message or a file; what is none raises ``ValueError``."""
+    match entry:
+        case {"version": int(version), "sites": dict(sites), "signature": signature}:
+            keys = {str(site): hexadecimal(public, 32) for site, public in sites.items()}
+            return KeyList(version, keys, hexadecimal(signature, 64))
+    raise ValueError("it has no version, sites and signature")
 
 
 def hexadecimal(text: object, size: int) -> str:
