@@ -137,7 +137,7 @@ def _known() -> None:
         Setting("floor", F, "Share of the mass that compared groups keep.", SHARE),
         Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE),
         Setting("each", F, "One constraint per kernel, not for every mixture.", FLAG),
-        Setting("spread", F, "Price of differences in named parts.", PRICE),
+        Setting("spread", F, "Price of differences in named parts, at tau 0.05.", PRICE),
         Setting("surrogate", S, "'sigmoid' or 'covariance'.", WORD, "kind"),
         Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE),
         Setting("bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),
