@@ -133,7 +133,7 @@ def _known() -> None:
         Setting("floor", F, "Share of the mass that compared groups keep.", SHARE, float),
         Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE, float),
         Setting("each", F, "One constraint per kernel, not for every mixture.", bool, bool),
-        Setting("spread", F, "Price of differences in named parts.", PRICE, float),
+        Setting("spread", F, "Price of differences in named parts, at tau 0.05.", PRICE, float),
         Setting("surrogate", S, "'sigmoid' or 'covariance'.", None, str, "kind"),
         Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE, float),
         Setting(

@@ -41,6 +41,7 @@ NetworkName = Annotated[str | None, Option(help=SETTINGS["network"].words)]
 _NOTION = Option(help=f"{', '.join(NOTIONS)}.")
 Notion = Annotated[str | None, _NOTION]
 NotionName = Annotated[str, _NOTION]
+Intersections = Annotated[bool, Option("--intersections", help=SETTINGS["intersections"].words)]
 Bound = Annotated[float | None, Option(help=SETTINGS["bound"].words)]
 Seed = Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")]
 Settings = Mapping[str, Any]
@@ -99,7 +100,7 @@ def _option(setting: Setting) -> Parameter:
 
 PANELS = {
     "Data": "target sensitive_features client_column numeric categorical drop positive separator encoding "
-    "test predictions model threshold columns mix keep schema data_folder dataset datasets",
+    "test predictions model trust_code threshold columns mix keep schema data_folder dataset datasets",
     "Fairness": "taus limit",
     "Set": "depth least mixtures confidence precision bootstrap",
     "Training": "method methods seed seeds strict checkpoint workers device secure epsilon delta ledgers folds jobs",
