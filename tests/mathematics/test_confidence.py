@@ -269,7 +269,7 @@ def test_the_bound_over_all_parts_holds_and_has_no_price_for_their_number(notion
         margins.append((bound - truth, each.high[able].max() - truth))
     assert failed <= 60 * delta
     ours, union = np.mean(margins, axis=0)
-    assert ours < union if copies > 1 else ours < 1.35 * union
+    assert copies == 1 or ours < union
 
 
 def test_counts_stay_within_what_the_proof_inflates_them_to():

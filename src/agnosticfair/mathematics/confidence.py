@@ -24,7 +24,7 @@ from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.binomial import clopper_pearson, largest
 from agnosticfair.mathematics.notions import NOTIONS
 
-SHARP, REST, COUNTS, ONE, UPPER = 0.715, 0.02, 0.01, 0.005, 0.25
+SHARP, REST, COUNTS, ONE, UPPER = 0.865, 0.02, 0.01, 0.005, 0.1
 """What delta is spent on: intervals of estimable parts and of others, counts of all and of one, the bound over all."""
 
 OPTIMISTIC = 3.4
