@@ -238,7 +238,7 @@ def _certified(
     sums = asking.total(PrivateDecisions, 0, plan.task, w=w)
     counts = 2 * len(plan.compared.parts)
     quantile = NormalDist().inv_cdf(1 - (1 - confidence) / (2 * counts))
-    sigma = asking.deviations(PrivateDecisions.step, plan.task)
+    sigma = asking.deviations("private_decisions", plan.task)
     measured, at_most = bounded(sums, sigma, plan.compared, quantile)
     accuracy = float(sums["right"] / max(sums["groups"].sum(), 1.0))
     return {

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Exit, Option
+from typer import Argument, Exit, Option
 
 from agnosticfair.commands.options import Columns, Json, ModelFile
 from agnosticfair.commands.output import grid, show, write_files
@@ -26,6 +26,10 @@ EPILOG = (
     "Example: agnosticfair monitor model.safetensors --certificate certificate.json --rows today.csv --state watch.json"
     "   Exit code 0: no alarm; 3: the limit is broken, or the rows lie outside the set; 2: bad input."
 )
+SHARE_EPILOG = (
+    "Example: agnosticfair share-state model.safetensors meeting --certificate certificate.json --state north.json "
+    "--site north --secret keys/north.mask --keys keys/masking.json"
+)
 
 
 def monitor(
@@ -34,9 +38,20 @@ def monitor(
     rows: Annotated[
         list[Path] | None, Option(help="A batch of rows, CSV or Parquet; may be repeated.")
     ] = None,
+    sample: Annotated[
+        list[Path] | None,
+        Option(help="Rows drawn from earlier batches, with their groups; not counted for the mix."),
+    ] = None,
     state: Annotated[Path | None, Option(help="File that remembers; made if it is absent.")] = None,
     add: Annotated[
         list[Path] | None, Option(help="Another site's state to add; nothing is then written.")
+    ] = None,
+    masked: Annotated[
+        Path | None,
+        Option(help="Folder where sites shared their states under masks; shows their total."),
+    ] = None,
+    keys: Annotated[
+        Path | None, Option(help="List of the sites' public masking keys, for --masked.")
     ] = None,
     labels: Annotated[Path | None, Option(help="Labels that came late, joined by --key.")] = None,
     key: Annotated[str | None, Option(help="Column that both files have, for --labels.")] = None,
@@ -46,6 +61,9 @@ def monitor(
     ] = None,
     limit: Annotated[float | None, Option(help="Instead of what was certified.")] = None,
     confidence: Annotated[float, Option(help="That no statement is ever wrong.")] = 0.95,
+    when: Annotated[
+        str | None, Option(help="Time of the batch, 2026-11-16T08:00+00:00; else now.")
+    ] = None,
     again: Annotated[
         bool, Option("--again", help="Count a batch of the very content of an earlier one.")
     ] = False,
@@ -53,6 +71,9 @@ def monitor(
     prometheus: Annotated[Path | None, Option(help="Write metrics here, as text.")] = None,
     alert: Annotated[
         str | None, Option(help="Command to run on an alarm; it gets the verdict as JSON.")
+    ] = None,
+    track: Annotated[
+        str | None, Option(help="Tell the timeline and verdict to MLflow: mlflow:URI.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -64,19 +85,25 @@ def monitor(
     watch = Monitor(
         loaded, read_baseline(certificate, loaded, limit), state=state, confidence=confidence
     )
-    if not rows and not add and not watch.state.rows:
+    if not (rows or sample or add or masked or watch.state.rows):
         raise SettingsError("there is nothing to watch yet: name a batch by --rows")
     if (labels is None) != (key is None):
         raise SettingsError(
             "labels that come late are joined by a key: give both --labels and --key"
         )
-    verdict = watch.verdict()
-    for path in rows or ():
+    verdict, time = watch.verdict(), _time(when)
+    for path in (*(rows or ()), *(sample or ())):
         batch = _batch(loaded, watch.baseline, path, target, sensitive_features, labels, key)
-        verdict = watch.update(batch, again=again, who=f"file {path.name!r}")
+        drawn = path in (sample or ())
+        verdict = watch.update(
+            batch, again=again, sample=drawn, when=time, who=f"file {path.name!r}"
+        )
     if add:
         watch, verdict = _added(watch, add)
+    if masked is not None:
+        watch, verdict = _unmasked(watch, masked, keys)
     _deliver(watch, verdict, page, prometheus)
+    _track(watch, verdict, track)
     if as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
@@ -152,8 +179,8 @@ def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None
     found = [by_key.get(k) for k in table.other[key].values().tolist()]
     if None in found:
         raise DataError(
-            f"file {labels.name!r} has no label for {found.count(None)} rows of {path.name!r}: give the rows "
-            "whose labels came, as the batch they were"
+            f"file {labels.name!r} has no label for {found.count(None)} of {len(found)} rows of {path.name!r}: wait "
+            "until all labels of the batch have come"
         )
     return replace(table, target=Column.of(found))
 
@@ -172,6 +199,49 @@ def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
     return whole, whole.verdict()
 
 
+def _unmasked(watch: Monitor, folder: Path, keys: Path | None) -> tuple[Monitor, Verdict]:
+    """The monitor of all sites together, from what they shared under masks."""
+    from agnosticfair.flower.masking import read_key_list
+    from agnosticfair.monitoring.masked import together
+    from agnosticfair.monitoring.monitor import Monitor
+
+    if keys is None:
+        raise SettingsError("masked states are checked by the sites' public keys: give --keys")
+    whole = Monitor(watch.model, watch.baseline, confidence=watch.confidence)
+    whole.state = together(folder, watch.baseline, read_key_list(keys).sites)
+    return whole, whole.verdict()
+
+
+def share_state(
+    model: ModelFile,
+    folder: Annotated[Path, Argument(help="Folder that all sites can write to, empty at first.")],
+    certificate: Annotated[Path, Option(help="What the model is watched against.")],
+    state: Annotated[Path, Option(help="This site's state, written by 'monitor'.")],
+    site: Annotated[str, Option(help="This site's name in the list of keys.")],
+    secret: Annotated[Path, Option(help="This site's secret masking key; 'deploy init' has them.")],
+    keys: Annotated[Path, Option(help="List of all sites' public masking keys.")],
+) -> None:
+    """Share a monitor's counts under masks: only the total of all sites can be read.
+
+    Run it at every site until it says that the counts are there; 'monitor --masked' then shows the total.
+    """
+    from agnosticfair.flower.masking import read_key_list, read_secret
+    from agnosticfair.model import load_model
+    from agnosticfair.monitoring.masked import share
+    from agnosticfair.monitoring.state import from_bytes
+
+    if not state.is_file():
+        raise DataError(f"there is no state file {str(state)!r}: check the path")
+    baseline = read_baseline(certificate, load_model(model))
+    counted = from_bytes(state.read_bytes(), f"file {state.name!r}")
+    identity, roster = read_secret(secret, site), read_key_list(keys).sites
+    missing = share(folder, counted, baseline, identity, roster, secret.parent)
+    if missing:
+        print(f"Waiting for the keys of {', '.join(missing)}: run this again when they are there.")
+    else:
+        print(f"The counts of {site} are in {folder}, under masks.")
+
+
 def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Path | None) -> None:
     if page is not None:
         from agnosticfair.report.monitor import page_data
@@ -183,6 +253,37 @@ def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Pa
         from agnosticfair.monitoring.metrics import exposition
 
         write_files(prometheus.parent, {prometheus.name: exposition(verdict)})
+
+
+def _time(when: str | None) -> float | None:
+    """Seconds since 1970 of a time as text."""
+    from datetime import UTC, datetime
+
+    if when is None:
+        return None
+    try:
+        found = datetime.fromisoformat(when)
+    except ValueError:
+        raise SettingsError(f"{when!r} is no time: write it as 2026-11-16T08:00+00:00") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _track(watch: Monitor, verdict: Verdict, where: str | None) -> None:
+    """Tell a tracker the whole timeline and the verdict."""
+    from agnosticfair.runs.tracking import numbers, tracker
+
+    if where is None:
+        return
+    about = {"model": watch.baseline.model, "limit": verdict.limit, "notion": watch.baseline.notion}
+    with tracker(where) as tell:
+        tell(
+            "parameters", {k: str(v) for k, v in (about | {"decisions": verdict.decisions}).items()}
+        )
+        for point in watch.state.timeline:
+            tell("round", {**point, "round": point["rows"]})
+        own = {"rows": verdict.rows, "distance": verdict.distance, "alarm": verdict.alarm}
+        tell("results", numbers({**own, "everybody": vars(verdict.everybody)}))
+        tell("files", {"verdict.json": json.dumps(verdict.to_json(), indent=1).encode()})
 
 
 def _show(watch: Monitor, verdict: Verdict) -> None:

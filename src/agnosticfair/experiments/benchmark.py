@@ -239,7 +239,8 @@ class Tried:
 
 def _tried(entrant: Entrant, held: Held, asked: Sequence[float]) -> list[Tried]:
     """Every setting of an entrant, cross-fitted; one if it has no more."""
-    return [_cross_fitted(entrant, held, a) for a in (asked if entrant.asks else asked[:1])]
+    settings = entrant.settings or (asked if entrant.asks else asked[:1])
+    return [_cross_fitted(entrant, held, a) for a in settings]
 
 
 def _cross_fitted(entrant: Entrant, held: Held, asked: float) -> Tried:

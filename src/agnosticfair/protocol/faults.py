@@ -17,6 +17,7 @@ from typing import Any
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.engines import Engine, Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, add_up, check_reply
+from agnosticfair.protocol.questions import step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.totals import Opened, open_session
 from agnosticfair.protocol.secure.totals import total as secure_total
@@ -101,7 +102,7 @@ class Asker:
         """The sum of every client's reply, each checked against what was asked."""
         if self.secure is None:
             check = partial(check_reply, round=question.round, shapes=question.shapes)
-            return add_up(self.ask(question.asked.step, question, check).values())
+            return add_up(self.ask(step_of(question.asked), question, check).values())
         if self.session is None:
             self.session = open_session(self.ask, self._roster())
         return secure_total(self.ask, self.session, question)

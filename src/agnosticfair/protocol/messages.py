@@ -15,7 +15,7 @@ import numpy as np
 
 from agnosticfair.data.census import Census
 from agnosticfair.errors import FederationError, ModelError, SettingsError
-from agnosticfair.protocol.questions import QUESTIONS, Question, Task
+from agnosticfair.protocol.questions import QUESTIONS, Question, Task, step_of
 from agnosticfair.protocol.records import put_together, taken_apart
 
 Asked = TypeVar("Asked", bound=Question, covariant=True)
@@ -265,7 +265,7 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         case Broadcast(round, task, asked, session):
             parts = {"task": taken_apart(task), "question": taken_apart(asked)}
             header = {part: plain for part, (plain, _) in parts.items()}
-            header |= {"kind": "broadcast", "round": round, "id": task.id, "step": asked.step}
+            header |= {"kind": "broadcast", "round": round, "id": task.id, "step": step_of(asked)}
             header |= {"session": session} if session else {}
             return header, {f"{p}.{k}": v for p, (_, own) in parts.items() for k, v in own.items()}
     raise FederationError(f"{type(message).__name__} is no message: send one of this module's")
