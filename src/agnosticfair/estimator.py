@@ -16,10 +16,11 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
+from agnosticfair.auditing.fits import compared, own_set
 from agnosticfair.auditing.inputs import codes
 from agnosticfair.auditing.limit import fit_within, within
 from agnosticfair.data.encoding import FEATURE_BITS
-from agnosticfair.data.table import Column, Table, intersected
+from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.frames import (
@@ -35,18 +36,14 @@ from agnosticfair.frames import (
 )
 from agnosticfair.mathematics.basis import (
     Basis,
-    around,
     checked,
     comes_with_rows,
-    design,
-    is_centred,
 )
 from agnosticfair.mathematics.linear import on_grid, sigmoid
 from agnosticfair.mathematics.parts import members
 from agnosticfair.methods import (
     DEFAULT,
     METHODS,
-    Fairness,
     Method,
     Network,
     default_for,
@@ -306,53 +303,34 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if not given:
             raise DataError("sensitive_features is missing: give one value per row")
         fairness = self.fit_.method.fairness
-        if fairness is not None and fairness.basis.kind != "by_client":
-            own = {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
-            options = {**own, **self._set(X, rows, fairness, sample_weight), **options}
-        if fairness is not None and fairness.intersections and len(given) > 1:
-            given = {" & ".join(given): intersected(given)}
         low, span = self._units
+        x = (rows - low) / span
+        if fairness is not None:
+            weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
+            K = self._kernels(X, x, fairness.basis)
+            options = {**own_set(fairness, x, self.fit_.centres, K, weights), **options}
         made = {
             name: audit(
                 self.predict(X),
-                (rows - low) / span,
+                x,
                 y,
                 sensitive_features=column.values(),
                 scale=False,
                 **{"positive": self.classes_[1], **options},
             )
-            for name, column in given.items()
+            for name, column in compared(fairness, given).items()
         }
         return made if len(made) > 1 else next(iter(made.values()))
 
-    def _set(
-        self, X: Any, rows: np.ndarray, fairness: Fairness, sample_weight: Any
-    ) -> dict[str, Any]:
-        """The basis of an audit over the set of the fit; its kernels made here where it is drawn together
-        or has another centre than equal weights."""
-        # these rows lie in one place, so no kernel is split by client
-        basis, centres = replace(fairness.basis, split=False), self.fit_.centres
-        centres = None if centres is None else centres[: basis.kernels]
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-        if basis.kind == "named":
-            return {"basis": lambda _: around(self._members(rows), weights, fairness.trust)}
-        if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
-            return {"basis": basis} | ({"centres": centres} if is_centred(basis) else {})
-        if comes_with_rows(basis):
-            K = checked(self.basis, X, len(rows))
-        else:
-            low, span = self._units
-            K = design(basis, (rows - low) / span, centres, ALL, (ALL,))
-        K = around(K, weights, fairness.trust)
-        return {"basis": lambda _: K}
-
-    def _members(self, rows: np.ndarray) -> np.ndarray:
-        """Which of the fit's named parts each row lies in, (n, M)."""
+    def _kernels(self, X: Any, x: np.ndarray, basis: Basis) -> np.ndarray | None:
+        """Kernels that come with the rows, (n, M): which of the fit's named parts each row lies in, or those of a
+        function.  x: the rows in units of the training rows' ranges."""
+        if basis.kind != "named":
+            return checked(self.basis, X, len(x)) if comes_with_rows(basis) else None
         assert self.fit_.named is not None
         axes, parts = self.fit_.named.agreed
         columns = [name for name, _, _ in self.fit_.model.encoding.numeric]
-        low, span = self._units
-        x = on_grid((rows - low) / span, FEATURE_BITS)  # as the fit saw them
+        x = on_grid(x, FEATURE_BITS)  # as the fit saw them
         bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
         codes = np.stack(bands, axis=1)
         return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
