@@ -1,0 +1,167 @@
+"""Write the tables of docs/blind.md from what the benchmarks left: no number there is typed.
+
+    python benchmarks/write_blind.py --commit HASH decisions.jsonl named_parts.jsonl limit.jsonl
+
+Each file is that of the benchmark of its name, on seeds that nobody had looked at; tables whose file is not given stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from agnosticfair.report.bench import table
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs/blind.md"
+KINDS = ("single values", "pairs", "triples", "other columns", "tilts")
+
+
+def seeds_of(rows: Sequence[dict]) -> str:
+    found = sorted({row["seed"] for row in rows})
+    return f"{found[0]} to {found[-1]}"
+
+
+def those(rows: Iterable[dict], **wanted: object) -> list[dict]:
+    return [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
+
+
+def values(rows: Iterable[dict], key: str) -> list:
+    """Every value of a key, in the order they come."""
+    return [*dict.fromkeys(row[key] for row in rows if key in row)]
+
+
+def decisions(rows: Sequence[dict]) -> str:
+    """How many fits converged, by method and notion and by data set, and the peer."""
+    fits = [r for r in rows if r["method"] != "peer" and "error" not in r]
+    peers = [r for r in rows if r["method"] == "peer" and "error" not in r]
+    lines = []
+    for name, notion in product(
+        sorted(values(fits, "method"), reverse=True), values(fits, "notion")
+    ):
+        own = those(fits, method=name, notion=notion)
+        ended = those(own, outcome="converged")
+        over = sum(r["decided"] > r["limit"] + 0.002 for r in ended)
+        rest = [r["decided"] - r["limit"] for r in own if r["outcome"] != "converged"]
+        excess = f"{max(rest):.3f}" if rest else ""
+        rounds = np.mean([r["rounds"] for r in own])
+        lines.append(
+            (
+                f"`{name}`, {notion}",
+                f"{len(ended)} of {len(own)}",
+                str(over),
+                f"{rounds:.1f}",
+                excess,
+            )
+        )
+    header = ("method, notion", "converged", "over", "rounds, mean", "largest excess of others")
+    told = [table(header, sorted(lines, key=lambda line: line[0].startswith("`a")))]
+    own = those(fits, method="agnosticfair")
+    names = values(own, "notion")
+    told.append("Fits of `agnosticfair` that converged, by data set:\n")
+    lines = [
+        (data, *(_share(those(own, dataset=data, notion=n)) for n in names))
+        for data in sorted(values(own, "dataset"))
+    ]
+    told.append(table(("", *names), lines))
+    if peers:
+        told.append(
+            "`fairfl` held to the difference that fairlearn's ExponentiatedGradient ended with on the training "
+            "rows; test rows:\n"
+        )
+        lines = [
+            _peer(data, those(peers, dataset=data)) for data in sorted(values(peers, "dataset"))
+        ]
+        told.append(table(("data", "accuracy less its, mean (least)", "its time / ours"), lines))
+    return "\n\n".join(part.rstrip("\n") for part in told)
+
+
+def _share(rows: Sequence[dict]) -> str:
+    return f"{len(those(rows, outcome='converged'))} of {len(rows)}"
+
+
+def _peer(data: str, rows: Sequence[dict]) -> tuple[str, str, str]:
+    less = [r["accuracy"] - r["peer_accuracy"] for r in rows]
+    faster = np.median([r["peer_seconds"] / r["seconds"] for r in rows])
+    return data, f"{np.mean(less):+.4f} ({min(less):+.4f})", f"{faster:.1f}"
+
+
+def named_parts(rows: Sequence[dict]) -> str:
+    """Accuracy against differences over deployments, by recipe."""
+    told = []
+    for data in sorted(values(rows, "dataset")):
+        lines = []
+        for recipe in values(rows, "recipe"):
+            own = those(rows, dataset=data, recipe=recipe)
+            right, apart = (np.mean([r[k] for r in own]) for k in ("accuracy", "difference"))
+            cells = [
+                "/".join(f"{v:.3f}" for v in np.mean([r[k] for r in own], axis=0)) for k in KINDS
+            ]
+            lines.append((recipe, f"{right:.4f} / {apart:.3f}", *cells))
+        told.append(table((data, "accuracy / RD", *KINDS), lines))
+    return "\n\n".join(told)
+
+
+def limit(rows: Sequence[dict]) -> str:
+    """Which limits are claimed, and kept on fresh rows."""
+    lines = []
+    for data, setting, asked in sorted({(r["dataset"], r["setting"], r["limit"]) for r in rows}):
+        own = those(rows, dataset=data, setting=setting, limit=asked)
+        said = those(own, claimed=True)
+        some = said or own
+        means = [
+            np.mean([r[k] for r in some]) for k in ("upper", "fresh_worst", "accuracy", "positive")
+        ]
+        kept = f"{np.mean([r['kept'] for r in said]):.2f}" if said else "-"
+        shown = [f"{v:.3f}" for v in means]
+        fits = f"{np.mean([r['fits'] for r in own]):.1f}"
+        lines.append(
+            (f"{data}, {setting}", f"{asked:.2f}", f"{len(said)}/{len(own)}", kept, *shown, fits)
+        )
+    header = (
+        "data, setting",
+        "limit",
+        "claimed",
+        "kept of these",
+        "upper",
+        "fresh worst",
+        "accuracy",
+        "positive rate",
+        "fits",
+    )
+    return table(header, lines)
+
+
+TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
+    "decisions": decisions,
+    "named_parts": named_parts,
+    "limit": limit,
+}
+
+
+def placed(text: str, name: str, content: str) -> str:
+    """The text with other content between a table's two marks."""
+    begin, end = f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->\n"
+    head, rest = text.split(begin)
+    return f"{head}{begin}{content}\n{end}{rest.split(end)[1]}"
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("--commit", required=True)
+    words.add_argument("files", nargs="+", type=Path)
+    asked = words.parse_args()
+    text = DOCUMENT.read_text()
+    for path in asked.files:
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        about = f"`{path.stem}.py`, seeds {seeds_of(rows)}, at `{asked.commit[:7]}`:"
+        text = placed(text, path.stem, f"{about}\n\n{TABLES[path.stem](rows)}")
+    DOCUMENT.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
