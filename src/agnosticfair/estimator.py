@@ -41,7 +41,15 @@ from agnosticfair.mathematics.basis import (
 )
 from agnosticfair.mathematics.linear import on_grid, sigmoid
 from agnosticfair.mathematics.parts import members
-from agnosticfair.methods import METHODS, Method, Network, method, needs_groups
+from agnosticfair.methods import (
+    DEFAULT,
+    METHODS,
+    Method,
+    Network,
+    default_for,
+    method,
+    needs_groups,
+)
 from agnosticfair.settings import TAUS
 from agnosticfair.tuning import Frontier, Progress, trace
 
@@ -81,7 +89,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     method : str or Method
-        A name of ``METHODS``, or a recipe of one's own.
+        A name of ``METHODS``, or a recipe of one's own. 'auto' is ``agnosticfair-named``, and ``agnosticfair`` where a
+        setting is given that only kernels or a network have.
     sensitive_columns : str, int or a sequence of them
         Columns of X (places, in an array) that hold the groups; never features. ``fit`` then needs no
         ``sensitive_features``, nor do ``Pipeline``, ``GridSearchCV`` and ``cross_val_score``. Texts in a frame
@@ -224,7 +233,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def _unprotected(self, recipe: Method) -> Method:
         """What is fitted without groups, with a warning, where nothing that is about them was asked for."""
         asked = [s.name for s in TAKEN if s.reach in SETS and getattr(self, s.name) is not None]
-        if self.method != "agnosticfair" or self.limit is not None or asked:
+        if self.method != DEFAULT or self.limit is not None or asked:
             raise DataError(
                 f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
                 "value per row, name columns of X by sensitive_columns, or take method 'fl'"
@@ -447,11 +456,12 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _recipe(self, K: np.ndarray | None = None) -> Method:
         """The method with this estimator's values; K where a function made the kernels."""
-        recipe = method(self.method)
+        taken = {s.name: getattr(self, s.name) for s in TAKEN}
+        given = taken | {"basis": self.basis, "centres": self.centres, "network": self.network}
+        recipe = method(default_for(given) if self.method == DEFAULT else self.method)
         if self.limit is not None:
             recipe = within(recipe, self.tau, bands=0)
-        changes = {s.name: getattr(self, s.name) for s in TAKEN}
-        changes = {name: value for name, value in changes.items() if value is not None}
+        changes = {name: value for name, value in taken.items() if value is not None}
         changes["network"] = network_of(self.network)
         recipe = replace(recipe, bands=0)  # coef_ has one weight a column
         if self.basis is not None:

@@ -54,7 +54,7 @@ def fit(
     ],
     roles: Roles,
     positive: Positive = None,
-    method: MethodName = "agnosticfair",
+    method: MethodName = "auto",
     settings: Settings = NONE,
     limit: Annotated[
         float | None,
@@ -174,9 +174,10 @@ def _recipe(
 ) -> tuple[Method, str | None]:
     """The method, and the device on which rows are added up; a network is trained on the device instead."""
     from agnosticfair.auditing.limit import within
-    from agnosticfair.methods import Network
+    from agnosticfair.methods import DEFAULT, Network, default_for
     from agnosticfair.methods import method as recipe
 
+    name = default_for(settings) if name == DEFAULT else name
     chosen = recipe(name) if limit is None else within(recipe(name), settings.get("tau"))
     if "network" not in settings:
         return recipe(chosen, **settings), device
