@@ -16,10 +16,11 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
+from agnosticfair.auditing.fits import compared, own_set
 from agnosticfair.auditing.inputs import codes
 from agnosticfair.auditing.limit import fit_within, within
 from agnosticfair.data.encoding import FEATURE_BITS
-from agnosticfair.data.table import Column, Table, intersected
+from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.frames import (
@@ -35,15 +36,20 @@ from agnosticfair.frames import (
 )
 from agnosticfair.mathematics.basis import (
     Basis,
-    around,
     checked,
     comes_with_rows,
-    design,
-    is_centred,
 )
 from agnosticfair.mathematics.linear import on_grid, sigmoid
 from agnosticfair.mathematics.parts import members
-from agnosticfair.methods import METHODS, Fairness, Method, Network, method, needs_groups
+from agnosticfair.methods import (
+    DEFAULT,
+    METHODS,
+    Method,
+    Network,
+    default_for,
+    method,
+    needs_groups,
+)
 from agnosticfair.settings import TAUS
 from agnosticfair.tuning import Frontier, Progress, trace
 
@@ -83,7 +89,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     method : str or Method
-        A name of ``METHODS``, or a recipe of one's own.
+        A name of ``METHODS``, or a recipe of one's own. 'auto' is ``agnosticfair-named``, and ``agnosticfair`` where a
+        setting is given that only kernels or a network have.
     sensitive_columns : str, int or a sequence of them
         Columns of X (places, in an array) that hold the groups; never features. ``fit`` then needs no
         ``sensitive_features``, nor do ``Pipeline``, ``GridSearchCV`` and ``cross_val_score``. Texts in a frame
@@ -212,7 +219,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def _unprotected(self, recipe: Method) -> Method:
         """What is fitted without groups, with a warning, where nothing that is about them was asked for."""
         asked = [s.name for s in TAKEN if s.reach in SETS and getattr(self, s.name) is not None]
-        if self.method != "agnosticfair" or self.limit is not None or asked:
+        if self.method != DEFAULT or self.limit is not None or asked:
             raise DataError(
                 f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
                 "value per row, name columns of X by sensitive_columns, or take method 'fl'"
@@ -296,53 +303,34 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if not given:
             raise DataError("sensitive_features is missing: give one value per row")
         fairness = self.fit_.method.fairness
-        if fairness is not None and fairness.basis.kind != "by_client":
-            own = {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
-            options = {**own, **self._set(X, rows, fairness, sample_weight), **options}
-        if fairness is not None and fairness.intersections and len(given) > 1:
-            given = {" & ".join(given): intersected(given)}
         low, span = self._units
+        x = (rows - low) / span
+        if fairness is not None:
+            weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
+            K = self._kernels(X, x, fairness.basis)
+            options = {**own_set(fairness, x, self.fit_.centres, K, weights), **options}
         made = {
             name: audit(
                 self.predict(X),
-                (rows - low) / span,
+                x,
                 y,
                 sensitive_features=column.values(),
                 scale=False,
                 **{"positive": self.classes_[1], **options},
             )
-            for name, column in given.items()
+            for name, column in compared(fairness, given).items()
         }
         return made if len(made) > 1 else next(iter(made.values()))
 
-    def _set(
-        self, X: Any, rows: np.ndarray, fairness: Fairness, sample_weight: Any
-    ) -> dict[str, Any]:
-        """The basis of an audit over the set of the fit; its kernels made here where it is drawn together
-        or has another centre than equal weights."""
-        # these rows lie in one place, so no kernel is split by client
-        basis, centres = replace(fairness.basis, split=False), self.fit_.centres
-        centres = None if centres is None else centres[: basis.kernels]
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-        if basis.kind == "named":
-            return {"basis": lambda _: around(self._members(rows), weights, fairness.trust)}
-        if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
-            return {"basis": basis} | ({"centres": centres} if is_centred(basis) else {})
-        if comes_with_rows(basis):
-            K = checked(self.basis, X, len(rows))
-        else:
-            low, span = self._units
-            K = design(basis, (rows - low) / span, centres, ALL, (ALL,))
-        K = around(K, weights, fairness.trust)
-        return {"basis": lambda _: K}
-
-    def _members(self, rows: np.ndarray) -> np.ndarray:
-        """Which of the fit's named parts each row lies in, (n, M)."""
+    def _kernels(self, X: Any, x: np.ndarray, basis: Basis) -> np.ndarray | None:
+        """Kernels that come with the rows, (n, M): which of the fit's named parts each row lies in, or those of a
+        function.  x: the rows in units of the training rows' ranges."""
+        if basis.kind != "named":
+            return checked(self.basis, X, len(x)) if comes_with_rows(basis) else None
         assert self.fit_.named is not None
         axes, parts = self.fit_.named.agreed
         columns = [name for name, _, _ in self.fit_.model.encoding.numeric]
-        low, span = self._units
-        x = on_grid((rows - low) / span, FEATURE_BITS)  # as the fit saw them
+        x = on_grid(x, FEATURE_BITS)  # as the fit saw them
         bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
         codes = np.stack(bands, axis=1)
         return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
@@ -413,11 +401,12 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _recipe(self, K: np.ndarray | None = None) -> Method:
         """The method with this estimator's values; K where a function made the kernels."""
-        recipe = method(self.method)
+        taken = {s.name: getattr(self, s.name) for s in TAKEN}
+        given = taken | {"basis": self.basis, "centres": self.centres, "network": self.network}
+        recipe = method(default_for(given) if self.method == DEFAULT else self.method)
         if self.limit is not None:
             recipe = within(recipe, self.tau, bands=0)
-        changes = {s.name: getattr(self, s.name) for s in TAKEN}
-        changes = {name: value for name, value in changes.items() if value is not None}
+        changes = {name: value for name, value in taken.items() if value is not None}
         changes["network"] = network_of(self.network)
         recipe = replace(recipe, bands=0)  # coef_ has one weight a column
         if self.basis is not None:

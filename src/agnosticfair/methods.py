@@ -8,6 +8,7 @@ client trains (``averaging``). Which model is trained, linear or a network of Py
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -212,7 +213,7 @@ _RECIPES = (
         "agnosticfair-named",
         "mean loss, at a price on every named part in which groups' rates differ by more than tau / 2",
         fairness=Fairness(
-            0.05,
+            0.1,
             Surrogate("sigmoid", 0.5),
             subpopulations(least=0.005),
             each=True,
@@ -252,6 +253,9 @@ _RECIPES = (
 
 METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
+DEFAULT = "auto"
+"""``agnosticfair-named``; ``agnosticfair`` where a setting is given that only a set of kernels, or a network, has."""
+
 
 DEEP: dict[str, dict[str, Any]] = {
     "agnosticfair": {
@@ -278,7 +282,7 @@ def method(name: str | Method, **changes: Any) -> Method:
     Parameters
     ----------
     name : str or Method
-        A name of ``METHODS``, or a recipe of one's own.
+        A name of ``METHODS``, a recipe of one's own, or 'auto', the default: see ``DEFAULT``.
     **changes
         Settings by name (``agnosticfair.settings.SETTINGS``).  Those of an adversary's set and its kernels change
         every adversary that has one.  ``network``, a ``Network`` or its name, is trained instead of the linear
@@ -294,11 +298,13 @@ def method(name: str | Method, **changes: Any) -> Method:
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
     """
+    for key in changes:
+        require_name("setting", key, SETTINGS)
+    if name == DEFAULT:
+        name = default_for(changes)
     if not isinstance(name, Method):
         require_name("method", name, METHODS)
     recipe = name if isinstance(name, Method) else METHODS[name]
-    for key in changes:
-        require_name("setting", key, SETTINGS)
     # a search over settings draws numpy's numbers, of which JSON knows nothing
     changes = {k: v.item() if isinstance(v, np.generic) else v for k, v in changes.items()}
     given = changes.pop("network", None)
@@ -311,6 +317,20 @@ def method(name: str | Method, **changes: Any) -> Method:
     recipe = _with_sets(recipe, by[Reach.ADVERSARY], by[Reach.KERNELS])
     recipe = _with_fairness(recipe, by[Reach.FAIRNESS], by[Reach.SURROGATE])
     return replace(recipe, **by[Reach.METHOD])
+
+
+_OF_KERNELS = {s.name for s in SETTINGS.values() if s.reach in (Reach.ADVERSARY, Reach.KERNELS)}
+_OF_KERNELS |= {"network", "trust", "share", "nominal"}
+
+
+def default_for(changes: Mapping[str, Any]) -> str:
+    """The method that is meant where these settings are given and none is named.
+
+    >>> default_for({"tau": 0.1}), default_for({"kernels": 50}), default_for({"network": None})
+    ('agnosticfair-named', 'agnosticfair', 'agnosticfair-named')
+    """
+    given = {key for key, value in changes.items() if value is not None}
+    return "agnosticfair" if given & _OF_KERNELS else "agnosticfair-named"
 
 
 def _with_fairness(recipe: Method, inner: dict[str, Any], surrogate: dict[str, Any]) -> Method:

@@ -26,7 +26,7 @@ from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.model import Model
 from agnosticfair.report.facts import poor
 from agnosticfair.report.static import static
-from agnosticfair.runs.provenance import compared
+from agnosticfair.runs.provenance import compared_in
 from agnosticfair.runs.tracking import parameters
 
 FEW = 100
@@ -55,7 +55,7 @@ def card(
     clients: the rows it was made of.  certified: see ``record.certificates``.  target: what the label is called.
     """
     model = fitted.model
-    parts = {key: compared(fitted, table) for key, table in clients.items()}
+    parts = {key: compared_in(fitted, table) for key, table in clients.items()}
     groups = {
         name: np.concatenate([columns[name].values() for columns in parts.values()])
         for name in next(iter(parts.values()))
