@@ -253,5 +253,6 @@ def _privacy(value: Any) -> dict[str, Any] | None:
     """What a model says of its privacy, if it says something readable."""
     if value is None:
         return None
-    numbers = {k: float(v) for k, v in dict(value).items() if k != "unit"}
-    return {**numbers, "unit": str(value["unit"])}
+    texts = ("unit", "worst_part")
+    told = {k: str(v) if k in texts else float(v) for k, v in dict(value).items()}
+    return {**told, "unit": str(value["unit"])}
