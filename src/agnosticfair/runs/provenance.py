@@ -127,8 +127,9 @@ def certificates(
     names: Iterable[str] = model.sensitive_features
     if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
         tables = cast("Mapping[str, Table]", clients)
-        clients = {k: replace(t, sensitive_features=compared(fitted, t)) for k, t in tables.items()}
-        names = compared(fitted, next(iter(tables.values())))
+        parts = {k: compared_in(fitted, t) for k, t in tables.items()}
+        clients = {k: replace(t, sensitive_features=parts[k]) for k, t in tables.items()}
+        names = next(iter(parts.values()))
     made, reasons = {}, {}
     for name in names:
         try:
@@ -138,15 +139,12 @@ def certificates(
     return made, reasons
 
 
-def compared(fitted: Fit, table: Table) -> dict[str, Column]:
-    """The groups that a fit compares: those of each sensitive feature, or the intersections of all."""
-    from agnosticfair.data.table import intersected
+def compared_in(fitted: Fit, table: Table) -> dict[str, Column]:
+    """The groups of a table's rows that a fit compares."""
+    from agnosticfair.auditing.fits import compared
 
-    columns = {name: table.sensitive_features[name] for name in fitted.model.sensitive_features}
-    fairness = fitted.method.fairness
-    if fairness is None or not fairness.intersections or len(columns) < 2:
-        return columns
-    return {" & ".join(columns): intersected(columns)}
+    names = fitted.model.sensitive_features
+    return compared(fitted.method.fairness, {k: table.sensitive_features[k] for k in names})
 
 
 def certified(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> dict[str, Any]:
