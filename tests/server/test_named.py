@@ -167,6 +167,36 @@ def test_sites_are_a_column():
     assert all(name.startswith("site = ") for name in named.part_names(plan))
 
 
+def test_columns_that_are_no_features_name_parts():
+    town = Column(np.random.default_rng(1).integers(0, 3, len(ROWS)).astype(np.int32), tuple("xyz"))
+    rows = replace(ROWS, other={"town": town})
+    asked = named_method(basis=subpopulations(columns=("*", "town"), least=0.05))
+    one, three = (fit(t, asked, positive="yes") for t in ({"one": rows}, dealt(rows, 3)))
+    np.testing.assert_array_equal(one.model.w, three.model.w)
+    masked = fit(dealt(rows, 3), asked, positive="yes", secure=True)
+    np.testing.assert_array_equal(one.model.w, masked.model.w)
+    assert all("town" not in name for name in one.model.encoding.names)
+    names = named.part_names(planned({"one": rows}, asked))
+    assert "town = x" in names
+    assert any(name.startswith("age ") for name in names)
+    assert not any(
+        "town" in name for name in named.part_names(planned({"one": rows}, named_method()))
+    )
+
+
+def test_a_column_that_one_client_lacks_names_no_part():
+    town = Column(np.zeros(len(ROWS), np.int32), ("x",))
+    tables = {"a": replace(ROWS, other={"town": town}), "b": ROWS}
+    asked = named_method(basis=subpopulations(columns=("*", "town")))
+    with pytest.raises(SettingsError, match="no column 'town' to name parts by"):
+        fit(tables, asked, positive="yes")
+
+
+def test_a_network_has_no_named_parts():
+    with pytest.raises(SettingsError, match="a network has no limit over named parts yet"):
+        fit({"one": ROWS}, named_method(network="mlp"), positive="yes")
+
+
 @pytest.mark.parametrize(
     ("basis", "says"),
     [
