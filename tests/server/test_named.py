@@ -258,3 +258,27 @@ def test_the_estimator_takes_the_named_set():
     fair = AgnosticFairClassifier("agnosticfair-named", spread=0.5).fit(X, y, sensitive_features=s)
     assert fair.converged_
     assert np.isfinite(fair.certificate_.worst_difference)
+    name, worst = fair.worst_parts_[0]
+    assert name.startswith("x")
+    assert worst == fair.fit_.worst_parts[0][1]
+
+
+def test_the_estimator_names_parts_in_the_columns_units():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    age, job = rng.uniform(20, 60, 400), np.where(rng.uniform(size=400) < 0.5, "a", "b")
+    s = rng.integers(0, 2, 400)
+    y = age + 20 * s + 10 * rng.normal(size=400) > 50
+    X = pd.DataFrame({"age": age, "job": job})
+    fair = AgnosticFairClassifier(tau=0.1).fit(X, y, sensitive_features=s)
+    assert fair.fit_.method.name == "agnosticfair-named"
+    inside = {"age": age >= 40, "job=a": job == "a", "job=b": job == "b"}
+    names = [name for name, _ in fair.worst_parts_]
+    assert all(name.split(" = ")[0] in inside for name in names)
+    alone = dict(fair.worst_parts_)
+    decided = fair.predict(X)
+    for name, worst in alone.items():
+        if name in ("job=a = yes", "job=b = yes"):
+            rows = inside[name.split(" = ")[0]]
+            rates = [decided[rows & (s == g)].mean() for g in (0, 1)]
+            assert worst == pytest.approx(abs(rates[1] - rates[0]))
