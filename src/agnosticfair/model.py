@@ -184,7 +184,7 @@ def load_model(path: str | Path) -> Model:
     --------
     >>> load_model("nowhere.safetensors")
     Traceback (most recent call last):
-    agnosticfair.errors.ModelError: ...
+    agnosticfair.errors.ModelError: there is no model file 'nowhere.safetensors': check the path
     """
     from safetensors import SafetensorError, safe_open
 

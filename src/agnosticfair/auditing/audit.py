@@ -339,7 +339,7 @@ def audit_clients(
     ...     {"sex": Column.of(["F", "M", "M", "F"] * 50)},
     ... )
     >>> made = fit({"a": rows}, "fl").model
-    >>> audit_clients(made, {"a": rows}, parts=["x"]).n
+    >>> audit_clients(made, {"a": rows}, parts=["x"], held_out=False).n
     200
     """
     ask = (basis, bound, centres, parts, precision, mixtures, bootstrap, seed)

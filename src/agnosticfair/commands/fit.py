@@ -157,12 +157,12 @@ def fit(
         kept: dict[str, bytes] = {}
         asked_for = run is not None or track is not None
         if asked_for or not any(source.streamed for source in clients.values()):
-            certified = record.certificates(fitted, clients, seed=seed + 1)
+            certified = record.certificates(fitted, clients, seed=seed)
         if asked_for:  # each is another pass over the rows
             told = {"target": target, "training_rows": found}
             kept = record.run_files(fitted, clients, record.certified(*certified), **told)
         if run is not None:
-            write_files(run, {**kept, "model.safetensors": fitted.model.to_bytes()})
+            write_files(run, kept)
         cards = _cards(fitted, clients, certified, target, out.stem)
         write_files(out.parent, cards)
         if track is not None:
