@@ -168,12 +168,26 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         clients: Any = None,
         sample_weight: Any = None,
     ) -> AgnosticFairClassifier:
-        """Train on rows of numbers X, (n, d), with two labels y, (n,).
+        """Train on rows of numbers with two labels.
 
-        sensitive_features: (n,) the group of every row; or a frame, a dict or (n, a) of several
-        features.  Never a feature.  A method without fairness needs none; the default one, of which nothing
-        about groups is asked, warns that it protects nobody, and fits 'fl'.
-        clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
+        Parameters
+        ----------
+        X : (n, d) array or frame
+            The features, and the columns that ``sensitive_columns`` names.
+        y : (n,) array
+            The labels, of which there are two.
+        sensitive_features : (n,) array, or a frame, dict or (n, a) array of several, optional
+            The group of every row; never a feature. A method without fairness needs none; the default one, of which
+            nothing about groups is asked, warns that it protects nobody, and fits 'fl'.
+        clients : (n,) array, optional
+            Who holds every row; one holder unless said.
+        sample_weight : (n,) array, optional
+            2 is the row twice.
+
+        Returns
+        -------
+        AgnosticFairClassifier
+            Itself, fitted.
         """
         tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
         if self.limit is None:
@@ -260,7 +274,16 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self._certificate: Certificate | dict[str, Certificate] | None = None
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Signed distances, (n,): positive where the answer is ``classes_[1]``."""
+        """Signed distances, positive where the answer is ``classes_[1]``.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+
+        Returns
+        -------
+        (n,) array
+        """
         check_is_fitted(self)
         X, model = self._numbers(X), self.fit_.model
         if model.network is None:
@@ -274,12 +297,30 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         return decide(name, model.network["hidden"], model.w, (X - low) / span)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label of every row, (n,)."""
+        """The label of every row.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+
+        Returns
+        -------
+        (n,) array
+        """
         positive = self.decision_function(X) > 0
         return self.classes_[positive.astype(np.int64)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of ``classes_``, (n, 2)."""
+        """Probabilities of ``classes_``.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+
+        Returns
+        -------
+        (n, 2) array
+        """
         p = sigmoid(self.decision_function(X))
         return np.column_stack([1.0 - p, p])
 
@@ -292,13 +333,27 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         sample_weight: Any = None,
         **options: Any,
     ) -> Certificate | dict[str, Certificate]:
-        """A certificate on these rows over the set of the fit; one per sensitive feature where there are several.
+        """A certificate on these rows over the set of the fit.
+
         Who holds a row is not known here, so for basis 'by_client' it is over the default set of
         ``agnosticfair.audit``; ``about`` names the set.
 
-        sample_weight: the centre of the set, None for equal weights; "measured" is without it.
-        options: those of ``agnosticfair.audit``; kernels, bound, floor and notion are the fit's unless
-        given.
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) array, optional
+            Labels; without them nothing is said of accuracy.
+        sensitive_features : (n,) array, or a frame or dict of several, optional
+            The groups, where no column of X has them.
+        sample_weight : (n,) array, optional
+            The centre of the set, equal weights unless said; "measured" is without it.
+        **options
+            Those of ``agnosticfair.audit``; kernels, bound, floor and notion are the fit's unless given.
+
+        Returns
+        -------
+        Certificate or dict of str to Certificate
+            One per sensitive feature where there are several.
         """
         check_is_fitted(self)
         rows = self._numbers(X)
@@ -449,8 +504,34 @@ def frontier(
 ) -> Frontier:
     """Accuracy against the certified worst difference for every tau, on held-out folds.
 
-    ``frontier(...).pick(tau)`` is the fitted estimator of a point, ``pick()`` that of the knee;
-    ``points`` has the numbers.  estimator: with all its settings but tau.
+    Parameters
+    ----------
+    X : (n, d) array or frame
+    y : (n,) array
+    sensitive_features, clients, sample_weight : (n,) arrays, optional
+        As in ``AgnosticFairClassifier.fit``.
+    estimator : AgnosticFairClassifier, optional
+        With all its settings but tau.
+    taus : sequence of float
+        The path.
+    folds : int
+        Of the cross-validation.
+    on_progress : callable, optional
+        Called with (done, total) fits.
+
+    Returns
+    -------
+    Frontier
+        ``pick(tau)`` is the fitted estimator of a point, ``pick()`` that of the knee; ``points`` has the numbers.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> s = rng.integers(0, 2, 120)
+    >>> X = np.c_[rng.normal(s, 1.0), rng.normal(size=120)]
+    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, taus=(0.1, 0.3), folds=2)
+    >>> [point.tau for point in found.points]
+    [0.1, 0.3]
     """
     base = clone(AgnosticFairClassifier() if estimator is None else estimator)
     tables, recipe, how, units = base._problem(X, y, sensitive_features, clients, sample_weight)

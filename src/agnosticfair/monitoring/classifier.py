@@ -55,16 +55,35 @@ class MonitoredClassifier:
         self.monitor = Monitor(None, certificate, state=state, confidence=confidence)
 
     def predict(self, X: Any, *, sensitive_features: Any = None, **options: Any) -> np.ndarray:
-        """The estimator's labels, (n,), of rows that are counted first.
+        """The estimator's labels of rows that are counted first.
 
-        sensitive_features : (n,), groups where they are known.  options : ``when`` and ``again`` of ``Monitor``.
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        sensitive_features : (n,) array, optional
+            Groups, where they are known.
+        **options
+            ``when`` and ``again`` of ``Monitor.update``.
+
+        Returns
+        -------
+        (n,) array
         """
         labels = np.asarray(self.estimator.predict(X))
         self.record(X, labels, sensitive_features=sensitive_features, **options)
         return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The estimator's own; nothing is counted."""
+        """The estimator's own probabilities; nothing is counted.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+
+        Returns
+        -------
+        (n, 2) array
+        """
         return np.asarray(self.estimator.predict_proba(X))
 
     def record(
@@ -76,7 +95,24 @@ class MonitoredClassifier:
         y: Any = None,
         **options: Any,
     ) -> Verdict:
-        """Count rows with the labels they were given, and the true ones, ``y``, where they are known."""
+        """Count rows with the labels they were given, and the true ones where they are known.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        labels : (n,) array
+            Given by whoever decided.
+        sensitive_features : (n,) array, optional
+            Groups, where they are known.
+        y : (n,) array, optional
+            The true labels.
+        **options
+            As in ``Monitor.update``.
+
+        Returns
+        -------
+        Verdict
+        """
         rows = replace(table_of(X), target=None)
         if y is not None:
             rows = replace(rows, target=Column(self._positive(y, len(rows)), ("0", POSITIVE_LABEL)))
