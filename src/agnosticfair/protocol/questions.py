@@ -192,6 +192,20 @@ class PartSums:
 
 @register
 @dataclass(frozen=True)
+class Trials:
+    """Loss and decisions under several weights W, (T, D), at once: values, and no slope."""
+
+    step: ClassVar[str] = "trials"
+    W: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        M, F = (width(basis, task.clients) for basis in (task.basis, task.fair_basis))
+        T = len(self.W)
+        return {"loss": (T,), "psi_L": (T, M), "psi_hat": (T, task.cells, F + 1)}
+
+
+@register
+@dataclass(frozen=True)
 class Histograms:
     """How many rows lie in each of many equal cells of these columns' agreed ranges (``data.axes``)."""
 

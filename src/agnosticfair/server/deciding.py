@@ -24,11 +24,11 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import PartSums, Question, Sums
-from agnosticfair.server import adversaries, exact
+from agnosticfair.protocol.questions import PartSums, Question, Sums, Trials
+from agnosticfair.server import adversaries, exact, trying
 from agnosticfair.server.plan import Beginning, Plan, Start
 
-TOLERATED = 1e-3
+TOLERATED = 1.5e-3
 """Decisions are steps, and rows lie on the threshold: a limit kept to this is kept."""
 
 COOL, FAR = 0.6, 0.5
@@ -41,6 +41,7 @@ within the limit promises less than SETTLED, or when PATIENCE rounds bettered th
 WHOLE = 20.0
 """What an adversary who spreads charges for the squared difference among everybody, from 0 on."""
 
+RETREAT, MOST_TRIALS, WORTH = 4, 96, 2e-3
 FIRST_DAMPING = 1e-2
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_CUTS = 1e-5, 64.0, 900_000, 300
 """MOST_BYTES of slopes are asked for in a round, which bounds the working set; and MOST_CUTS go into a model."""
@@ -69,10 +70,11 @@ class State:
     promised: float = 0.0
     best: adversaries.Point | None = None
     since: int = 0
-    refused: int = 0
     damping: float = FIRST_DAMPING
     nu: float = 2.0
     slopes: np.ndarray | None = None
+    trials: np.ndarray | None = None
+    tries: int = 0
     outcome: str = "running"
     history: tuple[dict, ...] = field(default_factory=tuple)
 
@@ -89,8 +91,8 @@ class State:
         """How far a difference is over the limit, as the merit counts it."""
         return max(worst - self.fairness.tau - TOLERATED, 0.0)
 
-    def merit(self, point: adversaries.Point) -> float:
-        return point.loss + (self.nu * self.over(point.worst) if self.limited else 0.0)
+    def merit(self, loss: float, worst: float) -> float:
+        return loss + (self.nu * self.over(worst) if self.limited else 0.0)
 
 
 TYPES = (State,)
@@ -143,6 +145,8 @@ def temperature(state: State) -> float:
 
 def question(state: State) -> Question:
     """What the next round asks of every client."""
+    if state.trials is not None:
+        return Trials(state.trials)
     game, here, measured = state.game, state.here, state.fairness.measured
     C = game.C if here is None else adversaries.for_clients(game.C, game, here.sums)
     if measured.kind == "sigmoid":
@@ -335,12 +339,9 @@ def _passes(
     here, game = model.here, state.game
     sums, D = here.sums, len(here.w)
     assert state.metric is not None
-    P = np.zeros((D + 2, D + 2))
-    P[:D, :D] = model.H + damping * (state.metric + 1e-6 * np.eye(D))
-    q = np.concatenate([model.q, [1.0, state.nu]])
     psi = decided(state, sums)
     for left in reversed(range(exact.MOST_PASSES)):
-        rows = _rows(state, model, alphas, cuts)
+        P, q, rows = _program(state, model, damping, alphas, cuts)
         solution = minimise(P, q, *rows)
         p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
         if solution.outcome is not Outcome.OPTIMAL or not left:
@@ -375,6 +376,16 @@ def _passes(
         cuts[of_fair > 1e-7],
     )
     return step, alphas, cuts
+
+
+def _program(
+    state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    D = len(model.here.w)
+    assert state.metric is not None
+    P = np.zeros((D + 2, D + 2))
+    P[:D, :D] = model.H + damping * (state.metric + 1e-6 * np.eye(D))
+    return P, np.concatenate([model.q, [1.0, state.nu]]), _rows(state, model, alphas, cuts)
 
 
 def _loss_at(state: State, here: adversaries.Point) -> float:
@@ -430,6 +441,8 @@ def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
 
 def step(state: State, reply: Reply) -> State:
     """One round: judge the trial w the clients answered for, then propose the next."""
+    if state.trials is not None:
+        return tried(replace(state, round=reply.round), reply)
     if state.here is None:
         state = begun(state, reply.sums)
     sums = received(state, reply)
@@ -443,7 +456,7 @@ def step(state: State, reply: Reply) -> State:
     assert here is not None
     model = model_at(state, here)
     found, damping = solved(state, model)
-    promised = state.merit(here) - found.merit
+    promised = state.merit(here.loss, here.worst) - found.merit
     if not state.limited and promised < NEAR and deviation(state.metric, here.w) > 0:
         frozen = (
             temperature(replace(state, w=here.w)) if state.fairness.spread is not None else None
@@ -453,35 +466,115 @@ def step(state: State, reply: Reply) -> State:
         state = replace(state, here=here)
         model = model_at(state, here)
         found, damping = solved(state, model)
-        promised = state.merit(here) - found.merit
-    return proposed(replace(state, damping=damping), there, kept, found, promised, model.aim)
+        promised = state.merit(here.loss, here.worst) - found.merit
+    return proposed(replace(state, damping=damping), there, kept, found, promised, model)
 
 
 def judged(state: State, there: adversaries.Point) -> tuple[State, bool]:
     """Whether the trial w is kept, how far the next step may go, and the best decisions within the limit so far."""
-    kept, damping, here, refused = True, state.damping, state.here, 0
+    kept, damping, here = True, state.damping, state.here
     if here is not None:
-        ratio = (state.merit(here) - state.merit(there)) / max(state.promised, 1e-12)
+        before, after = (state.merit(at.loss, at.worst) for at in (here, there))
+        ratio = (before - after) / max(state.promised, 1e-12)
         kept = ratio > 0.05 or state.promised < 1e-9
-        if state.limited:
+        if state.tries:
+            kept = True
+        elif state.limited:
             damping *= 5.0 if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else 0.2
         else:  # a loss with an adversary of its own has kinks
             damping = 5.0 * damping if not kept else max(FIRST_DAMPING, 0.2 * damping)
-        refused = 0 if kept else state.refused + 1
-        if (
-            refused > MOST_REFUSED
-        ):  # among steps a smaller step tells nothing new: look around elsewhere
-            kept, damping, refused = True, 0.1, 0
     here = there if kept or here is None else here
     best, since = state.best, state.since + 1
     if (
         state.limited
-        and state.over(here.worst) <= 0
-        and (best is None or here.loss < best.loss - SETTLED)
+        and state.over(there.worst) <= 0
+        and (best is None or there.loss < best.loss - (WORTH if state.tries else SETTLED))
     ):
-        best, since = here, 0
+        best, since = there, 0
     damping = max(damping, LEAST_DAMPING)
-    return replace(state, here=here, damping=damping, best=best, since=since, refused=refused), kept
+    return replace(state, here=here, damping=damping, best=best, since=since), kept
+
+
+def tried(state: State, reply: Reply) -> State:
+    """One round of trials: go to the best, or look nearer."""
+    here = state.here
+    assert here is not None and state.trials is not None and state.step is not None
+    game, W = state.game, state.trials
+    every = [
+        dict(adversaries.drawn_together(game, trying.of_trial(here.sums, reply.sums, t)))
+        for t in range(len(W))
+    ]
+    ridge = adversaries.ridge_of(game)
+    losses = np.array([adversaries.loss_of(game, sums)[0] for sums in every])
+    losses += (W * W) @ ridge / 2
+    strict = 1.0 if state.best is not None else 4.0 ** max(state.tries - 2, 0)
+    chosen = replace(state, nu=min(strict * state.nu, 1e4))
+    t, worst, looked = trying.best_of(
+        losses,
+        np.array([sums["psi_hat"] for sums in every]),
+        np.concatenate([here.cuts, state.step.cuts]),
+        chosen.merit,
+        lambda t: cuts_at(state, every[t]["psi_hat"], every[t], 0.0),
+    )
+    gain = state.merit(here.loss, here.worst) - state.merit(losses[t], worst)
+    better, best = gain > SETTLED / 10, state.best
+    outcome = "rounds" if state.round >= game.method.max_rounds else "running"
+    entry = {
+        "round": state.round,
+        "kept": better,
+        "loss": float(losses[t]),
+        "worst": worst,
+        "decrement": gain,
+        "step": float(np.abs(W[t] - here.w).max()),
+        "cuts": looked,
+        "multiplier": 0.0,
+        "damping": state.damping,
+        "nu": state.nu,
+        "accuracy": float(here.sums["correct"]) / game.n,
+    }
+    since = state.since + 1
+    if best is not None and since >= PATIENCE:
+        outcome = "converged"
+    steps = len(trying.DAMPED) * len(trying.LOWER)
+    times = trying.DAMPED[t % steps // len(trying.LOWER)]
+    state = replace(
+        state,
+        trials=None,
+        tries=state.tries + 1,
+        promised=gain,
+        since=since,
+        w=W[t],
+        damping=float(np.clip(state.damping * times * (1.0 if better else 3.0), 1e-4, 1.0)),
+        outcome=outcome,
+        history=(*state.history, entry),
+    )
+    if outcome != "running":
+        end = best or here
+        return replace(state, here=end, w=end.w)
+    return state
+
+
+def candidates(state: State, model: Model, found: adversaries.Step) -> np.ndarray:
+    """Trials around here, along the steps of several models."""
+    steps, tau = [], state.fairness.tau
+    alphas, cuts = found.alphas, np.concatenate([found.cuts, model.here.cuts])
+    for times in trying.DAMPED:
+        for lower in trying.LOWER:
+            other = replace(model, aim=model.aim - lower * tau)
+            P, q, rows = _program(state, other, times * state.damping, alphas, cuts)
+            solution = minimise(P, q, *rows)
+            steps.append(solution.x[: len(state.w)])
+    made = trying.around(model.here.w, np.array(steps))
+    std = deviation(state.metric, model.here.w)
+    if state.best is None and state.tries > RETREAT:
+        made = np.concatenate([made, trying.retreats(model.here.w, std)])
+    return trying.beside(made, state.metric, std, state.round, most_trials(state))
+
+
+def most_trials(state: State) -> int:
+    """How many trials a reply has room for."""
+    game = state.game
+    return min(MOST_TRIALS, MOST_BYTES // (8 * (game.C.size + len(game.alpha) + 1)))
 
 
 def proposed(
@@ -490,13 +583,13 @@ def proposed(
     kept: bool,
     found: adversaries.Step,
     promised: float,
-    aim: float,
+    model: Model,
 ) -> State:
     """The next trial w, or the end."""
     game, here, best = state.game, state.here, state.best
     assert here is not None
     tolerance = max(SETTLED, game.method.tolerance)
-    within = state.limited and state.over(here.worst) <= 0 and aim <= state.fairness.tau
+    within = state.limited and state.over(here.worst) <= 0 and model.aim <= state.fairness.tau
     outcome = "rounds" if state.round >= game.method.max_rounds else "running"
     if (
         within and found.multiplier < 1e-9 and state.fairness.spread is None
@@ -521,8 +614,13 @@ def proposed(
         "accuracy": float(said.sums["correct"]) / game.n,
     }
     precision = float(np.clip(0.3 * promised, 3e-5, 1e-3))
+    trials = None
+    tries = state.limited and state.fairness.measured.kind == "sigmoid" and state.slopes is None
+    if outcome == "running" and tries and (not kept or state.tries > 0):
+        trials = candidates(state, model, found)
     return replace(
         state,
+        trials=trials,
         game=replace(game, C=found.C, precision=precision),
         here=here,
         w=here.w if outcome != "running" else here.w + found.p,
