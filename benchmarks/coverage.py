@@ -20,7 +20,7 @@ from agnosticfair.auditing import parts as named
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.encoding import encode
-from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics import binomial, confidence, reweighed
 from agnosticfair.mathematics.basis import gaussian_kernel
 from agnosticfair.mathematics.notions import NOTIONS, ratios
 from agnosticfair.mathematics.parts import counted, sizes_of
@@ -117,7 +117,7 @@ def largest_at(k, n, level, chosen, flip):
     """The upper end of the signed difference, of the error rate for a notion that compares nothing, (large,)."""
     order = [0, 1] if flip else [1, 0]
     ups = [
-        confidence.largest(
+        binomial.largest(
             k[y][order][:, chosen], n[y][order][:, chosen], level[chosen] / (2 * len(k))
         )
         for y in range(len(k))
@@ -164,9 +164,9 @@ def drawn(notion: str, n: int, slow: bool, seed: int) -> tuple:
         true = truth(notion)[3].counts[
             [at[part] for part, fine in zip(got.parts, able, strict=True) if fine]
         ]
-        bound = confidence.mixtures(got.counts[able], level[able], notion, FLOOR, 1e-2)
+        bound = reweighed.mixtures(got.counts[able], level[able], notion, FLOOR, 1e-2)
         mixed = bound >= worst_mixture(notion, true)
-        bound = confidence.reweighings(masses(rows), n, DELTA, notion, BOUND, FLOOR, 1e-3)
+        bound = reweighed.reweighings(masses(rows), n, DELTA, notion, BOUND, FLOOR, 1e-3)
         kernels = not bound < worst_kernels(notion)  # nan: no reweighing keeps the floor
     return held, fair, mixed, kernels, error.max(), (width / spread).mean()
 

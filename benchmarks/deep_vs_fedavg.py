@@ -30,9 +30,9 @@ class Recorder:
     def clients(self):
         return self.inner.clients()
 
-    def exchange(self, step, payload, deadline=None, only=None):
+    def exchange(self, step, payload, keys, deadline):
         self.asked[step] = payload
-        return self.inner.exchange(step, payload, deadline, only)
+        return self.inner.exchange(step, payload, keys, deadline)
 
 
 def plain(client: Client, broadcast, network: Network):

@@ -29,9 +29,9 @@ class Timed:
     def clients(self) -> tuple[str, ...]:
         return self.inner.clients()
 
-    def exchange(self, step: str, payload: Any, deadline: Any = None, only: Any = None) -> Any:
+    def exchange(self, step: str, payload: Any, keys: Any, deadline: float) -> Any:
         begin = time.perf_counter()
-        found = self.inner.exchange(step, payload, deadline, only)
+        found = self.inner.exchange(step, payload, keys, deadline)
         self.seconds += time.perf_counter() - begin
         self.answers += len(found) if step == "sums" else 0
         return found

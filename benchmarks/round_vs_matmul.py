@@ -31,9 +31,9 @@ class Recorder:
     def clients(self):
         return self.inner.clients()
 
-    def exchange(self, step, payload, deadline=None):
+    def exchange(self, step, payload, keys, deadline):
         self.asked[step] = payload
-        return self.inner.exchange(step, payload, deadline)
+        return self.inner.exchange(step, payload, keys, deadline)
 
 
 def products(client: Client, broadcast):

@@ -1,7 +1,8 @@
 """Write docs/benchmark.json, docs/benchmark.md and README's table from a benchmark's results.
 
-    python benchmarks/write_benchmark.py bench/results.json
+    python benchmarks/write_benchmark.py bench/results.json ...
 
+Several results are of the same code: other seeds, splits or entrants.
 Without results it writes the two texts again from docs/benchmark.json. Results of a stated commit are checked
 against that commit of this repository: code that differs is refused.
 """
@@ -34,7 +35,11 @@ def with_table(text: str, table: str) -> str:
 def main(arguments: list[str]) -> None:
     summary = json.loads(SUMMARY.read_text()) if not arguments else None
     if summary is None:
-        results = json.loads(Path(arguments[0]).read_text())
+        results, *others = (json.loads(Path(name).read_text()) for name in arguments)
+        for other in others:
+            if other["source"] != results["source"]:
+                sys.exit("the results are of different code: give those of one commit")
+            results["cells"] += other["cells"]
         if results["clean"] is None and results["commit"]:
             results["clean"] = source_of(results["commit"], ROOT) == results["source"] or None
             if not results["clean"]:

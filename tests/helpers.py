@@ -88,8 +88,8 @@ class Faulty:
     def clients(self):
         return self.inner.clients()
 
-    def exchange(self, step, payload, deadline=None, only=None):
-        answers = dict(self.inner.exchange(step, payload, deadline, only))
+    def exchange(self, step, payload, keys, deadline):
+        answers = dict(self.inner.exchange(step, payload, keys, deadline))
         self.log.append((step, sorted(answers)))
         if step == self.step and "c001" in answers:
             self.asked += 1

@@ -29,16 +29,6 @@ FEW = gaussian(12, 0.8)
 SMALL = {"kernels": 12, "bound": 8.0}
 
 
-class Grouped(AgnosticFairClassifier):
-    """Takes the groups from the rows, so that scikit-learn's checks, which know of none, can run."""
-
-    def fit(self, X, y, *, sensitive_features=None, clients=None, sample_weight=None):
-        x = self._numbers(X, y=y)[0]  # refuses the checks' bad input as the classifier would
-        s = np.floor(7 * x[:, 0]) % 2
-        s = s if len(np.unique(s)) > 1 else np.arange(len(x)) % 2
-        return super().fit(X, y, sensitive_features=s, sample_weight=sample_weight)
-
-
 LEFT_OUT = {
     "check_array_api_input": "runs only where SCIPY_ARRAY_API is set: we hand out numpy arrays",
 }
@@ -51,20 +41,33 @@ COARSE = {
 @pytest.mark.parametrize(
     "estimator",
     [
+        AgnosticFairClassifier(),
         AgnosticFairClassifier("fl"),
         AgnosticFairClassifier("afl"),
         AgnosticFairClassifier("agnosticfair-a", kernels=12, bound=50.0),
-        Grouped("fairfl"),
-        pytest.param(Grouped("agnosticfair", kernels=12, bound=50.0), marks=pytest.mark.slow),
     ],
     ids=lambda e: e.method,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+@pytest.mark.filterwarnings("ignore:no group is protected")  # scikit-learn's checks know of none
 def test_scikit_learns_own_checks(estimator):
     done = check_estimator(estimator, on_skip=None, on_fail=None)
     left = {c["check_name"]: (c["status"], c["exception"]) for c in done if c["status"] != "passed"}
     coarse = COARSE if estimator.method == "agnosticfair-a" else {}
     assert {*left} <= {*LEFT_OUT, *coarse}, left
+
+
+def test_without_groups_the_default_protects_nobody_and_says_so():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = X[:, 0] > rng.normal(size=200)
+    with pytest.warns(UserWarning, match="no group is protected"):
+        made = AgnosticFairClassifier(ridge=0.01).fit(X, y)
+    plain = AgnosticFairClassifier("fl", ridge=0.01).fit(X, y)
+    assert np.array_equal(made.coef_, plain.coef_)
+    for asked in ({"tau": 0.1}, {"limit": 0.1}, {"notion": "equal_opportunity"}, {"bound": 3.0}):
+        with pytest.raises(DataError, match="sensitive_features is missing"):
+            AgnosticFairClassifier(**asked).fit(X, y)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -57,11 +56,9 @@ def test_a_kind_of_basis_from_outside_is_fitted_to_any_spread_of_the_rows():
 # Add a step: a question, and the record of the function that answers it.
 
 
-@dataclass(frozen=True)
 class Gradient:
     """The mean loss' slope at w."""
 
-    step: ClassVar[str] = "gradient"
     w: np.ndarray
 
     def shapes(self, task):
@@ -78,7 +75,7 @@ def gradient(client, broadcast):
 
 
 def know_the_step():
-    questions.register(Gradient)
+    questions.question("gradient")(Gradient)
     steps.register(steps.Step("gradient", gradient, by_batch=True))
 
 

@@ -24,8 +24,8 @@ class Tampering:
     def clients(self):
         return self.inner.clients()
 
-    def exchange(self, step, payload, deadline=None):
-        answers = self.inner.exchange(step, payload, deadline)
+    def exchange(self, step, payload, keys, deadline):
+        answers = self.inner.exchange(step, payload, keys, deadline)
         if step == self.step:
             answers = self.change(dict(answers))
         return answers

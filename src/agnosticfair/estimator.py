@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from inspect import Parameter, Signature
 from typing import Any
+from warnings import warn
 
 import numpy as np
 
@@ -22,87 +22,57 @@ from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import Fit, checked_centres, fit
-from agnosticfair.frames import Layout, feature_columns, groups_of, layout_of, numbers_of
+from agnosticfair.frames import (
+    ALL,
+    Layout,
+    dealt,
+    feature_columns,
+    groups_of,
+    layout_of,
+    numbers_of,
+    ranges,
+    table_of_rows,
+)
 from agnosticfair.mathematics.basis import (
     Basis,
     around,
-    by_client,
     checked,
     comes_with_rows,
-    constant,
     design,
-    gaussian,
     is_centred,
 )
-from agnosticfair.mathematics.linear import on_grid, sigmoid, units
+from agnosticfair.mathematics.linear import on_grid, sigmoid
 from agnosticfair.mathematics.parts import members
-from agnosticfair.methods import Fairness, Method, Network, method, needs_groups
-from agnosticfair.settings import SETTINGS, TAUS, Setting
+from agnosticfair.methods import METHODS, Fairness, Method, Network, method, needs_groups
+from agnosticfair.settings import TAUS
 from agnosticfair.tuning import Frontier, Progress, trace
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, clone
-    from sklearn.utils import check_array, check_random_state, check_X_y
+    from sklearn.utils import check_array, check_X_y
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+    from agnosticfair.parameters import (
+        SETS,
+        TAKEN,
+        basis_of,
+        constructor,
+        described,
+        is_function,
+        network_of,
+        print_round,
+        seed_of,
+    )
 except ImportError as error:  # pragma: no cover
     raise ImportError(
         "AgnosticFairClassifier needs scikit-learn 1.6 or later: pip install 'agnosticfair[sklearn]'"
     ) from error
 
-ALL = "all"
-"""The client that holds all rows where nobody names clients."""
-
-MOST_REPEATS = 16
-"""Whole sample weights of a larger mean are scaled, as others are."""
-
-BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
-
-
-TAKEN = tuple(s for s in SETTINGS.values() if s.option is not None or s.name == "basis")
-"""The settings that the estimator has as parameters."""
-
-
-def _described() -> str:
-    """The settings as numpydoc's parameters."""
-    own = {
-        "network": "str, Network or callable\n        None for the linear model; 'mlp', a ``Network``, or a function "
-        "from d to a ``torch.nn.Module`` with\n        one logit (extra 'torch', docs/deep.md).",
-        "basis": "str, Basis or callable\n        What can be weighed up: 'gaussian', 'by_client', 'constant', a "
-        "``Basis``, or a function from X, as it is\n        given to ``fit``, to K, (n, M), not negative.",
-        "centres": "str or array\n        Of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or (M, d) "
-        "in the units of X;\n        docs/estimator.md says what each discloses.",
-    }
-    return "\n    ".join(
-        f"{s.name} : {own.get(s.name) or f'{_type(s)}{chr(10)}        {s.words}'}" for s in TAKEN
-    )
-
-
-def _type(setting: Setting) -> str:
-    option = setting.option
-    return option.__name__ if isinstance(option, type) else "float or str"
-
-
-def _constructor() -> Any:
-    """``__init__`` with a parameter for every setting, which it keeps as scikit-learn asks."""
-    named = Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default="agnosticfair")
-    own = {"sensitive_columns": None, "limit": None, "confidence": 0.95, "precision": 0.1}
-    own |= {"scale": True, "strict": False, "random_state": 0, "verbose": 0}
-    keywords = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=value)
-        for name, value in {**dict.fromkeys(s.name for s in TAKEN), **own}.items()
-    ]
-    itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-    signature = Signature([itself, named, *keywords])
-
-    def __init__(self: Any, *args: Any, **values: Any) -> None:
-        given = signature.bind(self, *args, **values)
-        given.apply_defaults()
-        for name, value in [*given.arguments.items()][1:]:
-            setattr(self, name, value)
-
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
-    return __init__
+UNPROTECTED = (
+    "no group is protected: neither sensitive_features nor sensitive_columns is given, so that the fit is 'fl', "
+    "accurate and nothing else"
+)
 
 
 class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
@@ -118,7 +88,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Columns of X (places, in an array) that hold the groups; never features. ``fit`` then needs no
         ``sensitive_features``, nor do ``Pipeline``, ``GridSearchCV`` and ``cross_val_score``. Texts in a frame
         become one column per category, and dates days since 1970.
-    {_described()}
+    {described()}
     limit : float
         Instead of tau, the largest difference of decisions in any estimable part of the population, to be certified
         at ``confidence`` (``precision``: docs/certificates.md); ``promise_`` says what is.
@@ -177,7 +147,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     random_state: Any
     verbose: int
 
-    __init__ = _constructor()
+    __init__ = constructor()
 
     def fit(
         self,
@@ -191,7 +161,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         """Train on rows of numbers X, (n, d), with two labels y, (n,).
 
         sensitive_features: (n,) the group of every row; or a frame, a dict or (n, a) of several
-        features.  Never a feature.  A method without fairness needs none.
+        features.  Never a feature.  A method without fairness needs none; the default one, of which nothing
+        about groups is asked, warns that it protects nobody, and fits 'fl'.
         clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
         """
         tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
@@ -229,17 +200,27 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes_y = self._labels(y, weights)
         sensitive = feature_columns(self._groups(given, sensitive_features), len(X))
         if needs_groups(recipe) and not sensitive:
+            recipe = self._unprotected(recipe)
+        owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
+        low, span = ranges(X, weights, self.scale)
+        X = (X - low) / span
+        X = on_grid(X, FEATURE_BITS) if self.scale else X
+        table = table_of_rows(X, codes_y, sensitive, weights, K)
+        how = self._how(sensitive, low, span)
+        return dealt(table, owners, keys), recipe, how, (low, span)
+
+    def _unprotected(self, recipe: Method) -> Method:
+        """What is fitted without groups, with a warning, where nothing that is about them was asked for."""
+        asked = [s.name for s in TAKEN if s.reach in SETS and getattr(self, s.name) is not None]
+        if self.method != "agnosticfair" or self.limit is not None or asked:
             raise DataError(
                 f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
                 "value per row, name columns of X by sensitive_columns, or take method 'fl'"
             )
-        owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
-        low, span = _ranges(X, weights, self.scale)
-        X = (X - low) / span
-        X = on_grid(X, FEATURE_BITS) if self.scale else X
-        table = _table(X, codes_y, sensitive, weights, K)
-        how = self._how(sensitive, low, span)
-        return _dealt(table, owners, keys), recipe, how, (low, span)
+        warn(UNPROTECTED, UserWarning, stacklevel=4)
+        own = {s.name: getattr(recipe, s.name) for s in TAKEN if s.reach not in SETS}
+        given = {k: v for k, v in own.items() if getattr(self, k) is not None}
+        return replace(METHODS["fl"], bands=0, **given)
 
     def _how(
         self, sensitive: Mapping[str, Column], low: np.ndarray, span: np.ndarray
@@ -277,7 +258,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         from agnosticfair.networks import decide
 
         # a process to which this estimator was sent knows the function by a name of its own
-        own = _network(self._made_by) if callable(self._made_by) else None
+        own = network_of(self._made_by) if callable(self._made_by) else None
         name = own.name if isinstance(own, Network) else model.network["name"]
         low, span = self._units
         return decide(name, model.network["hidden"], model.w, (X - low) / span)
@@ -437,10 +418,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             recipe = within(recipe, self.tau, bands=0)
         changes = {s.name: getattr(self, s.name) for s in TAKEN}
         changes = {name: value for name, value in changes.items() if value is not None}
-        changes["network"] = _network(self.network)
+        changes["network"] = network_of(self.network)
         recipe = replace(recipe, bands=0)  # coef_ has one weight a column
         if self.basis is not None:
-            changes["basis"] = _basis(self.basis) if K is None else Basis("given", K.shape[1])
+            changes["basis"] = basis_of(self.basis) if K is None else Basis("given", K.shape[1])
         if self.centres is not None and not isinstance(self.centres, str):
             changes["centres"] = "given"
             changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
@@ -486,81 +467,3 @@ def frontier(
         picked=picked,
         **how,
     )
-
-
-def _ranges(
-    X: np.ndarray, weights: np.ndarray | None, scale: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """low and span of the columns over the rows that count; a constant column has span 1."""
-    rows = X if weights is None or (weights > 0).all() else X[weights > 0]
-    return units(rows.min(axis=0), rows.max(axis=0), scale)
-
-
-def _are_few(weights: np.ndarray) -> bool:
-    """Whether weights are plainly repeated rows: whole numbers, and not large (or all zero)."""
-    return bool((weights == np.round(weights)).all() and weights.mean() <= MOST_REPEATS)
-
-
-def _table(
-    X: np.ndarray,
-    y: Column,
-    sensitive_features: Mapping[str, Column],
-    weights: np.ndarray | None,
-    K: np.ndarray | None,
-) -> Table:
-    """A table whose columns are named so that their order is that of X."""
-    digits = len(str(X.shape[1]))
-    numeric = {f"x{j:0{digits}d}": X[:, j] for j in range(X.shape[1])}
-    if weights is not None and not _are_few(weights):
-        # only their ratios count; around one they suit the grid that sums are made on
-        weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
-    return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K)
-
-
-def _dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:
-    """A table per client, without the rows of weight zero."""
-    weights = table.weights
-    if weights is not None and not (weights > 0).all():
-        table = table.take(weights > 0)
-        owners = None if owners is None else owners[weights > 0]
-    if owners is None:
-        return {ALL: table}
-    parts = {key: np.flatnonzero(owners == k) for k, key in enumerate(keys)}
-    return {key: table.take(rows) for key, rows in parts.items() if len(rows)}
-
-
-def is_function(basis: Any) -> bool:
-    """Whether a basis is a user's own function."""
-    return callable(basis) and not isinstance(basis, Basis)
-
-
-def _network(network: Any) -> Network | str | None:
-    """The network that is meant; a user's own is made known in this process."""
-    if not callable(network):
-        return network
-    from agnosticfair.networks import known_as
-
-    return Network(known_as(network))
-
-
-def _basis(basis: Any) -> Basis:
-    if isinstance(basis, Basis):
-        return basis
-    if not isinstance(basis, str) or basis not in BASES:
-        raise SettingsError(
-            f"unknown basis {basis!r}; take {', '.join(BASES)}, a Basis, or a function from X to K"
-        )
-    return BASES[basis]()
-
-
-def seed_of(random_state: Any) -> int:
-    """An integer as it is; a generator's next one; for None an arbitrary one."""
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def print_round(entry: dict[str, Any]) -> None:
-    """One line about a round."""
-    shown = (f"{k} {entry[k]:.4g}" for k in ("loss", "worst", "accuracy") if k in entry)
-    print(f"round {entry['round']}:", ", ".join(shown))

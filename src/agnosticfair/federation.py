@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial, reduce
 from hashlib import sha256
 from math import prod
@@ -143,7 +143,7 @@ def fit(
         _check_converged(state)
     inner = state.inner
     return Fit(
-        replace(model_of(state, seed), trained_on=_trained_on(clients)),
+        model_of(state.plan, inner.w, inner.outcome, seed=seed, trained_on=_trained_on(clients)),
         state.plan.method,
         inner.outcome,
         inner.round,
@@ -387,20 +387,20 @@ def outcome_of(entry: Mapping[str, Any]) -> str:
     return "step kept" if entry["kept"] else "step rejected"
 
 
-def model_of(state: solvers.State, seed: int) -> Model:
+def model_of(plan: server.Plan, w: np.ndarray, outcome: str, **about: Any) -> Model:
     """The model with all that is needed to use it and to know where it came from."""
-    plan, task = state.plan, state.plan.task
+    task = plan.task
     return Model(
-        w=state.inner.w,
+        w=w,
         encoding=task.encoding,
         positive=task.positive,
         negative=plan.negative,
         sensitive_features=tuple(name for name, _ in task.sensitive_features),
         groups=task.groups,
         method=asdict(plan.method),
-        seed=seed,
         rows=plan.n,
         clients=len(task.clients),
-        outcome=state.inner.outcome,
+        outcome=outcome,
         network=None if task.network is None else asdict(task.network),
+        **about,
     )

@@ -16,11 +16,18 @@ import numpy as np
 from agnosticfair.auditing.inputs import codes, name_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING
-from agnosticfair.data.table import Column
+from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.linear import units
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.settings import require_name
+
+ALL = "all"
+"""The client that holds all rows where nobody names clients."""
+
+MOST_REPEATS = 16
+"""Whole sample weights of a larger mean are scaled, as others are."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +186,45 @@ def _groups(values: Any, name: str, n: int) -> Column:
             f"{what} has one group ({shown(names)}); fairness needs at least two: check the column"
         )
     return Column(place.astype(np.int32), names)
+
+
+def ranges(X: np.ndarray, weights: np.ndarray | None, scale: bool) -> tuple[np.ndarray, np.ndarray]:
+    """low and span of the columns over the rows that count; a constant column has span 1."""
+    rows = X if weights is None or (weights > 0).all() else X[weights > 0]
+    return units(rows.min(axis=0), rows.max(axis=0), scale)
+
+
+def _are_few(weights: np.ndarray) -> bool:
+    """Whether weights are plainly repeated rows: whole numbers, and not large (or all zero)."""
+    return bool((weights == np.round(weights)).all() and weights.mean() <= MOST_REPEATS)
+
+
+def table_of_rows(
+    X: np.ndarray,
+    y: Column,
+    sensitive_features: Mapping[str, Column],
+    weights: np.ndarray | None,
+    K: np.ndarray | None,
+) -> Table:
+    """A table whose columns are named so that their order is that of X."""
+    digits = len(str(X.shape[1]))
+    numeric = {f"x{j:0{digits}d}": X[:, j] for j in range(X.shape[1])}
+    if weights is not None and not _are_few(weights):
+        # only their ratios count; around one they suit the grid that sums are made on
+        weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
+    return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K)
+
+
+def dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:
+    """A table per client, without the rows of weight zero."""
+    weights = table.weights
+    if weights is not None and not (weights > 0).all():
+        table = table.take(weights > 0)
+        owners = None if owners is None else owners[weights > 0]
+    if owners is None:
+        return {ALL: table}
+    parts = {key: np.flatnonzero(owners == k) for k, key in enumerate(keys)}
+    return {key: table.take(rows) for key, rows in parts.items() if len(rows)}
 
 
 def fairness_scorer(

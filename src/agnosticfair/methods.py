@@ -60,8 +60,9 @@ class Fairness:
     trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
     tau is a limit on decisions: ``surrogate`` lends its slope, with its temperature as a share of the scores' standard
     deviation (of a network's logits themselves).
-    spread: over named parts, the price of an adversary who spreads: spread * sum (|difference| - tau)_+^2 is added to
-    the loss, and tau limits the difference among everybody alone.
+    spread: over named parts, the price of an adversary who spreads: price * sum (|difference| - tau / 2)_+^2 is added
+    to the loss, and tau limits the difference among everybody alone. It is the price at tau 0.05, which grows as tau
+    falls (price = spread (0.05 / tau)^1.5), so that tau alone goes from lax to strict.
     """
 
     tau: float = 0.05
@@ -209,7 +210,7 @@ _RECIPES = (
     ),
     Method(
         "agnosticfair-named",
-        "mean loss, at a price on every named part in which groups' rates differ by more than tau",
+        "mean loss, at a price on every named part in which groups' rates differ by more than tau / 2",
         fairness=Fairness(
             0.05,
             Surrogate("sigmoid", 0.5),

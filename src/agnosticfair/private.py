@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf, nan, prod, sqrt
 from pathlib import Path
 from statistics import NormalDist
@@ -15,10 +15,9 @@ import numpy as np
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
-from agnosticfair.federation import Fit, in_process
+from agnosticfair.federation import Fit, in_process, model_of
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
-from agnosticfair.model import Model
 from agnosticfair.protocol.faults import Asker, Policy
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.privacy.accountant import check_budget, multiplier, spent
@@ -140,7 +139,7 @@ def fit_private(
         "colluding": budget.colluding,
     }
     return Fit(
-        _model(plan, w, {**about, **told}),
+        model_of(plan, w, "rounds", privacy={**about, **told}),
         method,
         "rounds",
         rounds,
@@ -239,7 +238,7 @@ def _certified(
     sums = asking.total(PrivateDecisions, 0, plan.task, w=w)
     counts = 2 * len(plan.compared.parts)
     quantile = NormalDist().inv_cdf(1 - (1 - confidence) / (2 * counts))
-    sigma = asking.deviations(PrivateDecisions.step, plan.task)
+    sigma = asking.deviations("private_decisions", plan.task)
     measured, at_most = bounded(sums, sigma, plan.compared, quantile)
     accuracy = float(sums["right"] / max(sums["groups"].sum(), 1.0))
     return {
@@ -257,20 +256,3 @@ def _all(multipliers: Mapping[str, float], rounds: int) -> list[float]:
         for step, z in multipliers.items()
         for _ in range(rounds if step == "private_slopes" else 1)
     ]
-
-
-def _model(plan: server.Plan, w: np.ndarray, privacy: Mapping[str, Any]) -> Model:
-    task = plan.task
-    return Model(
-        w=w,
-        encoding=task.encoding,
-        positive=task.positive,
-        negative=plan.negative,
-        sensitive_features=tuple(name for name, _ in task.sensitive_features),
-        groups=task.groups,
-        method=asdict(plan.method),
-        rows=plan.n,
-        clients=len(task.clients),
-        outcome="rounds",
-        privacy=dict(privacy),
-    )

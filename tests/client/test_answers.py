@@ -108,24 +108,17 @@ def test_the_same_question_gets_the_same_answer_even_after_the_client_forgot_eve
         np.testing.assert_array_equal(first.sums[name], anew.sums[name])
 
 
-def test_kernels_too_large_to_keep_are_rebuilt_and_change_nothing(monkeypatch):
+@pytest.mark.parametrize(
+    ("module", "limit", "value"), [(float64, "KERNEL_BYTES", 0), (client_side, "CHUNK", 7)]
+)
+def test_what_is_kept_and_in_which_chunks_changes_nothing(monkeypatch, module, limit, value):
     clients, plan = planned({"a": small_table()})
-    kept = answer(clients["a"], "sums", asked(plan, np.ones(6)))
-    monkeypatch.setattr(float64, "KERNEL_BYTES", 0)
+    before = answer(clients["a"], "sums", asked(plan, np.ones(6)))
+    monkeypatch.setattr(module, limit, value)
     clients, plan = planned({"a": small_table()})
-    rebuilt = answer(clients["a"], "sums", asked(plan, np.ones(6)))
-    for name in kept.sums:
-        np.testing.assert_array_equal(kept.sums[name], rebuilt.sums[name])
-
-
-def test_chunks_change_nothing(monkeypatch):
-    clients, plan = planned({"a": small_table()})
-    whole = answer(clients["a"], "sums", asked(plan, np.ones(6)))
-    monkeypatch.setattr(client_side, "CHUNK", 7)
-    clients, plan = planned({"a": small_table()})
-    pieces = answer(clients["a"], "sums", asked(plan, np.ones(6)))
-    for name in whole.sums:
-        np.testing.assert_array_equal(whole.sums[name], pieces.sums[name])
+    after = answer(clients["a"], "sums", asked(plan, np.ones(6)))
+    for name in before.sums:
+        np.testing.assert_array_equal(before.sums[name], after.sums[name])
 
 
 def test_centres_are_distinct_rows_and_the_same_for_any_spread():

@@ -62,9 +62,9 @@ class Questions:
     def clients(self):
         return self.inner.clients()
 
-    def exchange(self, step, payload, deadline=None, only=None):
+    def exchange(self, step, payload, keys, deadline):
         self.asked.setdefault(step, []).append(payload)
-        return self.inner.exchange(step, payload, deadline, only)
+        return self.inner.exchange(step, payload, keys, deadline)
 
 
 @pytest.mark.slow
@@ -104,10 +104,10 @@ def test_drift_is_corrected():
     corrected = fit(tables, made, positive="yes").history[11]["loss"]
 
     class Forgetful(Questions):
-        def exchange(self, step, payload, deadline=None, only=None):
+        def exchange(self, step, payload, keys, deadline):
             if step == "train":
                 payload = replace(payload, asked=replace(payload.asked, before=None))
-            return super().exchange(step, payload, deadline, only)
+            return super().exchange(step, payload, keys, deadline)
 
     plain = fit(Forgetful(tables), made, positive="yes").history[11]["loss"]
     assert corrected - exact < 1e-4 < 1e-3 < plain - exact
@@ -212,9 +212,9 @@ def test_an_answer_is_a_function_of_rows_and_question():
 class Wire(InProcess):
     """Every message goes through its wire form."""
 
-    def exchange(self, step, payload, deadline=None, only=None):
+    def exchange(self, step, payload, keys, deadline):
         payload = payload if payload is None else unpack(pack(payload))
-        found = super().exchange(step, payload, deadline, only)
+        found = super().exchange(step, payload, keys, deadline)
         return {key: unpack(pack(reply)) for key, reply in found.items()}
 
 
@@ -639,8 +639,8 @@ def test_killed_and_resumed_is_the_same_bit_for_bit(name, tmp_path):
 
 def test_a_client_that_sends_other_weights_is_refused():
     class Short(Questions):
-        def exchange(self, step, payload, deadline=None, only=None):
-            found = super().exchange(step, payload, deadline, only)
+        def exchange(self, step, payload, keys, deadline):
+            found = super().exchange(step, payload, keys, deadline)
             if step == "train":
                 first = next(iter(found))
                 sums = {**found[first].sums, "moved": found[first].sums["moved"][:-1]}

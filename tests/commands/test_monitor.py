@@ -83,3 +83,67 @@ def test_what_makes_no_sense_is_refused(call, watch):
     asked = (*watch, "--rows", "one.csv", "--state", "s.json")
     assert "no state of a monitor" in refused(call, *asked)
     assert "confidence is 2" in refused(call, *watch, "--rows", "one.csv", "--confidence", 2)
+
+
+def test_a_sample_with_groups_and_the_time_of_a_batch(call, watch):
+    rows = [*client_rows(8, 300)]
+    write(Path("all.csv"), [{k: v for k, v in r.items() if k != "sex"} for r in rows])
+    write(Path("some.csv"), rows[::3])
+    at = ("--state", "s.json", "--json", "--when")
+    code, out, _ = call(*watch, "--rows", "all.csv", *at, "2026-01-02T08:00+00:00")
+    assert (code, json.loads(out)["grouped"]) == (0, 0)
+    assert "3600 s older" in refused(call, *watch, "--rows", "all.csv", *at, "2026-01-02T07:00")
+    assert "'noon' is no time" in refused(call, *watch, "--rows", "all.csv", *at, "noon")
+    code, out, _ = call(*watch, "--sample", "some.csv", *at, "2026-01-03")
+    assert (code, json.loads(out)["rows"], json.loads(out)["grouped"]) == (0, 300, 100)
+
+
+def test_labels_that_have_not_all_come_are_waited_for(call, watch):
+    rows = [{"id": str(i), **r} for i, r in enumerate(client_rows(8, 20))]
+    write(Path("rows.csv"), rows)
+    Path("labels.csv").write_text(f"id,income\n0,{rows[0]['income']}\n")
+    asked = (*watch, "--rows", "rows.csv", "--key", "id", "--labels", "labels.csv")
+    assert "19 of 20 rows" in refused(call, *asked, "--target", "income")
+
+
+def test_mlflow_is_told_the_timeline(call, watch, tmp_path):
+    mlflow = pytest.importorskip("mlflow.tracking")
+    for k in (8, 9):
+        write(Path("one.csv"), client_rows(k, 100))
+        store = f"sqlite:///{tmp_path}/runs.db"
+        asked = (*watch, "--rows", "one.csv", "--state", "s.json", "--track", f"mlflow:{store}")
+        assert call(*asked)[0] == 0
+    client = mlflow.MlflowClient(tracking_uri=store)
+    place = client.get_experiment_by_name("agnosticfair").experiment_id
+    run, *_ = client.search_runs([place])
+    assert run.data.metrics["everybody.rows"] == 200
+    steps = [m.step for m in client.get_metric_history(run.info.run_id, "difference")]
+    assert steps == [100, 200]
+
+
+def test_the_state_is_watched_live(call, watch, tmp_path):
+    from http.client import HTTPConnection
+    from threading import Thread
+
+    from agnosticfair.commands.report import _look
+    from agnosticfair.report.live import serve_monitor
+
+    look = _look(Path("s.json"), Path("model.safetensors"), Path("certificate.json"), 0.95)
+    with serve_monitor(look, "127.0.0.1", 0) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+
+        def get(path):
+            link = HTTPConnection("127.0.0.1", server.server_port)
+            link.request("GET", path)
+            return link.getresponse().read().decode()
+
+        assert json.loads(get("/data.json"))["rows"] == 0
+        write(Path("one.csv"), client_rows(8, 100))
+        call(*watch, "--rows", "one.csv", "--state", "s.json")
+        told = json.loads(get("/data.json"))
+        assert (told["rows"], told["live"]) == (100, True)
+        assert told["alone"].startswith("The last batch alone, 100 rows")
+        assert "agnosticfair_rows 100.0" in get("/metrics")
+        assert "connect-src 'self'" in get("/")
+        server.shutdown()
+    assert "--model and --certificate" in refused(call, "watch", "s.json")

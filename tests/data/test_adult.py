@@ -4,9 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.datasets import dataset, load_dataset
-from agnosticfair.data.encoding import encode
 
 COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status"),
@@ -21,21 +19,6 @@ def originals(folder):
             row = [value.strip() for value in line.removesuffix(".").split(",")]
             if len(row) == len(COLUMNS) and "?" not in row:
                 yield row
-
-
-def test_shape_of_the_paper(adult):
-    census = take_census(adult, "adult")
-    assert census.n == 45_222
-    assert census.labels == {"<=50K": 34_014, ">50K": 11_208}
-    assert census.groups == {"sex": {"Female": 14_695, "Male": 30_527}}
-    assert adult.target.categories == ("<=50K", ">50K")
-    assert adult.sensitive_features["sex"].categories == ("Female", "Male")
-    encoding = encoding_of(census)
-    X = encode(encoding, adult)
-    assert X.shape == (45_222, 40)
-    assert len(set(encoding.names)) == 40
-    assert (X.min(), X.max()) == (0, 1)
-    assert not any("sex" in name for name in encoding.names)
 
 
 def test_every_value_is_that_of_the_original_files(adult, shared):

@@ -27,18 +27,27 @@ def empty_home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_shape_of_the_paper(dutch):
-    census = take_census(dutch, "dutch")
-    assert census.n == 60_420
-    assert census.labels == {"2_1": 28_763, "5_4_9": 31_657}
-    assert census.groups == {"sex": {"female": 30_273, "male": 30_147}}
-    assert dutch.sensitive_features["sex"].categories == ("female", "male")
-    assert dutch.target.categories == ("5_4_9", "2_1")
+@pytest.mark.parametrize(
+    ("name", "labels", "women", "width", "absent"),
+    [
+        ("adult", {"<=50K": 34_014, ">50K": 11_208}, 14_695, 40, "sex"),
+        ("dutch", {"5_4_9": 31_657, "2_1": 28_763}, 30_273, 35, ("sex", "household_position")),
+    ],
+)
+def test_shape_of_the_paper(request, name, labels, women, width, absent):
+    table = request.getfixturevalue(name)
+    census, n = take_census(table, name), sum(labels.values())
+    assert census.n == len(table) == n
+    assert census.labels == labels
+    assert table.target.categories == tuple(labels)
+    (female, male), counts = table.sensitive_features["sex"].categories, census.groups["sex"]
+    assert (female.lower(), male.lower()) == ("female", "male")
+    assert counts == {female: women, male: n - women}
     encoding = encoding_of(census)
-    X = encode(encoding, dutch)
-    assert X.shape == (60_420, 35)
+    X = encode(encoding, table)
+    assert X.shape == (n, width) == (n, len(set(encoding.names)))
     assert (X.min(), X.max()) == (0, 1)
-    assert not any(name.startswith(("sex", "household_position")) for name in encoding.names)
+    assert not any(feature.startswith(absent) for feature in encoding.names)
 
 
 def test_first_row_is_that_of_the_file(dutch):

@@ -1,22 +1,21 @@
 """Every entrant learns, and those that are asked for a small difference decide so on their training rows."""
 
+import sys
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from agnosticfair.experiments import apart
+from agnosticfair.experiments.benchmark import Cell, run_cell
 from agnosticfair.experiments.entrants import ENTRANTS, Rows, Train
 from agnosticfair.experiments.entrants.averaging import gap
 from agnosticfair.experiments.entrants.fairfed import reweighed
 from agnosticfair.experiments.entrants.logofair import _bisected
 from agnosticfair.methods import METHODS
 
-SLOW = (
-    "agnosticfair-mlp",
-    "declearn-fairgrad",
-    "fairgbm",
-)  # the last fails with a recent scikit-learn
+SLOW = ("agnosticfair-mlp", "declearn-fairgrad", "fairgbm")
 CHEAP = [name for name in ENTRANTS if name not in SLOW]
 
 
@@ -64,3 +63,36 @@ def test_bisection_ends_at_the_limit(sign):
     found = _bisected(lambda lam: sign * (0.5 - sign * lam), 0.1)
     assert found == pytest.approx(0.4 * sign, abs=1e-6)
     assert _bisected(lambda lam: 0.05, 0.1) == 0.0
+
+
+def environment(folder, name, script):
+    """An environment for an entrant whose interpreter is a script of the shell."""
+    python = folder / name / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+
+
+def cell_of(name):
+    return Cell("adult", "shift", 0, name, (0.1,), (0.05,))
+
+
+def test_an_entrant_runs_in_its_own_environment(tmp_path, monkeypatch):
+    if ENTRANTS["oxonfair"].installed:
+        pytest.skip("oxonfair is installed here")
+    monkeypatch.setenv("AGNOSTICFAIR_PEERS", str(tmp_path))
+    environment(tmp_path, "oxonfair", f'exec {sys.executable} "$@"')
+    # the same interpreter, so nothing is installed there either: said by that process, which looks no further
+    assert run_cell(cell_of("oxonfair"))["why"] == "oxonfair is not installed"
+    assert apart.run_apart(cell_of("nobody"), apart.interpreter("oxonfair"))["why"].startswith(
+        "in its own environment: KeyError: 'nobody'"
+    )
+
+
+def test_a_broken_environment_is_a_row_that_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGNOSTICFAIR_PEERS", str(tmp_path))
+    assert apart.interpreter("fairgbm") is None
+    environment(tmp_path, "fairgbm", "echo no such library >&2; exit 3")
+    row = run_cell(cell_of("fairgbm"))
+    assert row["why"] == "in its own environment: no such library"
+    assert row["rows"] == []

@@ -11,28 +11,22 @@ from agnosticfair.data.datasets import DATASETS
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import reproduce
 from agnosticfair.experiments.paper import PAPER, reported
-from agnosticfair.experiments.reproduce import CLIENTS, SETTINGS, Task, cells, run, run_cell
+from agnosticfair.experiments.reproduce import (
+    CLIENTS,
+    MEASURES,
+    SETTINGS,
+    Task,
+    cells,
+    run,
+    run_cell,
+)
 from agnosticfair.methods import METHODS
 from agnosticfair.report.tables import document, grids, markdown, outcome, summarise, terminal
 
 KEYS = [
-    "dataset",
-    "setting",
-    "method",
-    "seed",
-    "clients",
-    "train_accuracy",
-    "train_risk_difference",
-    "test_accuracy",
-    "test_risk_difference",
-    "test_balanced_accuracy",
-    "client_risk_differences",
-    "majority_rate",
-    "label_risk_difference",
-    "rounds",
-    "seconds",
-    "outcome",
-    "outcomes",
+    *("dataset", "setting", "method", "seed", "clients"),
+    *MEASURES,
+    *("rounds", "seconds", "outcome", "outcomes"),
 ]
 
 

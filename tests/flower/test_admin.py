@@ -15,6 +15,7 @@ from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.flower import admin, control, runner
 from agnosticfair.flower.causes import identity
 from agnosticfair.flower.folder import Federation, read_settings, write_folder
+from agnosticfair.flower.masking import LIST, load_secret, read_key_list, read_secret
 from agnosticfair.flower.node import load_key, read_site
 from agnosticfair.flower.secrets import good_until
 
@@ -125,6 +126,51 @@ def test_sites_come_and_go(link, folder, call):
     assert (code, "there is a site 'north' already" in err) == (2, True)
     code, _, err = call("deploy", "add-site", folder, "no rth=a.csv")
     assert (code, "site 'no rth': use letters" in err) == (2, True)
+
+
+def keys_of(folder):
+    found = read_key_list(folder / "keys" / LIST)
+    return found.version, found.sites
+
+
+def test_the_list_of_masking_keys_follows_who_comes_and_goes(link, folder, call, tmp_path):
+    first, before = keys_of(folder)
+    assert (first, sorted(before)) == (1, ["north", "south", "west"])
+    call("deploy", "add-site", folder, "east=east.csv")
+    version, now = keys_of(folder)
+    assert (version, sorted(now)) == (2, ["east", "north", "south", "west"])
+    assert read_secret(folder / "keys" / "east.mask", "east").public == now["east"]
+    config = read_site(folder / "sites" / "east.toml").config
+    assert config["mask-keeper"] == read_site(folder / "sites" / "north.toml").config["mask-keeper"]
+    assert config["least-sites"] == 2
+    call("deploy", "remove-site", folder, "west")
+    assert keys_of(folder) == (3, {k: v for k, v in now.items() if k != "west"})
+    call("deploy", "rotate-key", folder, "north")
+    version, now = keys_of(folder)
+    assert version == 4
+    assert read_secret(folder / "keys" / "north.mask", "north").public == now["north"]
+    assert now["north"] != before["north"]
+    assert call("deploy", "renew", folder)[0] == 0
+    assert keys_of(folder) == (4, now)  # a certificate has nothing to do with it
+    own = load_secret(tmp_path / "own" / "south.mask", "south")
+    sent = ("--mask-public", tmp_path / "own" / "south.mask.pub")
+    connection = held(folder, "south")
+    assert call("deploy", "rotate-key", folder, "south", *sent)[0] == 0
+    assert keys_of(folder)[1]["south"] == own.public
+    assert held(folder, "south") == connection
+    assert not (folder / "keys" / "south.mask").exists()  # the secret is the site's
+
+
+def test_a_list_that_cannot_follow_is_a_sentence_and_nothing_is_changed(link, folder, call):
+    call("deploy", "remove-site", folder, "west")
+    code, _, err = call("deploy", "remove-site", folder, "south")
+    assert (code, "secure sums hide one site among others" in err) == (2, True)
+    (folder / "keys" / "masking.key").unlink()
+    for change in (("add-site", folder, "east=east.csv"), ("rotate-key", folder, "north")):
+        code, _, err = call("deploy", *change)
+        assert (code, "put it there for this change" in err) == (2, True)
+    assert read_settings(folder).sites == ("north", "south")
+    assert not [*folder.glob("*/east*")]
 
 
 def test_two_sites_with_one_key_are_named(link, folder):
@@ -262,7 +308,9 @@ def test_one_of_three_sites_is_no_success_unless_it_is_asked_for(folder, tmp_pat
     assert read_settings(folder).run["least-sites"] == 2
     columns = ("--target", "y", "--sensitive-features", "sex", "--on-failure", "drop")
     sites = ("--sites", "a=a.csv,b=b.csv,c=c.csv", "--least-sites", "1")
-    assert call("deploy", "init", tmp_path / "one", *sites, *columns)[0] == 0
+    assert call("deploy", "init", tmp_path / "one", *sites, *columns, "--plain")[0] == 0
+    code, _, err = call("deploy", "init", tmp_path / "two", *sites, *columns)
+    assert (code, "a total of one site is that site's own sums" in err) == (2, True)
     assert read_settings(tmp_path / "one").run["least-sites"] == 1
 
 

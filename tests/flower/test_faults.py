@@ -379,7 +379,8 @@ def test_programs_of_flower_are_those_of_this_python(tmp_path, monkeypatch):
     from agnosticfair.flower import superlink
     from agnosticfair.flower.folder import Federation, write_folder
 
-    write_folder(tmp_path / "bank", Federation({"a": Path("a")}, Roles("y", ("sex",))))
+    plan = Federation({"a": Path("a")}, Roles("y", ("sex",)), secure=False)
+    write_folder(tmp_path / "bank", plan)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("FLWR_HOME", "")
     monkeypatch.setattr(superlink, "check_port", lambda *_: None)

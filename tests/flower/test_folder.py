@@ -62,7 +62,7 @@ def test_a_folder_is_not_overwritten(folder):
     from agnosticfair.flower.folder import Federation, write_folder
 
     with pytest.raises(SettingsError, match="is not empty"):
-        write_folder(folder, Federation({"a": Path("a.csv")}, Roles("y", ("sex",))))
+        write_folder(folder, Federation({"a": Path("a.csv")}, Roles("y", ("sex",)), secure=False))
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "../x", "ä", "a;b", '"'])
@@ -132,8 +132,8 @@ def test_what_is_explained_is_what_is_sent(recipe):
         def clients(self):
             return engine.clients()
 
-        def exchange(self, step, payload, deadline=None):
-            answers = engine.exchange(step, payload)
+        def exchange(self, step, payload, keys, deadline):
+            answers = engine.exchange(step, payload, keys)
             asked = 0 if payload is None else len(pack(payload))
             sizes[step] = (asked, {len(pack(reply)) for reply in answers.values()})
             return answers
@@ -177,9 +177,9 @@ def test_a_gradient_over_one_row_is_that_row_and_its_label():
         def clients(self):
             return engine.clients()
 
-        def exchange(self, step, payload, deadline=None):
+        def exchange(self, step, payload, keys, deadline):
             asked.append((step, payload))
-            return engine.exchange(step, payload)
+            return engine.exchange(step, payload, keys)
 
     fit(Listening(), method("fl", network="mlp", max_rounds=1), positive="yes")
     step, question = asked[-1]
@@ -280,7 +280,7 @@ def test_a_federation_that_cannot_work_is_refused_at_once(tmp_path, capsys, aske
         there.write_text("")
     columns = ("--target", "y", "--sensitive-features", "sex")
     with pytest.raises(SystemExit) as ended:
-        main(["deploy", "init", str(there), "--sites", "a=a.csv", *columns, *asked])
+        main(["deploy", "init", str(there), "--sites", "a=a.csv,b=b.csv", *columns, *asked])
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
     assert there.exists() != bool(asked)
@@ -290,8 +290,9 @@ def test_without_the_packages_a_sentence_says_what_to_install(tmp_path, monkeypa
     from agnosticfair.flower.folder import Federation, write_folder
 
     monkeypatch.setitem(sys.modules, "cryptography", None)
+    plan = Federation({"a": Path("a")}, Roles("y", ("sex",)), secure=False)
     with pytest.raises(SettingsError, match=r"install 'agnosticfair\[flower\]'"):
-        write_folder(tmp_path / "bank", Federation({"a": Path("a")}, Roles("y", ("sex",))))
+        write_folder(tmp_path / "bank", plan)
 
 
 def test_every_sensitive_column_is_protected(tmp_path):
@@ -299,7 +300,8 @@ def test_every_sensitive_column_is_protected(tmp_path):
     from agnosticfair.flower.apps import sensitive_features_of
     from agnosticfair.flower.folder import Federation, read_config, write_folder
 
-    write_folder(tmp_path / "bank", Federation({"a": Path("a")}, Roles("y", ("sex", "race"))))
+    plan = Federation({"a": Path("a")}, Roles("y", ("sex", "race")), secure=False)
+    write_folder(tmp_path / "bank", plan)
     assert sensitive_features_of(read_config(tmp_path / "bank")) == ("sex", "race")
     assert sensitive_features_of({"sensitive-features": ""}) is None
 
@@ -312,7 +314,17 @@ def test_a_notion_can_be_deployed(tmp_path):
     columns = ("--target", "y", "--sensitive-features", "sex", "--sensitive-features", "race")
     asked = ("--notion", "equalized_odds", "--intersections", "--tau", "0.07")
     with pytest.raises(SystemExit) as ended:
-        main(["deploy", "init", str(tmp_path / "bank"), "--sites", "a=a.csv", *columns, *asked])
+        main(
+            [
+                "deploy",
+                "init",
+                str(tmp_path / "bank"),
+                "--sites",
+                "a=a.csv,b=b.csv",
+                *columns,
+                *asked,
+            ]
+        )
     assert ended.value.code == 0
     fairness = method_of(read_config(tmp_path / "bank")).fairness
     told = (fairness.notion, fairness.intersections, fairness.tau)
@@ -330,10 +342,32 @@ def test_a_network_can_be_deployed(tmp_path):
         folder = tmp_path / name
         columns = ("--target", "y", "--sensitive-features", "sex", *asked)
         with pytest.raises(SystemExit) as ended:
-            main(["deploy", "init", str(folder), "--sites", "a=a.csv", *columns])
+            main(["deploy", "init", str(folder), "--sites", "a=a.csv,b=b.csv", *columns])
         assert ended.value.code == 0
         made[name] = method_of(read_config(folder))
     assert made == {
-        "linear": method("agnosticfair"),
-        "mlp": method("agnosticfair", network="mlp"),
+        "linear": method("agnosticfair", centres="kmeans"),  # under masks no site shows a row
+        "mlp": method("agnosticfair", centres="kmeans", network="mlp"),
     }
+
+
+def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.flower.folder import read_config
+    from agnosticfair.flower.node import read_site
+
+    asked = ("--target", "y", "--sensitive-features", "sex", "--sites")
+    assert call("deploy", "init", tmp_path / "bank", *asked, "a=a.csv,b=b.csv")[0] == 0
+    assert read_config(tmp_path / "bank")["masking"] == str(tmp_path / "bank/keys/masking.json")
+    config = read_site(tmp_path / "bank" / "sites" / "a.toml").config
+    assert (config["least-sites"], config["may-drop"], len(config["mask-keeper"])) == (2, False, 64)
+    assert "shows-rows" not in config
+    assert call("deploy", "init", tmp_path / "open", *asked, "a=a.csv,b=b.csv", "--plain")[0] == 0
+    assert read_config(tmp_path / "open")["masking"] == ""
+    assert "mask-key" not in read_site(tmp_path / "open" / "sites" / "a.toml").config
+    code, _, err = call("deploy", "init", tmp_path / "one", *asked, "a=a.csv")
+    assert (code, "name at least two, or give --plain" in err) == (2, True)
+    rows = ("a=a.csv,b=b.csv", "--centres", "rows")
+    code, out, _ = call("deploy", "init", tmp_path / "rows", *asked, *rows)
+    assert (code, "centres are rows of the sites" in out) == (0, True)
+    assert read_site(tmp_path / "rows" / "sites" / "a.toml").config["shows-rows"] is True

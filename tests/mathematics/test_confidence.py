@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
-from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics import binomial, confidence, reweighed
 from agnosticfair.mathematics.notions import NOTIONS
 
 few = settings(max_examples=15, deadline=None)
@@ -34,7 +34,7 @@ def failure(k, n, bound, p0, p1, truth):
 @pytest.mark.parametrize("relative", [False, True])
 def test_the_largest_difference_or_ratio_fails_no_more_often_than_stated(alpha, sizes, relative):
     k, n = outcomes(*sizes)
-    bound = confidence.largest(k, n, alpha, relative)
+    bound = binomial.largest(k, n, alpha, relative)
     worst = max(
         failure(k, n, bound, p0, p1, p1 / p0 if relative else p1 - p0) for p0 in GRID for p1 in GRID
     )
@@ -43,7 +43,7 @@ def test_the_largest_difference_or_ratio_fails_no_more_often_than_stated(alpha, 
 
 def test_the_bound_is_the_largest_over_the_region_found_by_brute_force():
     k, n, alpha = np.array([[30], [60]]), np.array([[200], [150]]), 0.001
-    c = confidence._critical(np.array([(1 - 2 * confidence.CAP) * alpha]))[0]
+    c = binomial._critical(np.array([(1 - 2 * binomial.CAP) * alpha]))[0]
     from scipy.special import ndtri
 
     p0, p1 = np.meshgrid(np.linspace(0.03, 0.4, 500), np.linspace(0.2, 0.7, 500))
@@ -52,11 +52,11 @@ def test_the_bound_is_the_largest_over_the_region_found_by_brute_force():
     s0 = np.sqrt((p0 * (1 - p0) + 0.25 / 200) / 200)
     s1 = np.sqrt((p1 * (1 - p1) + 0.25 / 150) / 150)
     w0, w1 = s0 / np.hypot(s0, s1), s1 / np.hypot(s0, s1)
-    inside = w1 * z1 + w0 * z0 + confidence.BEND * (w0 * z1 - w1 * z0) ** 2 <= c
-    inside &= np.maximum(z0, z1) <= -ndtri(confidence.CAP * alpha)
+    inside = w1 * z1 + w0 * z0 + binomial.BEND * (w0 * z1 - w1 * z0) ** 2 <= c
+    inside &= np.maximum(z0, z1) <= -ndtri(binomial.CAP * alpha)
     brute = (p1 - p0)[inside].max()
-    assert confidence.largest(k, n, alpha)[0] == pytest.approx(brute, abs=2e-3)
-    assert confidence.largest(k, n, alpha)[0] >= brute
+    assert binomial.largest(k, n, alpha)[0] == pytest.approx(brute, abs=2e-3)
+    assert binomial.largest(k, n, alpha)[0] >= brute
 
 
 def test_it_is_much_tighter_than_the_box_of_both_limits():
@@ -64,14 +64,14 @@ def test_it_is_much_tighter_than_the_box_of_both_limits():
     low = beta.ppf(alpha / 2, 100, 901)
     high = beta.ppf(1 - alpha / 2, 161, 840)
     normal = np.sqrt(0.1 * 0.9 / 1000 + 0.16 * 0.84 / 1000) * 3.719
-    width = confidence.largest(k, n, alpha)[0] - 0.06
+    width = binomial.largest(k, n, alpha)[0] - 0.06
     assert width < 1.06 * normal
     assert high - low - 0.06 > 1.35 * width
 
 
 def test_without_rows_nothing_is_bounded():
-    assert confidence.largest([[0], [3]], [[0], [9]], 0.05).tolist() == [1.0]
-    assert confidence.largest([[0], [3]], [[0], [9]], 0.05, relative=True).tolist() == [np.inf]
+    assert binomial.largest([[0], [3]], [[0], [9]], 0.05).tolist() == [1.0]
+    assert binomial.largest([[0], [3]], [[0], [9]], 0.05, relative=True).tolist() == [np.inf]
     counts = np.zeros((1, 2, 2, 2), int)
     counts[0, 0, 0] = 5
     for notion in sorted(NOTIONS):
@@ -148,7 +148,7 @@ def test_the_bounds_hold_at_once_in_draws_from_a_known_population(notion):
         failed[0] += ((true > found.high) | (true < found.low)).any()
         found = confidence.ratios(counts, part, notion)
         failed[1] += ((true_ratio > found.high) | (true_ratio < found.low)).any()
-        failed[2] += confidence.mixtures(counts, part, notion, 0.05, 1e-2) < mixed
+        failed[2] += reweighed.mixtures(counts, part, notion, 0.05, 1e-2) < mixed
     assert (failed <= draws * delta).all()
 
 
@@ -169,7 +169,7 @@ def test_reweighings_of_the_population_stay_below_their_bound(notion):
     total = true.sum(axis=(0, 1, 2))
     for seed in range(10):
         drawn = masses(np.random.default_rng(seed).choice(cells, n))
-        bound = confidence.reweighings(drawn, n, 0.1, notion, 5.0, 0.05)
+        bound = reweighed.reweighings(drawn, n, 0.1, notion, 5.0, 0.05)
         for alpha in [*np.eye(3), *rng.dirichlet(np.ones(3), 50)]:
             alpha = alpha / (alpha @ total)
             if alpha.max() <= 5.0:
@@ -185,7 +185,7 @@ def test_mixtures_are_no_better_than_the_worst_part_and_see_simpsons_paradox():
     each = confidence.differences(counts, 0.01, "demographic_parity")
     assert each.high.max() < 0.01
     # half of each part: 0.74 against 0.26
-    assert confidence.mixtures(counts, 0.01, "demographic_parity", 0.05) == pytest.approx(
+    assert reweighed.mixtures(counts, 0.01, "demographic_parity", 0.05) == pytest.approx(
         0.48, abs=0.01
     )
 
@@ -193,7 +193,7 @@ def test_mixtures_are_no_better_than_the_worst_part_and_see_simpsons_paradox():
 def test_chernoff_holds_for_means_of_anything_in_the_unit_interval():
     rng, failed = np.random.default_rng(0), 0
     for _ in range(400):
-        low, high = confidence.chernoff(rng.beta(0.5, 2, 80).sum(), 80, 0.2)
+        low, high = binomial.chernoff(rng.beta(0.5, 2, 80).sum(), 80, 0.2)
         failed += not low <= 0.2 <= high
     assert failed <= 80
 
@@ -202,7 +202,7 @@ def test_three_groups_are_compared_in_all_pairs():
     counts = np.random.default_rng(2).integers(50, 90, (1, 3, 2, 2))
     found = confidence.differences(counts, 0.06, "demographic_parity")
     k, n = (v[0] for v in confidence.compared(counts, "demographic_parity"))
-    ups = [confidence.largest(k[[j, i]], n[[j, i]], 0.01)[0] for i, j in permutations(range(3), 2)]
+    ups = [binomial.largest(k[[j, i]], n[[j, i]], 0.01)[0] for i, j in permutations(range(3), 2)]
     assert found.high[0] == pytest.approx(max(ups))
 
 

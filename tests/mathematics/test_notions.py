@@ -17,12 +17,12 @@ def spread(rates):
 
 EXPECTED = {
     "demographic_parity": lambda y, p, s, w: metrics.risk_difference(p, s, w),
-    "equal_opportunity": lambda y, p, s, w: spread(metrics.true_positive_rates(y, p, s, w)),
+    "equal_opportunity": lambda y, p, s, w: spread(metrics.positive_rates(p, s, w * y)),
     "equalized_odds": lambda y, p, s, w: np.fmax(
-        spread(metrics.true_positive_rates(y, p, s, w)),
-        spread(metrics.false_positive_rates(y, p, s, w)),
+        spread(metrics.positive_rates(p, s, w * y)),
+        spread(metrics.positive_rates(p, s, w * (1 - y))),
     ),
-    "bounded_group_loss": lambda y, p, s, w: np.nanmax(metrics.error_rates(y, p, s, w)),
+    "bounded_group_loss": lambda y, p, s, w: np.nanmax(metrics.positive_rates(y != p, s, w)),
 }
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agnosticfair.mathematics.confidence import clopper_pearson
+from agnosticfair.mathematics.binomial import clopper_pearson
 from agnosticfair.mathematics.sequences import (
     change_evidence,
     likeliest,
@@ -44,8 +44,8 @@ def test_a_rate_that_wanders_is_bounded_in_its_running_mean():
 def test_a_bound_is_where_the_evidence_crosses_its_threshold():
     k, n = np.array([3.0, 40.0, 0.0]), np.array([10.0, 50.0, 0.0])
     low, high = rate_bounds(k, n, 0.05)
-    np.testing.assert_allclose(rate_evidence(k, n, low)[:2], np.log(40), atol=1e-5)
-    np.testing.assert_allclose(rate_evidence(n - k, n, 1 - high)[:2], np.log(40), atol=1e-5)
+    np.testing.assert_allclose(rate_evidence(k, n, low)[:2], np.log(40), atol=1e-4)
+    np.testing.assert_allclose(rate_evidence(n - k, n, 1 - high)[:2], np.log(40), atol=1e-4)
     assert (low[2], high[2]) == (0.0, 1.0)
 
 

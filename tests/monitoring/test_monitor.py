@@ -77,8 +77,9 @@ def test_rows_like_the_baselines_are_inside_and_a_broken_limit_is_found():
     assert broken.decisions == "broken"
     assert 0 < broken.since["broken"] < 6000
     assert f"since row {broken.since['broken']:,}" in broken.sentence
-    low, _, _ = part_differences(strict, monitor.state.counts, 0.025 / len(strict.parts))
-    assert low.max() > 0.01
+    delta = 0.025 / len(strict.parts)
+    found = part_differences(strict.notion, monitor.state.counts, delta, strict.keep)
+    assert found.low.max() > 0.01
 
 
 def test_another_mix_is_seen_and_told():
@@ -107,11 +108,13 @@ def test_values_never_seen_are_named_and_lie_outside():
 def test_the_distance_is_zero_for_mixtures_in_the_set_and_not_beyond():
     size = len(BASELINE.counts)
     shares = np.r_[BASELINE.counts[0] / BASELINE.counts[0, 0], np.zeros(len(BASELINE.axes))]
-    assert nearest(BASELINE, shares, shares) < 1e-9  # one part alone, weighed by its bound at most
+    assert (
+        nearest(BASELINE, shares, shares)[0] < 1e-9
+    )  # one part alone, weighed by its bound at most
     unheard = shares.copy()
     unheard[:size] *= 0.5
     unheard[size:] = 0.5
-    assert nearest(BASELINE, unheard, unheard) > 0.2
+    assert nearest(BASELINE, unheard, unheard)[0] > 0.2
 
 
 def test_without_groups_the_mix_is_still_watched():
@@ -173,7 +176,7 @@ def test_every_flipped_byte_of_a_state_is_found(tmp_path):
             DataError,
             "job",
         ),
-        (lambda m: Monitor(MODEL, replace(BASELINE, model="")), ModelError, "belong together"),
+        (lambda m: Monitor(MODEL, replace(BASELINE, model="0")), ModelError, "belong together"),
         (lambda m: Monitor(MODEL, BASELINE, confidence=1.0), SettingsError, "confidence is 1"),
         (lambda m: Baseline.from_json({"format": "x"}), ModelError, "no baseline"),
         (lambda m: baseline_of(MODEL, ROWS, limit=0), SettingsError, "limit is 0"),
@@ -221,3 +224,123 @@ def test_a_certificate_is_a_baseline():
     other = fit({"a": small_table(500, seed=5)}, "fl", positive="yes").model
     with pytest.raises(ModelError, match="do not belong together"):
         Monitor(other, made.to_json())
+
+
+def test_only_what_the_certificate_bounds_is_held_to_its_limit():
+    from agnosticfair import audit
+
+    made = audit(MODEL, small_table(1500, seed=3), sensitive_features="sex", parts=["age", "job"])
+    able = {part.name for part in made.parts if part.estimable}
+    assert 0 < len(able) < len(made.parts)
+    watch = Monitor(MODEL, made.to_json())
+    assert {*watch.baseline.names} == able
+    rows = dict(zip(watch.baseline.names, watch.baseline.part_rows, strict=True))
+    assert rows == {part.name: part.rows for part in made.parts if part.name in able}
+    told = made.to_json()
+    told["parts"][0]["rates"][0]["compared"] = False
+    alone = Monitor(MODEL, told).update(ROWS).everybody
+    assert (alone.difference, alone.low, alone.verdict) == (0.0, 0.0, "kept")
+    assert [rate.compared for rate in alone.rates] == [False, True]
+
+
+def test_every_groups_rate_is_told_with_its_interval():
+    _, verdict = watched(ROWS)
+    s, decided = ROWS.sensitive_features["sex"].codes, MODEL.predict(ROWS)
+    for g, rate in enumerate(verdict.everybody.rates):
+        assert (rate.group, rate.rows) == (MODEL.groups[g], (s == g).sum())
+        assert rate.rate == decided[s == g].mean()
+        assert rate.low < rate.rate < rate.high
+    high, low = sorted((rate.rate for rate in verdict.everybody.rates), reverse=True)
+    assert verdict.everybody.difference == high - low
+
+
+def test_a_batch_is_told_of_by_itself_as_well():
+    calm, old = ROWS.take(np.arange(3000)), ROWS.take(ROWS.numeric["age"] > 0.7)
+    monitor, _ = watched(calm)
+    verdict = monitor.update(old)
+    alone = Monitor(MODEL, BASELINE).update(old)
+    assert verdict.batch.rows == len(old)
+    assert verdict.batch.everybody == alone.everybody
+    assert (verdict.batch.where, verdict.batch.distance) == (alone.where, alone.distance)
+    assert verdict.everybody.rows == 3000 + len(old)
+
+
+def test_the_nearest_mixture_has_the_mix_and_is_told_by_its_heaviest_values():
+    monitor, verdict = watched(ROWS.take(ROWS.numeric["age"] > 0.7))
+    shares = monitor.state.values / monitor.state.rows
+    distance, alpha = nearest(BASELINE, shares, shares)
+    mix = BASELINE.counts @ alpha / BASELINE.n
+    assert np.abs(mix - shares[: len(mix)]).max() <= distance + 1e-9
+    assert ((alpha >= 0) & (alpha <= BASELINE.bound + 1e-9)).all()
+    assert 0 < sum(verdict.nearest.values()) <= 1 + 1e-9
+    assert [*verdict.nearest.values()] == sorted(verdict.nearest.values(), reverse=True)
+
+
+def test_a_sample_with_groups_judges_decisions_and_leaves_the_mix():
+    monitor, bare = watched(replace(ROWS, sensitive_features={}, target=None))
+    sample = ROWS.take(np.arange(0, 6000, 6))
+    verdict = monitor.update(sample, sample=True)
+    assert (verdict.rows, verdict.grouped, bare.grouped) == (6000, 1000, 0)
+    direct = Monitor(MODEL, BASELINE).update(sample)
+    assert verdict.everybody.low == direct.everybody.low  # the width of a thousand rows
+    assert (verdict.distance, verdict.where) == (bare.distance, bare.where)
+    with pytest.raises(DataError, match="very content"):
+        monitor.update(sample, sample=True)
+
+
+def test_a_state_stays_small_however_many_batches(tmp_path):
+    from agnosticfair.monitoring.state import MOST_BATCHES, latest
+
+    monitor, _ = watched(ROWS)
+    many = latest({f"{k:016x}": False for k in range(3 * MOST_BATCHES)})
+    assert [*many] == [f"{k:016x}" for k in range(2 * MOST_BATCHES, 3 * MOST_BATCHES)]
+    assert len(replace(monitor.state, batches=many).to_bytes()) < 1 << 20
+
+
+def test_a_batch_that_could_not_be_written_is_not_counted(tmp_path):
+    monitor = Monitor(MODEL, BASELINE, state=tmp_path / "absent" / "state.json")
+    with pytest.raises(ModelError, match="not counted"):
+        monitor.update(ROWS)
+    assert monitor.state.rows == 0
+
+
+KILLED = """
+import sys
+import numpy as np
+from helpers import small_table
+from agnosticfair.monitoring.monitor import Monitor
+from agnosticfair.model import load_model
+import json
+folder = sys.argv[1]
+model = load_model(f"{folder}/model")
+monitor = Monitor(model, json.load(open(f"{folder}/baseline")), state=f"{folder}/state")
+rows = small_table(6000, seed=1)
+for k in range(1000):
+    monitor.update(rows.take(np.arange(k, k + 40)))
+    print(monitor.state.rows, flush=True)
+"""
+
+
+def test_a_kill_at_any_moment_loses_no_batch_that_was_acknowledged(tmp_path):
+    import subprocess
+    import sys
+    import time
+    from pathlib import Path
+
+    MODEL.save(tmp_path / "model")
+    (tmp_path / "baseline").write_text(json.dumps(BASELINE.to_json()))
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    for _ in range(3):
+        child.stdout.readline()
+    time.sleep(0.05)
+    child.kill()
+    told = child.communicate()[0].split("\n")[:-1]
+    acknowledged = 40 * (3 + len(told))
+    kept = Monitor(MODEL, BASELINE, state=tmp_path / "state").state
+    assert kept.rows in (acknowledged, acknowledged + 40)  # written, and killed before it was said
+    assert kept.counts[0].sum() == kept.rows

@@ -79,6 +79,11 @@ def test_a_verdict_leaves_out_who_sees_and_counts_accuracy(made):
     beaten = results(cell("agnosticfair", p90=0.05, top=0.3), cell("fairfl", p90=0.06, top=0.2))
     assert not verdict(aggregate(beaten)["lines"])["won"]
     assert "the lowest max is fairfl's" in document(beaten)
+    constant = cell("fairfl", accuracy=0.995, p90=0.0, top=0.0)  # positive for everybody
+    assert verdict(aggregate(results(cell("agnosticfair"), constant))["lines"])["won"]
+    itself = results(cell("agnosticfair", accuracy=0.995, p90=0.0, top=0.0), cell("fairfl"))
+    assert not verdict(aggregate(itself)["lines"])["won"]
+    assert "our default is constant" in document(itself)
     nobody = results(cell("agnosticfair", kept=False), cell("fairfl", kept=False))
     assert "nobody keeps the limit" in document(nobody)
 

@@ -68,14 +68,14 @@ def test_its_numbers_are_the_measured_ones():
     told = section("Measured, by sex")
     assert f"is {metrics.risk_difference(y_hat, s):.4f}" in told.says[0]
     lines = {line[0]: line[1:] for line in told.lines[1:]}
-    rates = metrics.positive_rates(y_hat, s), metrics.true_positive_rates(y, y_hat, s)
+    rates = metrics.positive_rates(y_hat, s), metrics.positive_rates(y_hat, s, y)
     for j in range(2):
         rows, labelled, decided, right, true, false = lines[f"g{j}"]
         assert rows == f"{(s == j).sum()}"
         assert labelled == f"{y[s == j].mean():.1%}"
         assert (decided, true) == tuple(f"{rate[j]:.1%}" for rate in rates)
         assert right == f"{(y == y_hat)[s == j].mean():.1%}"
-        assert false == f"{metrics.false_positive_rates(y, y_hat, s)[j]:.1%}"
+        assert false == f"{metrics.positive_rates(y_hat, s, 1.0 - y)[j]:.1%}"
     made, told = CERTIFIED["sex"], section("Certificate, by sex").says
     assert f"at most {upper(made.worst_difference)}" in told[0]
     assert any(made.about in text for text in told)

@@ -255,20 +255,18 @@ def test_reproduce_is_reported(call, tmp_path):
     assert "Nothing is certified here" in " ".join(study["sentences"])
 
 
+SEX_AND_TOWN = (
+    "--target=income",
+    "--sensitive-features=sex",
+    "--sensitive-features=town",
+    "--tau=0.3",
+)
+
+
 def test_any_notion_and_several_attributes_are_reported(call, files):
     for k, path in enumerate(files):
         write(path, client_rows(k), town=lambda i, r: "xyz"[i % 3])
-    asked = (
-        "--target",
-        "income",
-        "--sensitive-features",
-        "sex",
-        "--sensitive-features",
-        "town",
-        "--tau",
-        "0.3",
-    )
-    asked += ("--notion", "equalized_odds", "--run", "run")
+    asked = (*SEX_AND_TOWN, "--notion", "equalized_odds", "--run", "run")
     assert call("fit", *files, *asked)[0] == 0
     certificate = json.loads(Path("run/certificate.json").read_text())
     shown = certificate["sensitive_feature"]
@@ -367,18 +365,11 @@ def test_a_page_forbids_every_request(call, run):
 def test_intersections_are_reported(call, files):
     for k, path in enumerate(files):
         write(path, client_rows(k), town=lambda i, r: "xy"[i // 2 % 2])
-    asked = (
-        "--target",
-        "income",
-        "--sensitive-features",
-        "sex",
-        "--sensitive-features",
-        "town",
-        "--tau",
-        "0.3",
-    )
     assert (
-        call("fit", *files, *asked, "--method", "fairfl", "--intersections", "--run", "run")[0] == 0
+        call("fit", *files, *SEX_AND_TOWN, "--method", "fairfl", "--intersections", "--run", "run")[
+            0
+        ]
+        == 0
     )
     assert call("report", "run", "--test", files[1])[0] == 0
     (study,) = page_data("report.html")["studies"]

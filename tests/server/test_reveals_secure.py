@@ -26,8 +26,8 @@ def test_every_message_of_a_secure_fit_is_explained_with_its_bytes():
     class Weighed:
         clients = engine.clients
 
-        def exchange(self, step, payload, deadline=None, **only):
-            answers = engine.exchange(step, payload, deadline, **only)
+        def exchange(self, step, payload, keys, deadline):
+            answers = engine.exchange(step, payload, keys, deadline)
             sizes[step] = max(len(pack(answer)) for answer in answers.values())
             return answers
 

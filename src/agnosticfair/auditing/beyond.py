@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite
 from typing import Any
 
@@ -13,7 +13,6 @@ from agnosticfair.auditing.certificate import Certificate, not_estimable
 from agnosticfair.auditing.parts import (
     Asked,
     PartRecord,
-    Subpopulations,
     checked_groups,
     records,
     searched,
@@ -21,29 +20,14 @@ from agnosticfair.auditing.parts import (
     worst_of,
 )
 from agnosticfair.auditing.proof import mixtures_of, sums_of
+from agnosticfair.auditing.question import Wanted
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import digest_of
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
-from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics import reweighed
 from agnosticfair.mathematics.parts import Axis
 from agnosticfair.model import Model
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is to be bounded beyond the rows: named parts, their mixtures, kernels."""
-
-    parts: Subpopulations | None
-    precision: float
-    mixtures: bool
-    kernels: bool
-
-    @property
-    def share(self) -> float:
-        """What each of them has of 1 - confidence."""
-        asked = (self.parts is not None, self.mixtures and self.parts is not None, self.kernels)
-        return 1 / max(sum(asked), 1)
 
 
 def bounded(
@@ -97,7 +81,7 @@ def _over_kernels(made: Certificate, psi: np.ndarray) -> Certificate:
     cells = psi.reshape(len(made.groups), 2, 2, -1)
     bound = None if made.bound == inf else made.bound
     delta = made.share * (1 - made.confidence)
-    found = confidence.reweighings(
+    found = reweighed.reweighings(
         cells[..., :-1], float(made.n), delta, made.notion, bound, made.floor
     )
     alpha = made.alpha_difference.tolist()

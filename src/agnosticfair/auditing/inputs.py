@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.census import Census, encoding_of, positive_label, take_census
-from agnosticfair.data.encoding import Encoding, encode, shown
+from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode, shown
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError
-from agnosticfair.mathematics.linear import units
+from agnosticfair.mathematics.linear import on_grid, units
 from agnosticfair.model import Model
 
 MISSING = {"None", "nan", "NaN", "<NA>", "NaT"}
 NUMBERS = "biuf"
+BITS = {"0", "1", "False", "True"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,12 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Fe
                 f"column {name!r} of X has values that are not finite: fill or drop them"
             )
     low, span = units(low, high, scale)
-    return Features(names, low, span, len(values), lambda rows: (values[rows] - low) / span)
+
+    def at(rows: slice) -> np.ndarray:  # on the grid other units give the same numbers
+        x = (values[rows] - low) / span
+        return on_grid(x, FEATURE_BITS) if scale else x
+
+    return Features(names, low, span, len(values), at)
 
 
 def _has_texts(X: Any) -> bool:
@@ -189,7 +195,8 @@ def labels_and_decisions(
     """Which rows have the positive label (None without labels), and which are decided positively.
 
     given: decisions, probabilities or labels, (n,), or what predicts them of X.  Values that are all
-    labels are labels; other numbers are decisions or probabilities.
+    labels are labels; other numbers are decisions or probabilities.  Two columns are the probabilities of the
+    labels in sorted order, as scikit-learn has them.
     """
     if y is None and isinstance(X, Table) and X.target is not None:
         y = X.target.values()
@@ -198,20 +205,32 @@ def labels_and_decisions(
         check_labels(given, y_names)
         decided, positive = given.predict(X) > 0, given.positive
     else:
-        names = {*y_names, *map(name_of, np.asarray(getattr(given, "classes_", ())).tolist())}
+        classes = [*map(name_of, np.asarray(getattr(given, "classes_", ())).tolist())]
+        if {*classes} <= BITS:  # of a model that was fitted on y == a label
+            classes = [] if y_names else classes
+        names = {*y_names, *classes}
         if names or positive is not None:
             positive = positive_of(sorted(names) or [name_of(positive)], positive)
-        raw = (
-            given.predict(X)
-            if hasattr(given, "predict")
-            else given(X)
-            if callable(given)
-            else given
-        )
-        decided = _decided(column(raw, "predictions", n), names, positive, threshold)
+        raw = given.predict(X) if hasattr(given, "predict") else given
+        raw = given(X) if callable(raw) else raw
+        values = _of_two(raw, classes or sorted(names), positive)
+        decided = _decided(column(values, "predictions", n), names, positive, threshold)
     if y_codes is None:
         return None, decided
     return np.array([name == positive for name in y_names])[y_codes], decided
+
+
+def _of_two(raw: Any, classes: Sequence[str], positive: Any) -> Any:
+    """Probabilities of two classes, (n, 2), as those of the positive one; anything else as it is."""
+    values = np.asarray(raw)
+    if values.ndim != 2 or values.shape[1] != 2 or values.dtype.kind not in NUMBERS:
+        return raw
+    if not np.allclose(values.sum(axis=1), 1.0, atol=1e-3):
+        raise DataError(
+            "predictions have two columns whose rows do not add up to 1: give probabilities of two classes, "
+            "or one value per row"
+        )
+    return values[:, classes.index(positive) if positive in classes else 1]
 
 
 def _decided(values: np.ndarray, labels: set[str], positive: Any, threshold: float) -> np.ndarray:
@@ -228,6 +247,8 @@ def _decided(values: np.ndarray, labels: set[str], positive: Any, threshold: flo
                 "0 and 1, or probabilities"
             )
         return np.array([name == positive for name in names])[place]
+    if values.dtype.kind == "b" and labels and labels <= {"False", "True"}:
+        return values == (positive == "True")
     numbers = [float(label) for label in labels if _is_number(label)]
     if numbers and len(numbers) == len(labels) and np.isin(values, numbers).all():
         return values == float(positive)

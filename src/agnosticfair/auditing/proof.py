@@ -22,7 +22,7 @@ import numpy as np
 from agnosticfair.auditing.parts import Asked, Found, records, upper_of, worst_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics import reweighed
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import Axis, part_name, sizes_of, starts_of
 from agnosticfair.mathematics.parts import read as sums_at
@@ -204,14 +204,14 @@ def mixtures_of(
     delta, able, _ = found.levels(notion, precision, share * (1 - level))
     if not able.any():
         return 1.0
-    return confidence.mixtures(found.counts[able], delta[able], notion, floor)
+    return reweighed.mixtures(found.counts[able], delta[able], notion, floor)
 
 
 def _kernels(told: Mapping[str, Any]) -> float:
     psi = np.array(told["kernels"]["psi"], float)
     bound = told["bound"]
     delta = told["share"] * (1 - told["confidence"])
-    return confidence.reweighings(
+    return reweighed.reweighings(
         psi[..., :-1], float(told["n"]), delta, told["notion"], bound, told["floor"]
     )
 

@@ -19,7 +19,7 @@ from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import AverageNetwork, Moments, Sums, Train
+from agnosticfair.protocol.questions import AverageNetwork, Moments, Sums, Train, step_of
 
 Answer = Census | Candidates | Reply
 
@@ -98,9 +98,9 @@ def answer(client: Client, step: str, broadcast: Broadcast[Any] | None) -> Answe
     """The client's reply to one step of the protocol; the same question gets the same answer."""
     if step not in STEPS:
         raise FederationError(f"{client.who} knows no step {step!r}; it knows {', '.join(STEPS)}")
-    if broadcast is not None and broadcast.asked.step != step:
+    if broadcast is not None and step_of(broadcast.asked) != step:
         raise FederationError(
-            f"{client.who} was asked for step {step!r} with a question of {broadcast.asked.step!r}: "
+            f"{client.who} was asked for step {step!r} with a question of {step_of(broadcast.asked)!r}: "
             "ask again"
         )
     found = STEPS[step]

@@ -1,10 +1,13 @@
-"""``agnosticfair audit``: a certificate for a model file, or for predictions that stand in a column."""
+"""``agnosticfair audit``: a certificate for a model file of ours or of others, or for predictions in a column."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -12,25 +15,51 @@ from agnosticfair.commands.measuring import labelled
 from agnosticfair.commands.options import (
     Categorical,
     Drop,
+    Encoding,
+    Intersections,
     Json,
     NotionName,
     Numeric,
     OutFolder,
     Positive,
+    SensitiveFeatures,
+    Separator,
     Target,
 )
-from agnosticfair.commands.output import check_folder, deliver, progress
+from agnosticfair.commands.output import check_folder, deliver, percent
+from agnosticfair.commands.reading import tell
 from agnosticfair.errors import DataError, SettingsError, SolverError
 from agnosticfair.mathematics.notions import PARITY
 
+if TYPE_CHECKING:
+    from agnosticfair.auditing.certificate import Certificate
+    from agnosticfair.data.decided import Decided
+    from agnosticfair.data.files import Roles
+    from agnosticfair.data.reading import Dialect
+    from agnosticfair.data.table import Table
+
 EPILOG = "Example: agnosticfair audit test.csv --target income --sensitive-features sex --model model.safetensors"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is certified: a model or its predictions, the rows, and what it is called."""
+
+    given: Any
+    table: Table
+    name: str
 
 
 def audit(
     file: Annotated[Path, Argument(help="CSV or Parquet with the rows to audit on.")],
     target: Target,
-    sensitive_features: Annotated[str, Option(help="Column with the groups.")],
-    model: Annotated[Path | None, Option(help="A model written by 'fit'.")] = None,
+    sensitive_features: SensitiveFeatures,
+    model: Annotated[
+        Path | None, Option(help="A model written by 'fit'; or another's: .joblib, .pkl, .onnx.")
+    ] = None,
+    trust_code: Annotated[
+        bool, Option("--trust-code", help="Read a .joblib or .pkl, which runs its author's code.")
+    ] = False,
     predictions: Annotated[
         str | None, Option(help="Or the column with another model's labels, 0/1 or probabilities.")
     ] = None,
@@ -38,10 +67,13 @@ def audit(
     categorical: Categorical = None,
     drop: Drop = None,
     positive: Positive = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     threshold: Annotated[
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
     notion: NotionName = PARITY.name,
+    intersections: Intersections = False,
     columns: Annotated[
         list[str] | None, Option(help="Column that names parts; may be repeated, else all.")
     ] = None,
@@ -68,63 +100,98 @@ def audit(
 ) -> None:
     """Certify any model on rows it was not fitted on: every named part of the population, at a confidence.
 
-    Give a model file, or the column with the predictions of a model from elsewhere. Writes
-    certificate.json, which 'verify' checks without the rows, certificate.png and, for 'report', rows.parquet,
-    which holds the rows. The options numeric, categorical, drop and columns may be repeated.
+    Give a model file, ours or another's, or the column with a model's predictions. Writes certificate.json,
+    which 'verify' checks without the rows, certificate.png and, for 'report', rows.parquet, which holds the
+    rows; in a folder each where there are several sensitive features, whose certificates then hold together. The
+    options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
-    from agnosticfair.auditing.audit import audit as certify
-    from agnosticfair.auditing.inputs import labels_and_decisions
-    from agnosticfair.auditing.proof import read_key, sealed
-    from agnosticfair.data.decided import Decided
-    from agnosticfair.model import load_model
+    from agnosticfair.auditing.proof import read_key
+    from agnosticfair.data.files import Roles
+    from agnosticfair.data.reading import Dialect
     from agnosticfair.report import certificate as report
-    from agnosticfair.report.figures import png
-    from agnosticfair.runs.provenance import provenance
+    from agnosticfair.report.facts import of_decisions
 
     if (model is None) == (predictions is None):
         raise SettingsError("name either a model by --model or a column by --predictions")
     check_folder(out)
     secret = None if key is None else read_key(key)
-    kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
-    if model is not None:
-        given, table = _of_model(model, file, target, sensitive_features, kinds, positive)
+    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
+    roles = Roles(target, tuple(sensitive_features), None, *kinds)
+    where = (file, roles, Dialect(separator, encoding))
+    if model is None:
+        judged = _of_column(str(predictions), *where)
     else:
-        given, table = _of_column(str(predictions), file, target, sensitive_features, kinds)
-    with progress(100, "percent") as advance:
+        judged = _of_model(model, *where, positive, (trust_code, threshold))
+    if intersections:
+        judged = replace(judged, table=_intersected(judged.table))
+    names = tuple(judged.table.sensitive_features)
+    ask = {
+        **_set(kernels, sigma, bound, bootstrap),
+        "parts": _parts(columns, depth, least, bands, kernels),
+        "confidence": 1 - (1 - confidence) / len(names),
+        "precision": precision,
+        "mixtures": mixtures,
+        "floor": floor,
+        "seed": seed,
+        "notion": notion,
+        "threshold": threshold,
+        "positive": positive,
+    }
+    if not as_json:
+        tell({file.stem: judged.table}, target, getattr(judged.given, "positive", positive))
+    told = {}
+    for name in names:
+        made = _certified(judged, name, ask, strict)
+        rows = _decided(judged, name, {k: ask[k] for k in ("positive", "threshold")})
+        files, told[name] = _files(judged, made, name, rows, file, secret)
+        folder = out if len(names) == 1 else out / name
+        said = "\n".join((*of_decisions(rows, judged.name), str(made)))
+        deliver(folder, files, report.grids(made), said, "" if as_json else None)
+    if as_json:
+        print(json.dumps(told if len(told) > 1 else told[names[0]], indent=1, allow_nan=False))
 
-        def tell(done: int, total: int) -> None:
-            for _ in range(100 * (done - 1) // total, 100 * done // total):
-                advance("")
 
-        made = certify(
-            given,
-            table,
-            sensitive_features=sensitive_features,
-            **_set(kernels, sigma, bound, bootstrap),
-            parts=_parts(columns, depth, least, bands, kernels),
-            confidence=confidence,
-            precision=precision,
-            mixtures=mixtures,
-            floor=floor,
-            seed=seed,
-            notion=notion,
-            threshold=threshold,
-            positive=positive,
-            on_progress=tell,
-        )
+def _certified(judged: Judged, name: str, ask: Mapping[str, Any], strict: bool) -> Certificate:
+    """The certificate for one sensitive feature; with --strict none that is not to the tolerance."""
+    from agnosticfair.auditing.audit import audit as certify
+
+    with percent() as told:
+        made = certify(judged.given, judged.table, sensitive_features=name, on_progress=told, **ask)
     if strict and made.warnings and made.outcome != "optimal":
         raise SolverError(f"{made.warnings[-1]} Allow a larger tolerance or fewer kernels.")
-    name = load_model(model).method["name"] if model is not None else str(predictions)
-    told = sealed(made.to_json() | {"method": name} | provenance({file.stem: table}), secret)
+    return made
+
+
+def _files(
+    judged: Judged,
+    made: Certificate,
+    sensitive_feature: str,
+    rows: Decided,
+    file: Path,
+    secret: Any,
+) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """A certificate with its figure and rows, by file name; and as JSON."""
+    from agnosticfair.auditing.proof import sealed
+    from agnosticfair.report import certificate as report
+    from agnosticfair.report.figures import png
+    from agnosticfair.runs.provenance import provenance
+
+    about = {"method": judged.name, "sensitive_feature": sensitive_feature}
+    told = sealed(made.to_json() | about | provenance({file.stem: judged.table}), secret)
     text = json.dumps(told, indent=1, allow_nan=False)
     files = {"certificate.json": f"{text}\n".encode(), "certificate.png": png(report.figure(made))}
-    y, decided = labels_and_decisions(
-        given, table, None, len(table), positive=positive, threshold=threshold
-    )
-    label = next(iter(table.target.values()[y]), "positive")
-    rows = Decided.of(table, sensitive_features, label, {name: decided.astype(float)})
-    files["rows.parquet"] = rows.to_bytes()
-    deliver(out, files, report.grids(made), str(made), text if as_json else None)
+    return {**files, "rows.parquet": rows.to_bytes()}, told
+
+
+def _decided(judged: Judged, sensitive_feature: str, how: Mapping[str, Any]) -> Decided:
+    """The rows with what is decided on them."""
+    from agnosticfair.auditing.inputs import labels_and_decisions
+    from agnosticfair.data.decided import Decided
+
+    table = judged.table
+    y, decided = labels_and_decisions(judged.given, table, None, len(table), **how)
+    label = next(iter(table.target.values()[y]), "positive") if table.target else "positive"
+    return Decided.of(table, sensitive_feature, label, {judged.name: decided.astype(float)})
 
 
 def _set(kernels: int | None, sigma: float, bound: float, bootstrap: int) -> dict[str, Any]:
@@ -147,36 +214,60 @@ def _parts(
     return Subpopulations(tuple(columns) if columns else None, depth, least, bands)
 
 
+def _intersected(table: Table) -> Table:
+    """The rows with the intersections of all sensitive features in the place of these."""
+    from agnosticfair.data.table import intersected
+
+    groups = table.sensitive_features
+    return replace(table, sensitive_features={" & ".join(groups): intersected(groups)})
+
+
 def _of_model(
-    path: Path, file: Path, target: str, sensitive_features: str, kinds: Any, positive: str | None
-) -> tuple[Any, Any]:
-    """The model, and the rows as it reads them."""
+    path: Path,
+    file: Path,
+    roles: Roles,
+    dialect: Dialect,
+    positive: str | None,
+    how: tuple[bool, float],
+) -> Judged:
+    """A model and the rows as it reads them; of another's its predictions, and the rows as 'fit' reads them.
+    how: whether it may run code, and the threshold."""
+    from agnosticfair.auditing.foreign import is_foreign, load_foreign, predictions_of, read_frame
+    from agnosticfair.data.files import read_table
     from agnosticfair.model import load_model
 
-    named = [name for name, columns in kinds.items() if columns]
-    if named or positive is not None:
-        raise SettingsError(
-            f"the model knows its columns and labels: leave out --{(*named, 'positive')[0]}"
-        )
-    loaded = load_model(path)
-    return loaded, labelled(loaded, [file], target, (sensitive_features,), None)[file.stem]
+    if not is_foreign(path):
+        named = [k for k in ("numeric", "categorical", "drop") if getattr(roles, k)]
+        if named or positive is not None:
+            raise SettingsError(
+                f"the model knows its columns and labels: leave out --{(*named, 'positive')[0]}"
+            )
+        ours = load_model(path)
+        rows = labelled(ours, [file], str(roles.target), roles.sensitive_features, None, dialect)
+        return Judged(ours, rows[file.stem], ours.method["name"])
+    trust_code, threshold = how
+    table = read_table(file, roles, dialect=dialect)
+    theirs = load_foreign(path, trust_code)
+    if trust_code:
+        print(f"Warning: {path.name!r} runs the code of whoever wrote it.", file=sys.stderr)
+    frame = read_frame(file, dialect)
+    return Judged(
+        predictions_of(theirs, frame, str(roles.target), threshold=threshold), table, path.name
+    )
 
 
-def _of_column(
-    predictions: str, file: Path, target: str, sensitive_features: str, kinds: Any
-) -> tuple[Any, Any]:
+def _of_column(predictions: str, file: Path, roles: Roles, dialect: Dialect) -> Judged:
     """The predictions in a column, as labels or as numbers; and the rows, without that column."""
     import numpy as np
 
     from agnosticfair.data.encoding import shown
-    from agnosticfair.data.files import Roles, read_table
+    from agnosticfair.data.files import read_table
 
     # read as the column of clients, which is no feature either
-    columns = {name: tuple(values or ()) for name, values in kinds.items()}
-    table = read_table(file, Roles(target, (sensitive_features,), client=predictions, **columns))
+    table = read_table(file, replace(roles, client=predictions), dialect=dialect)
     column, labels = table.other[predictions], table.target.categories if table.target else ()
     if {*column.categories} <= {*labels}:
-        return column.values(), table
+        return Judged(column.values(), table, predictions)
     numbers = []
     for value in column.categories:
         try:
@@ -186,4 +277,4 @@ def _of_column(
                 f"column {predictions!r} has the value {shown([value])}, neither a label "
                 f"({shown(labels)}) nor a number: write labels, 0 and 1, or probabilities"
             ) from None
-    return np.array(numbers)[column.codes], table
+    return Judged(np.array(numbers)[column.codes], table, predictions)

@@ -60,8 +60,11 @@ def init(
     ] = None,
     least_rows: Annotated[int, Option(help="Rows per group, or a site does not answer.")] = 10,
     secure: Annotated[
-        bool, Option("--secure", help="Mask every site's sums: the coordinator sees totals only.")
-    ] = False,
+        bool,
+        Option(
+            "--secure/--plain", help="Mask every site's sums: the coordinator sees totals only."
+        ),
+    ] = True,
     host: Annotated[str, Option(help="The SuperLink's address.")] = "127.0.0.1",
     port: Annotated[
         int, Option(help="Its port for sites; the next is for runs, here only.")
@@ -87,8 +90,13 @@ def init(
     run |= {"on-failure": on_failure, **to_config(settings)}
     if least_sites is not None:
         run["least-sites"] = least_sites
-    if secure and centres_kind(chosen) == "rows":
-        run["centres"] = "kmeans"  # under masks no site shows a row
+    if centres_kind(chosen) == "rows":
+        if "centres" not in settings and secure:
+            run["centres"] = "kmeans"  # under masks no site shows a row unless it was asked for
+        else:
+            print(
+                "Note: the kernels' centres are rows of the sites, without label and group, seen by all."
+            )
     write_folder(folder, Federation(_sites(sites), roles, run, host, port, least_rows, secure))
     print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
     for name in ("superlink", *sorted(_sites(sites))):
@@ -190,14 +198,19 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Ask every site who it is and what columns and groups it has: keys, versions, schema, least rows."""
-    from agnosticfair.commands.output import grid, show
+    from agnosticfair.commands.output import cell, grid, show
     from agnosticfair.flower.runner import Told, check_federation
 
     sites = check_federation(folder, Told(on_trouble=_trouble), timeout)
     if as_json:
         return print(json.dumps(sites, indent=1))
     lines = [
-        (key, about["rows"], about["versions"]["agnosticfair"], about["versions"]["python"])
+        (
+            key,
+            "masked" if about["rows"] is None else cell(about["rows"]),
+            about["versions"]["agnosticfair"],
+            about["versions"]["python"],
+        )
         for key, about in sites.items()
     ]
     show(grid("The sites", ("site", "rows", "agnosticfair", "python"), lines))
@@ -252,13 +265,16 @@ def rotate_key(
     folder: Folder,
     site: SiteName,
     public: Annotated[
-        Path | None, Option(help="The site's new public key; else one is made here.")
+        Path | None, Option(help="The site's new public key; else new keys are made here.")
+    ] = None,
+    mask_public: Annotated[
+        Path | None, Option(help="Its new public masking key, of secure sums.")
     ] = None,
 ) -> None:
-    """Give a site another key; the old one is refused from now on."""
+    """Give a site other keys; the old ones are refused from now on."""
     from agnosticfair.flower import admin
 
-    admin.rotate_key(folder, site, public)
+    admin.rotate_key(folder, site, public, mask_public)
     print(f"Site {site!r} has a new key; start the site again.")
 
 

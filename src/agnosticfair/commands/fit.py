@@ -14,20 +14,16 @@ from agnosticfair.commands import reading
 from agnosticfair.commands.measuring import labelled, scores, show_scores
 from agnosticfair.commands.options import (
     NONE,
-    Categorical,
-    Client,
-    Drop,
     Encoding,
     Force,
     Json,
     MethodName,
-    Numeric,
     Positive,
+    Roles,
     Seed,
-    SensitiveFeatures,
     Separator,
     Settings,
-    Target,
+    with_roles,
     with_settings,
 )
 from agnosticfair.commands.output import cell, check_file, check_folder, progress, write_files
@@ -47,6 +43,7 @@ if TYPE_CHECKING:
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
 
+@with_roles
 @with_settings()
 def fit(
     files: Annotated[
@@ -55,12 +52,7 @@ def fit(
             help="A CSV or Parquet file, or a folder of Parquet, per client; or one file for all."
         ),
     ],
-    target: Target,
-    sensitive_features: SensitiveFeatures,
-    client_column: Client = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
+    roles: Roles,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
     settings: Settings = NONE,
@@ -116,7 +108,7 @@ def fit(
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
     from agnosticfair.data.encoding import Encoding as Unread
-    from agnosticfair.data.files import Roles, read_rows, read_sources
+    from agnosticfair.data.files import read_rows, read_sources
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.private import Budget
@@ -129,9 +121,9 @@ def fit(
         if folder is not None:
             check_folder(folder, option=option)
     chosen, device = _recipe(method, settings, device, limit)
-    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
+    target, names = roles.target, roles.sensitive_features
+    assert target is not None  # its option is required
     dialect = Dialect(separator, encoding)
-    roles = Roles(target, tuple(sensitive_features), client_column, *kinds)
     clients = read_sources(files, roles, dialect=dialect)
     for path in test or ():  # before the work, not after it
         read_rows(path, Unread((), ()), target=target, dialect=dialect)
@@ -140,12 +132,12 @@ def fit(
     columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
-        budget, names = Budget(epsilon, delta, ledgers=ledgers), tuple(sensitive_features)
+        budget = Budget(epsilon, delta, ledgers=ledgers)
         return _private(clients, chosen, budget, agreed, (names, positive), out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict}
-    how |= {"sensitive_features": tuple(sensitive_features), "checkpoint": checkpoint}
+    how |= {"sensitive_features": names, "checkpoint": checkpoint}
     how |= {"secure": secure, "schema": agreed}
     ask = {"limit": limit, "confidence": confidence, "precision": precision}
     promised = None if limit is None else ask

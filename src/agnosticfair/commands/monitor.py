@@ -34,6 +34,10 @@ def monitor(
     rows: Annotated[
         list[Path] | None, Option(help="A batch of rows, CSV or Parquet; may be repeated.")
     ] = None,
+    sample: Annotated[
+        list[Path] | None,
+        Option(help="Rows drawn from earlier batches, with their groups; not counted for the mix."),
+    ] = None,
     state: Annotated[Path | None, Option(help="File that remembers; made if it is absent.")] = None,
     add: Annotated[
         list[Path] | None, Option(help="Another site's state to add; nothing is then written.")
@@ -46,6 +50,9 @@ def monitor(
     ] = None,
     limit: Annotated[float | None, Option(help="Instead of what was certified.")] = None,
     confidence: Annotated[float, Option(help="That no statement is ever wrong.")] = 0.95,
+    when: Annotated[
+        str | None, Option(help="Time of the batch, 2026-11-16T08:00+00:00; else now.")
+    ] = None,
     again: Annotated[
         bool, Option("--again", help="Count a batch of the very content of an earlier one.")
     ] = False,
@@ -53,6 +60,9 @@ def monitor(
     prometheus: Annotated[Path | None, Option(help="Write metrics here, as text.")] = None,
     alert: Annotated[
         str | None, Option(help="Command to run on an alarm; it gets the verdict as JSON.")
+    ] = None,
+    track: Annotated[
+        str | None, Option(help="Tell the timeline and verdict to MLflow: mlflow:URI.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -64,19 +74,23 @@ def monitor(
     watch = Monitor(
         loaded, read_baseline(certificate, loaded, limit), state=state, confidence=confidence
     )
-    if not rows and not add and not watch.state.rows:
+    if not rows and not sample and not add and not watch.state.rows:
         raise SettingsError("there is nothing to watch yet: name a batch by --rows")
     if (labels is None) != (key is None):
         raise SettingsError(
             "labels that come late are joined by a key: give both --labels and --key"
         )
-    verdict = watch.verdict()
-    for path in rows or ():
+    verdict, time = watch.verdict(), _time(when)
+    for path in (*(rows or ()), *(sample or ())):
         batch = _batch(loaded, watch.baseline, path, target, sensitive_features, labels, key)
-        verdict = watch.update(batch, again=again, who=f"file {path.name!r}")
+        drawn = path in (sample or ())
+        verdict = watch.update(
+            batch, again=again, sample=drawn, when=time, who=f"file {path.name!r}"
+        )
     if add:
         watch, verdict = _added(watch, add)
     _deliver(watch, verdict, page, prometheus)
+    _track(watch, verdict, track)
     if as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
@@ -152,8 +166,8 @@ def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None
     found = [by_key.get(k) for k in table.other[key].values().tolist()]
     if None in found:
         raise DataError(
-            f"file {labels.name!r} has no label for {found.count(None)} rows of {path.name!r}: give the rows "
-            "whose labels came, as the batch they were"
+            f"file {labels.name!r} has no label for {found.count(None)} of {len(found)} rows of {path.name!r}: wait "
+            "until all labels of the batch have come"
         )
     return replace(table, target=Column.of(found))
 
@@ -183,6 +197,37 @@ def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Pa
         from agnosticfair.monitoring.metrics import exposition
 
         write_files(prometheus.parent, {prometheus.name: exposition(verdict)})
+
+
+def _time(when: str | None) -> float | None:
+    """Seconds since 1970 of a time as text."""
+    from datetime import UTC, datetime
+
+    if when is None:
+        return None
+    try:
+        found = datetime.fromisoformat(when)
+    except ValueError:
+        raise SettingsError(f"{when!r} is no time: write it as 2026-11-16T08:00+00:00") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _track(watch: Monitor, verdict: Verdict, where: str | None) -> None:
+    """Tell a tracker the whole timeline and the verdict."""
+    from agnosticfair.runs.tracking import numbers, tracker
+
+    if where is None:
+        return
+    about = {"model": watch.baseline.model, "limit": verdict.limit, "notion": watch.baseline.notion}
+    with tracker(where) as tell:
+        tell(
+            "parameters", {k: str(v) for k, v in (about | {"decisions": verdict.decisions}).items()}
+        )
+        for point in watch.state.timeline:
+            tell("round", {**point, "round": point["rows"]})
+        own = {"rows": verdict.rows, "distance": verdict.distance, "alarm": verdict.alarm}
+        tell("results", numbers({**own, "everybody": vars(verdict.everybody)}))
+        tell("files", {"verdict.json": json.dumps(verdict.to_json(), indent=1).encode()})
 
 
 def _show(watch: Monitor, verdict: Verdict) -> None:

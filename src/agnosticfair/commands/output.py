@@ -84,6 +84,18 @@ def progress(total: int, what: str, at_most: bool = False) -> Iterator[Callable[
     yield advance
 
 
+@contextmanager
+def percent() -> Iterator[Callable[[int, int], None]]:
+    """``progress`` for what tells how much of how much is done."""
+    with progress(100, "percent") as advance:
+
+        def tell(done: int, total: int) -> None:
+            for _ in range(100 * (done - 1) // total, 100 * done // total):
+                advance("")
+
+        yield tell
+
+
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files, none before all are on the disk under another name."""
     try:
@@ -142,7 +154,7 @@ def deliver(
     """Write the files; then print the tables, what is to be said and where all is, or something instead."""
     write_files(folder, files)
     if instead is not None:
-        return print(instead)
+        return print(instead, end="\n" * bool(instead))
     for table in tables:
         show(table)
         print()

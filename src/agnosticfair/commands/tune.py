@@ -10,19 +10,15 @@ from typer import Option
 
 from agnosticfair.commands.options import (
     NONE,
-    Categorical,
-    Client,
-    Drop,
     Files,
     Json,
     MethodName,
-    Numeric,
     OutFolder,
     Positive,
+    Roles,
     Seed,
-    SensitiveFeatures,
     Settings,
-    Target,
+    with_roles,
     with_settings,
 )
 from agnosticfair.commands.output import check_folder, deliver, progress
@@ -34,15 +30,11 @@ EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensi
 PATH = ",".join(f"{tau:g}" for tau in TAUS)
 
 
+@with_roles
 @with_settings(without=("tau",))
 def tune(
     files: Files,
-    target: Target,
-    sensitive_features: SensitiveFeatures,
-    client_column: Client = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
+    roles: Roles,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
     settings: Settings = NONE,
@@ -57,7 +49,7 @@ def tune(
 
     Writes frontier.json, frontier.png and model.safetensors: the knee's model, or that of --tau.
     """
-    from agnosticfair.data.files import Roles, read_clients
+    from agnosticfair.data.files import read_clients
     from agnosticfair.methods import method as recipe
     from agnosticfair.report import frontier as report
     from agnosticfair.report.figures import png
@@ -68,13 +60,12 @@ def tune(
     if tau is not None and tau not in path:
         raise SettingsError(f"tau {tau:g} is not on the path {taus}: add it by --taus")
     chosen = recipe(method, **settings, tau=path[0])
-    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_clients(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
+    clients = read_clients(files, roles)
     with progress((folds + 1) * len(path), "fits") as advance:
         found = trace(
             clients,
             chosen,
-            sensitive_features=tuple(sensitive_features),
+            sensitive_features=roles.sensitive_features,
             positive=positive,
             taus=path,
             folds=folds,

@@ -23,6 +23,7 @@ from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
 from agnosticfair.data.splits import Split, iid, shift
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.experiments.apart import interpreter, run_apart
 from agnosticfair.experiments.deployments import (
     BEYOND,
     KINDS,
@@ -207,6 +208,9 @@ def run_cell(cell: Cell) -> Row:
     about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
     made = head | {"entrant": cell.entrant, **about, "rows": []}
     if not entrant.installed:
+        python = interpreter(cell.entrant)
+        if python is not None:
+            return made | run_apart(cell, python)
         return made | {"why": f"{' or '.join(entrant.packages)} is not installed"}
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():
@@ -235,7 +239,8 @@ class Tried:
 
 def _tried(entrant: Entrant, held: Held, asked: Sequence[float]) -> list[Tried]:
     """Every setting of an entrant, cross-fitted; one if it has no more."""
-    return [_cross_fitted(entrant, held, a) for a in (asked if entrant.asks else asked[:1])]
+    settings = entrant.settings or (asked if entrant.asks else asked[:1])
+    return [_cross_fitted(entrant, held, a) for a in settings]
 
 
 def _cross_fitted(entrant: Entrant, held: Held, asked: float) -> Tried:

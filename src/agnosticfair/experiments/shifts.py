@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.auditing.audit import profile
 from agnosticfair.auditing.inputs import features_of
+from agnosticfair.auditing.worst import profile
 from agnosticfair.data.census import encoding_of, merge, take_census
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.encoding import Encoding, encode

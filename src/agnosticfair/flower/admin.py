@@ -15,6 +15,7 @@ from agnosticfair.flower.causes import identity, read_visits, why_missing
 from agnosticfair.flower.folder import (
     SETTINGS,
     Settings,
+    check_hidden,
     check_site,
     read_settings,
     settings_text,
@@ -22,7 +23,17 @@ from agnosticfair.flower.folder import (
     write_new,
     write_whole,
 )
+from agnosticfair.flower.masking import (
+    KEEPERS_KEY,
+    LIST,
+    keeper_of,
+    list_text,
+    next_list,
+    read_public,
+    secret_text,
+)
 from agnosticfair.flower.secrets import good_until, key_pair, renewed
+from agnosticfair.protocol.secure.keys import new_identity
 
 SOON = 14
 """Days before the end of a certificate from which it is said."""
@@ -34,11 +45,18 @@ def add_site(folder: Path, key: str, file: Path) -> None:
     check_site(key, file)
     if key in settings.sites:
         raise SettingsError(f"there is a site {key!r} already: choose another name")
-    authority = (settings.folder / "tls" / "ca.crt").read_text()
-    files = site_files(settings, key, file, authority, app_hash())
+    authority, keys = (settings.folder / "tls" / "ca.crt").read_text(), settings.folder / "keys"
+    mask, listed, keeper = new_identity(key), None, ""
+    if settings.run.get("secure"):
+        listed = next_list(keys, lambda sites: {**sites, key: mask.public})
+        keeper = keeper_of((keys / KEEPERS_KEY).read_text())
+    files = site_files(settings, key, file, authority, app_hash(), keeper)
     files |= {f"keys/{key}{end}": text for end, text in key_pair().items()}
+    files |= {f"keys/{key}.mask": secret_text(mask)} if listed else {}
     for name, text in files.items():
         write_new(settings.folder / name, text)
+    if listed:
+        write_whole(keys / LIST, list_text(listed))
     _with_sites(settings, (*settings.sites, key))
 
 
@@ -48,16 +66,31 @@ def remove_site(folder: Path, key: str) -> None:
     left = tuple(other for other in settings.sites if other != _known(settings, key))
     if not left:
         raise SettingsError(f"{key!r} is the only site: add another first")
-    for name in (f"keys/{key}", f"keys/{key}.pub", f"sites/{key}.toml", f"start-{key}.sh"):
+    if settings.run.get("secure"):
+        check_hidden(len(left), {})
+        keys = settings.folder / "keys"
+        listed = next_list(keys, lambda sites: {k: v for k, v in sites.items() if k != key})
+        write_whole(keys / LIST, list_text(listed))
+    own = (f"keys/{key}{end}" for end in ("", ".pub", ".mask", ".mask.pub", ".sessions"))
+    for name in (*own, f"sites/{key}.toml", f"start-{key}.sh"):
         (settings.folder / name).unlink(missing_ok=True)
     _with_sites(settings, left)
 
 
-def rotate_key(folder: Path, key: str, public: Path | None = None) -> None:
-    """A new key for a site, made here or sent by the site: the old one is refused from now on."""
+def rotate_key(
+    folder: Path, key: str, public: Path | None = None, mask_public: Path | None = None
+) -> None:
+    """New keys for a site, made here or sent by the site: the old ones are refused from now on.  public: of
+    the site's connection.  mask_public: of its masked sums; given one of them, only that one is changed."""
     settings = read_settings(folder)
     _known(settings, key)
     keys = settings.folder / "keys"
+    if settings.run.get("secure") and (mask_public is not None or public is None):
+        _rotate_mask(keys, key, mask_public)
+    elif mask_public is not None:
+        raise SettingsError("this federation has no secure sums, and no masking key to change")
+    if mask_public is not None and public is None:
+        return
     if public is not None:
         control.public_key(public, key)
         write_whole(keys / f"{key}.pub", public.read_text())
@@ -66,6 +99,19 @@ def rotate_key(folder: Path, key: str, public: Path | None = None) -> None:
         for end, text in key_pair().items():
             write_whole(keys / f"{key}{end}", text, 0o644 if end else 0o600)
     _registered(settings)
+
+
+def _rotate_mask(keys: Path, key: str, public: Path | None) -> None:
+    """A new masking key for a site in the next version of the list; a secret that is made elsewhere stays there."""
+    made = new_identity(key)
+    held = made.public if public is None else read_public(public)
+    listed = next_list(keys, lambda sites: {**sites, key: held})
+    if public is None:
+        write_whole(keys / f"{key}.mask", secret_text(made), 0o600)
+    else:
+        (keys / f"{key}.mask").unlink(missing_ok=True)
+    (keys / f"{key}.sessions").unlink(missing_ok=True)
+    write_whole(keys / LIST, list_text(listed))
 
 
 def renew(folder: Path) -> datetime:

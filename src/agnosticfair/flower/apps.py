@@ -17,19 +17,20 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from agnosticfair.data.census import check_census, check_labels_known, merge
+from agnosticfair.data.census import check_census, check_labels_known
 from agnosticfair.errors import AgnosticFairError, FederationError
-from agnosticfair.federation import Fit, fit
+from agnosticfair.federation import Fit, census_of_all, fit, summaries
 from agnosticfair.flower.causes import identity, read_visits, why_missing
 from agnosticfair.flower.control import public_key
 from agnosticfair.flower.folder import write_whole
-from agnosticfair.flower.masking import read_list
+from agnosticfair.flower.masking import BRING, read_key_list
 from agnosticfair.flower.results import publish
 from agnosticfair.flower.site import hello, reason, respond, site_of
 from agnosticfair.methods import Method, method
 from agnosticfair.protocol.engines.flower import FlowerEngine, away
 from agnosticfair.protocol.engines.seam import HELLO
 from agnosticfair.protocol.faults import Asker, Missing, Policy, policy
+from agnosticfair.protocol.secure.keys import Roster, digest
 from agnosticfair.runs import provenance as record
 from agnosticfair.server import checkpoints
 from agnosticfair.server.reveals import AUDITED
@@ -88,6 +89,7 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
     engine = FlowerEngine(grid, sites, why=_why(config, sites), notice=notice)
     about = Asker(engine, engine.clients(), policy_of(config), float(config["deadline"]))
     joined = greet(about, engine)
+    bring_list(about, joined, config)
     if config.get("check"):
         return {"check.json": as_json({"run": run, "sites": checked(about, joined, config)})}
     kept = Path(str(config.get("checkpoint") or out)) / checkpoints.FILE
@@ -119,15 +121,28 @@ def greet(asker: Asker, engine: FlowerEngine) -> dict[str, Any]:
             engine.sites = asker.keys
 
 
-def checked(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Every site's versions and rows, if their files fit together; nothing is trained."""
-    censuses = asker.ask("outline" if config.get("masking") else "census", None)
-    check_labels_known(censuses, config.get("positive") or None)
-    agreed = merge(censuses)
+def bring_list(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Give the folder's list of masking keys to all sites, where one of them holds another version of it."""
     if not config.get("masking"):
-        check_census(agreed)
+        return
+    now = read_key_list(str(config["masking"]))
+    if any(
+        about.get("keys") != [now.version, digest(now.sites).hex()] for about in joined.values()
+    ):
+        asker.ask(BRING, now)
+
+
+def checked(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Every site's versions and rows, if their files and keys fit together; nothing is trained. Under masks no
+    site's rows are counted, but all of them together are."""
+    secure = replace(asker, secure=masks_of(config))
+    censuses = summaries(secure)
+    check_labels_known(censuses, config.get("positive") or None)
+    agreed = census_of_all(secure, censuses)
+    check_census(agreed)
     method_of(config), sensitive_features_of(config)
-    return {key: {**joined[key], "rows": censuses[key].n} for key in censuses}
+    hidden = secure.secure is not None
+    return {key: {**joined[key], "rows": None if hidden else censuses[key].n} for key in censuses}
 
 
 def _why(config: Mapping[str, Any], sites: tuple[str, ...]) -> Callable[[str], str]:
@@ -169,13 +184,13 @@ def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> F
         on_failure=policy_of(config),
         checkpoint=config.get("checkpoint") or None,
         on_round=on_round,
-        secure=masks_of(config),
+        secure=masks_of(config) or False,
     )
 
 
-def masks_of(config: Mapping[str, Any]) -> dict[str, str] | bool:
+def masks_of(config: Mapping[str, Any]) -> Roster | None:
     """The sites' public keys, where sums are to be masked."""
-    return read_list(str(config["masking"])) if config.get("masking") else False
+    return read_key_list(str(config["masking"])).sites if config.get("masking") else None
 
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +205,7 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
         "seed": int(config.get("seed", 0)),
         "deadline": float(config["deadline"]),
     }
-    asked |= {"secure": masks_of(config)}
+    asked |= {"secure": masks_of(config) or False}
     with one_thread():
         made = record.certificates(fitted, engine, basis=basis, centres=own, **asked)
     return record.certified(*made)

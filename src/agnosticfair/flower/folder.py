@@ -18,7 +18,7 @@ from agnosticfair.data.files import Roles
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 from agnosticfair.flower.bundle import app_hash
-from agnosticfair.flower.masking import LIST, masking_files
+from agnosticfair.flower.masking import KEEPERS_KEY, LIST, keeper_of, masking_files
 from agnosticfair.flower.secrets import key_pair, tls_certificates
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.settings import to_config
@@ -47,11 +47,9 @@ class Federation:
     host: str = "127.0.0.1"
     port: int = 8000
     least_rows: int = 10
-    secure: bool = False
+    secure: bool = True
 
     def __post_init__(self) -> None:
-        if self.secure and len(self.sites) < 2:
-            raise SettingsError("secure sums hide one site among others: name at least two")
         if not self.sites:
             raise SettingsError("there are no sites: name each as NAME=FILE")
         for key, file in self.sites.items():
@@ -68,6 +66,8 @@ class Federation:
                 raise SettingsError(f"column {name!r}: rename it without comma and quotation mark")
         if not 0 < self.port < 65535:
             raise SettingsError(f"port {self.port}: name one between 1 and 65534")
+        if self.secure:
+            check_hidden(len(self.sites), self.run)
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,19 @@ def check_site(key: str, file: Path | str) -> None:
         raise SettingsError(f"file {str(file)!r} of site {key!r}: rename it without quotation mark")
 
 
+def check_hidden(count: int, run: Mapping[str, Any]) -> None:
+    """Raise where secure sums would have no two sites to add up."""
+    if count < 2:
+        raise SettingsError(
+            "secure sums hide one site among others, and there would be one: name at least two, or give --plain"
+        )
+    if run.get("on-failure") == "drop" and int(run.get("least-sites") or 2) < 2:
+        raise SettingsError(
+            f"least-sites is {run['least-sites']}, and a total of one site is that site's own sums: give two or more, "
+            "or --plain"
+        )
+
+
 def write_folder(folder: Path, plan: Federation) -> None:
     """Write the federation's folder, which must not be there yet."""
     folder = folder.resolve()
@@ -106,16 +119,18 @@ def write_folder(folder: Path, plan: Federation) -> None:
         secrets, app = tls_certificates(plan.host), app_hash()
     except ImportError:
         raise SettingsError("sites need Flower: install 'agnosticfair[flower]'") from None
+    secrets |= {
+        f"keys/{n}": t for n, t in (masking_files(plan.sites) if plan.secure else {}).items()
+    }
+    keeper = keeper_of(secrets.get(f"keys/{KEEPERS_KEY}", ""))
     files = {
         SETTINGS: settings_text(settings),
         "start-superlink.sh": _script("The SuperLink: for the sites", "deploy superlink ."),
     }
     authority = secrets["tls/ca.crt"]
     for key, file in plan.sites.items():
-        files |= site_files(settings, key, file, authority, app)
+        files |= site_files(settings, key, file, authority, app, keeper)
         secrets |= {f"keys/{key}{end}": text for end, text in key_pair().items()}
-    if plan.secure:
-        secrets |= {f"keys/{name}": text for name, text in masking_files(plan.sites).items()}
     try:
         for private in ("keys", "tls", "state", "results"):
             (folder / private).mkdir(0o700, parents=True)
@@ -210,13 +225,17 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def site_files(
-    settings: Settings, key: str, file: Path, authority: str, app: str
+    settings: Settings, key: str, file: Path, authority: str, app: str, keeper: str = ""
 ) -> dict[str, str]:
-    """A site's one file, and a script that starts it where everything is on one machine."""
+    """A site's one file, and a script that starts it where everything is on one machine.  keeper: the public
+    key of who keeps the list of masking keys."""
     config = {"site": key, "file": str(Path(file).resolve()), **settings.columns}
     masks = ""
     if settings.run.get("secure"):
-        config |= {"may-drop": settings.run.get("on-failure") == "drop"}
+        drops = settings.run.get("on-failure") == "drop"
+        least = max(2, int(settings.run["least-sites"])) if drops else 2
+        config |= {"may-drop": drops, "least-sites": least, "mask-keeper": keeper}
+        config |= {"shows-rows": True} if settings.run.get("centres") == "rows" else {}
         masks = f'mask-key = "../keys/{key}.mask"\nmask-list = "../keys/{LIST}"\n'
     lines = "\n".join(f"{name} = {_toml(value)}" for name, value in config.items())
     text = f'''# Site {key}. Start it by: agnosticfair deploy site {key}.toml

@@ -8,46 +8,125 @@ from pathlib import Path
 from typing import Any
 
 from agnosticfair.data.schema import Schema
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
-from agnosticfair.protocol.messages import hexadecimal
-from agnosticfair.protocol.secure.keys import Identity, Roster, check_roster, new_identity
+from agnosticfair.protocol.messages import KeyList, Reply, hexadecimal, key_list
+from agnosticfair.protocol.secure.keys import (
+    KEEPER,
+    Identity,
+    Roster,
+    check_newer,
+    check_roster,
+    listed,
+    new_identity,
+)
 from agnosticfair.protocol.secure.site import OPEN_STEPS, SecureSite
 
-LIST = "masking.json"
-"""The list of all sites' long-term public keys, which every site holds a copy of."""
+LIST, KEEPERS_KEY = "masking.json", "masking.key"
+"""The list of all sites' long-term public keys, of which every site holds a copy; the secret key that signs it."""
+
+BRING = "key_list"
+"""The step that brings a site a later version of the list."""
 
 
 def masking_files(sites: Iterable[str]) -> dict[str, str]:
-    """By file name: a secret key for each site, and the list of public ones.
+    """By file name: a secret key for each site, the keeper's, and the first version of the list.
 
-    A test's folder has all of them. Between organisations each site makes its own (``new_identity``), keeps
-    the secret, and the public keys are exchanged by people who know each other: a coordinator who made
-    up the list could stand in between.
+    A test's folder has all of them. Between organisations each site makes its own (it does so at its first
+    start), and somebody whom the sites trust keeps the list and its key: who signs it could stand in between.
 
     >>> sorted(masking_files(["north", "south"]))
-    ['masking.json', 'north.mask', 'south.mask']
+    ['masking.json', 'masking.key', 'north.mask', 'south.mask']
     """
-    made = [new_identity(site) for site in sites]
-    public = {identity.site: identity.public for identity in made}
-    secret = {f"{identity.site}.mask": identity.secret.hex() + "\n" for identity in made}
-    return secret | {LIST: json.dumps(public, indent=1) + "\n"}
+    made, keeper = [new_identity(site) for site in sites], new_identity(KEEPER)
+    secret = {f"{identity.site}.mask": secret_text(identity) for identity in made}
+    first = listed(keeper, 1, {identity.site: identity.public for identity in made})
+    return secret | {KEEPERS_KEY: secret_text(keeper), LIST: list_text(first)}
 
 
-def read_list(path: str | Path, least_sites: int = 2) -> dict[str, str]:
-    """The sites' public keys from their file; one that cannot be used is refused in a sentence."""
+def secret_text(identity: Identity) -> str:
+    """A secret key as its file has it."""
+    return identity.secret.hex() + "\n"
+
+
+def list_text(content: KeyList) -> str:
+    """A list of keys as its file has it."""
+    return json.dumps(vars(content), indent=1) + "\n"
+
+
+def keeper_of(secret: str) -> str:
+    """The public key that belongs to the keeper's secret one; empty where there is none."""
+    return Identity(KEEPER, bytes.fromhex(secret)).public if secret else ""
+
+
+def next_list(keys: Path, change: Callable[[Roster], Roster]) -> KeyList:
+    """The list that follows the one in a folder of keys, signed with the keeper's key that is there."""
+    if not (keys / KEEPERS_KEY).is_file():
+        raise SettingsError(
+            f"the key of who keeps the list, {KEEPERS_KEY!r}, is not in {str(keys)!r}: put it there for this change, "
+            "for sites take no list that it did not sign"
+        )
+    held, keeper = read_key_list(keys / LIST), read_secret(keys / KEEPERS_KEY, KEEPER)
+    sites = change(held.sites)
+    check_roster(sites, 2)
+    return listed(keeper, held.version + 1, sites)
+
+
+def read_key_list(path: str | Path, least_sites: int = 2) -> KeyList:
+    """The list of keys from its file; one that cannot be used is refused in a sentence."""
     try:
-        found = json.loads(Path(path).read_text())
-        listed = {str(site): hexadecimal(public, 32) for site, public in found.items()}
+        found = key_list(json.loads(Path(path).read_text()))
     except OSError as error:
         raise SettingsError(
             f"cannot read the list of keys {str(path)!r}: {error.strerror}"
         ) from None
-    except (ValueError, AttributeError):
+    except ValueError as error:
+        why = "it is not JSON" if isinstance(error, json.JSONDecodeError) else str(error)
         raise SettingsError(
-            f"the list of keys {str(path)!r} does not map sites to public keys: copy it again"
+            f"the list of keys {str(path)!r} cannot be used ({why}): copy it again"
         ) from None
-    check_roster(listed, least_sites)
-    return listed
+    check_roster(found.sites, least_sites)
+    return found
+
+
+def take_list(path: str | Path, own: Identity, keeper: str, new: KeyList) -> Reply:
+    """Put a later version of the list in the place of a site's, if its keeper signed it and the site is on it."""
+    if check_newer(new, read_key_list(path), keeper, own.site):
+        check_roster(new.sites, 2)
+        if new.sites.get(own.site) != own.public:
+            raise SettingsError(
+                f"version {new.version} of the list of keys does not have site {own.site!r} with the key that it "
+                "holds: let the keeper put its public key there ('deploy rotate-key --mask-public')"
+            )
+        write_atomically({Path(path): list_text(new).encode()}, 0o644)
+    return Reply(0, {})
+
+
+def load_secret(path: Path, site: str) -> Identity:
+    """A site's long-term secret key; one that is not there is made, and its public half said where to send."""
+    if not path.exists():
+        made = new_identity(site)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically({path: secret_text(made).encode()}, 0o600)
+        write_atomically({path.with_name(path.name + ".pub"): f"{made.public}\n".encode()}, 0o644)
+        print(
+            f"Made a masking key: send {path}.pub to who keeps the list of keys, who puts it there by 'deploy "
+            "rotate-key --mask-public'.",
+            flush=True,
+        )
+    return read_secret(path, site)
+
+
+def read_public(path: Path) -> str:
+    """The public half of a masking key, from the file that a site made."""
+    try:
+        return hexadecimal(path.read_text().strip(), 32)
+    except OSError as error:
+        raise SettingsError(f"cannot read the public key {str(path)!r}: {error.strerror}") from None
+    except ValueError:
+        raise SettingsError(
+            f"{str(path)!r} is no public masking key of 64 hexadecimal digits: take the site's NAME.mask.pub"
+        ) from None
 
 
 def read_secret(path: str | Path, site: str) -> Identity:
@@ -71,7 +150,7 @@ def read_secret(path: str | Path, site: str) -> Identity:
 
 def masked_site(
     secret: str | Path,
-    listed: str | Path,
+    keys: str | Path,
     site: str,
     answer: Callable[[str, Any], Any],
     *,
@@ -82,7 +161,7 @@ def masked_site(
 ) -> SecureSite:
     """A site that answers in masked sums only; its sessions are kept beside the secret key, for a process of
     Flower's may end between two questions.  shows_rows: whether it offers rows as kernel centres."""
-    roster: Roster = read_list(listed, least_sites)
+    roster: Roster = read_key_list(keys, least_sites).sites
     shown = OPEN_STEPS | ({"centres"} if shows_rows else set())
     return SecureSite(
         read_secret(secret, site),

@@ -22,6 +22,7 @@ from typing import Any
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.flower.fleet import BEAT, Fleet, Question
 from agnosticfair.flower.folder import write_new, write_whole
+from agnosticfair.flower.masking import load_secret
 from agnosticfair.flower.metrics import site_metrics
 from agnosticfair.flower.secrets import key_pair
 from agnosticfair.flower.site import hello, reason, respond, site_of
@@ -242,6 +243,8 @@ def serve_site(path: Path) -> None:
     """Run the site of a file until it is told to end (SIGTERM, Ctrl-C)."""
     joined = read_site(path)
     key = load_key(joined.key)
+    if "mask-key" in joined.config:
+        load_secret(Path(joined.config["mask-key"]), str(joined.config["site"]))
     trail = Trail(joined.log)
     node = Node(joined, trail, lambda: Fleet.to(joined.address, joined.certificate, key))
     for number in (signal.SIGTERM, signal.SIGINT):

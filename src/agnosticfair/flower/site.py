@@ -22,15 +22,23 @@ from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_table
 from agnosticfair.data.schema import applied, load_schema
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
-from agnosticfair.flower.masking import masked_site
+from agnosticfair.flower.masking import (
+    BRING,
+    masked_site,
+    read_key_list,
+    read_secret,
+    take_list,
+)
 from agnosticfair.protocol.messages import (
     FORMAT,
     Agreement,
     Broadcast,
     Invitation,
+    KeyList,
     pack,
     unpack,
 )
+from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.threads import one_thread
 
@@ -38,7 +46,15 @@ LEAST_ROWS = 10
 """Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
 
 _LISTS = ("sensitive-features", "numeric", "categorical", "drop", "allow", "imports")
-_SECURE = ("mask-key", "mask-list", "may-drop", "shows-rows", "schema")
+_SECURE = (
+    "mask-key",
+    "mask-list",
+    "mask-keeper",
+    "least-sites",
+    "may-drop",
+    "shows-rows",
+    "schema",
+)
 _NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS, *_SECURE}
 
 
@@ -47,7 +63,8 @@ class Site:
     """key: the site's name in the federation.  allow: the steps it answers.  least_rows: per group.
     imports: modules of its own, which make its networks known (``networks.register``).
     fingerprint: whether it tells a digest of its file.  mask_key, mask_list: files of its secret key and
-    of all sites' public ones, where it answers in masked sums only; then may_drop, shows_rows: whether it
+    of all sites' public ones, where it answers in masked sums only; then mask_keeper: the public key of who
+    may change that list; least_sites: the fewest that a total may have; may_drop, shows_rows: whether it
     goes on with fewer sites, and offers rows as kernel centres.  schema: a file that it signed off."""
 
     key: str
@@ -59,6 +76,8 @@ class Site:
     fingerprint: bool = False
     mask_key: str = ""
     mask_list: str = ""
+    mask_keeper: str = ""
+    least_sites: int = 2
     may_drop: bool = False
     shows_rows: bool = False
     schema: str = ""
@@ -92,6 +111,8 @@ def site_of(config: Mapping[str, Any]) -> Site:
     own = {name.replace("-", "_"): config[name] for name in _SECURE if name in config}
     if bool(own.get("mask_key")) != bool(own.get("mask_list")):
         raise SettingsError("secure sums need both mask-key and mask-list: name the two files")
+    if not isinstance(fewest := own.get("least_sites", 2), int) or fewest < 2:
+        raise SettingsError(f"least-sites is {fewest!r}: a total has two sites or more")
     return Site(
         str(config["site"]), str(config["file"]), roles, allow, least, imports, known, **own
     )
@@ -102,6 +123,9 @@ def hello(config: Mapping[str, Any], app: str = "") -> str:
     site, packages = site_of(config), ("agnosticfair", "numpy", "scipy", "pyarrow")
     told: dict[str, Any] = {"site": site.key, "format": FORMAT, "app": app, "steps": site.allow}
     told["versions"] = {"python": platform.python_version(), **{p: version(p) for p in packages}}
+    if site.mask_key:
+        held = read_key_list(site.mask_list)
+        told["keys"] = [held.version, digest(held.sites).hex()]
     if site.fingerprint and Path(site.file).is_file():
         with Path(site.file).open("rb") as file:
             told["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
@@ -111,24 +135,33 @@ def hello(config: Mapping[str, Any], app: str = "") -> str:
 def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
     """The site's answer to a question, in the wire form; what it will not answer is an error."""
     site = site_of(config)
-    begins = site.mask_key and step in (KEYS, AGREE)
+    begins = site.mask_key and step in (KEYS, AGREE, BRING)
     if step not in site.allow and not begins:
         raise FederationError(
             f"site {site.key!r} does not answer step {step!r}; it allows {', '.join(site.allow)}"
         )
     question = unpack(content, "the server") if content else None
-    expected = (Invitation | Agreement) if begins else (Broadcast | None)
+    expected = (Invitation | Agreement | KeyList) if begins else (Broadcast | None)
     if not isinstance(question, expected):
         raise FederationError(f"a question came as {type(question).__name__}, not as a broadcast")
-    path = Path(site.file)
-    stamp = path.stat().st_mtime_ns if path.is_file() else 0
+    if isinstance(question, KeyList):
+        own = read_secret(site.mask_key, site.key)
+        return pack(take_list(site.mask_list, own, site.mask_keeper, question))
+    files = (site.file, site.mask_key, site.mask_list, site.schema)
     with one_thread():
-        return pack(_handler(site, _client(site, stamp))(step, question))
+        return pack(_handler(site, tuple(map(_stamp, files)))(step, question))
 
 
-def _handler(site: Site, client: Client) -> Callable[[str, Any], Any]:
-    """Who answers for the site: itself, or where it has keys for that, itself under masks."""
-    held = partial(answer, client)
+def _stamp(file: str) -> int:
+    path = Path(file)
+    return path.stat().st_mtime_ns if file and path.is_file() else 0
+
+
+@lru_cache(maxsize=1)
+def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
+    """Who answers for the site: itself, or where it has keys for that, itself under masks.  stamps: of the
+    site's files; with another one it is made anew."""
+    held = partial(answer, _client(site, stamps[0]))
     if not site.mask_key:
         return held
     return masked_site(
@@ -136,6 +169,7 @@ def _handler(site: Site, client: Client) -> Callable[[str, Any], Any]:
         site.mask_list,
         site.key,
         held,
+        least_sites=site.least_sites,
         may_drop=site.may_drop,
         shows_rows=site.shows_rows,
         schema=load_schema(site.schema) if site.schema else None,

@@ -90,7 +90,11 @@ def positive_rates(
 
     G is the largest code plus one, or `n_groups` where that is more.
 
+    Weights of y give the true positive rates, those of 1 - y the false ones.
+
     >>> positive_rates([1, 0, 1, 1], [0, 0, 1, 1])
+    array([0.5, 1. ])
+    >>> positive_rates([1, 0, 1, 1], [0, 0, 0, 1], weights=[1, 1, 0, 1])
     array([0.5, 1. ])
     """
     y_hat = np.asarray(y_hat, float)
@@ -106,22 +110,6 @@ def risk_difference(y_hat: ArrayLike, s: ArrayLike, weights: ArrayLike | None = 
     0.5
     """
     return _spread(positive_rates(y_hat, s, weights))
-
-
-def error_rates(
-    y: ArrayLike,
-    y_hat: ArrayLike,
-    s: ArrayLike,
-    weights: ArrayLike | None = None,
-    n_groups: int | None = None,
-) -> Array:
-    """Share of wrong decisions in each group: (G,), nan for a group of no weight.
-
-    >>> error_rates([1, 0, 1, 1], [1, 1, 1, 1], [0, 0, 1, 1])
-    array([0.5, 0. ])
-    """
-    wrong = np.asarray(y, bool) != np.asarray(y_hat, bool)
-    return positive_rates(wrong, s, weights, n_groups)
 
 
 def gap(
@@ -144,34 +132,3 @@ def gap(
     for decision, share in enumerate((1.0 - decided, decided)):
         np.add.at(cells[..., decision], (groups, np.asarray(y, int)), w * share)
     return notions.gap(notions.notion_of(notion), cells)
-
-
-def true_positive_rates(
-    y: ArrayLike,
-    y_hat: ArrayLike,
-    s: ArrayLike,
-    weights: ArrayLike | None = None,
-    n_groups: int | None = None,
-) -> Array:
-    """Positive rate of each group among its rows with y = 1: (G,), nan where there are none.
-
-    >>> true_positive_rates([1, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 1])
-    array([0.5, 1. ])
-    """
-    y = np.asarray(y, bool)
-    return positive_rates(y_hat, s, _weights(y, weights) * y, n_groups)
-
-
-def false_positive_rates(
-    y: ArrayLike,
-    y_hat: ArrayLike,
-    s: ArrayLike,
-    weights: ArrayLike | None = None,
-    n_groups: int | None = None,
-) -> Array:
-    """Positive rate of each group among its rows with y = 0: (G,), nan where there are none.
-
-    >>> false_positive_rates([0, 0, 1, 0], [1, 0, 1, 1], [0, 0, 0, 1])
-    array([0.5, 1. ])
-    """
-    return true_positive_rates(~np.asarray(y, bool), y_hat, s, weights, n_groups)

@@ -54,7 +54,7 @@ def lowest_rate(k: np.ndarray, n: np.ndarray, delta: float | np.ndarray) -> np.n
     """
     k, n, threshold = np.broadcast_arrays(k, n, -np.log(delta))
     low, high = np.zeros(k.shape), np.ones(k.shape)
-    for _ in range(34):
+    for _ in range(22):  # to 2^-22, and the end that is kept is on the safe side
         p = (low + high) / 2
         rejected = rate_evidence(k, n, p) >= threshold
         low, high = np.where(rejected, p, low), np.where(rejected, high, p)

@@ -23,6 +23,7 @@ from agnosticfair.mathematics.parts import (
     gram,
     named_parts,
     part_name,
+    part_sums,
     sizes_of,
     starts_of,
 )
@@ -31,6 +32,12 @@ from agnosticfair.settings import POSITIVE, require
 
 FORMAT = "agnosticfair-baseline-1"
 EVERYBODY: Part = ()
+DAMAGED = (
+    "this is no baseline of agnosticfair, or it is damaged ({}): make it again from the rows the model was "
+    "certified on"
+)
+HANDED = "sensitive_features"
+"""The column of groups where no model names it."""
 OTHER = "the model and the certificate do not belong together: give the certificate that was made of this model"
 
 
@@ -47,7 +54,9 @@ class Baseline:
     notion : what is compared
     limit : what was certified: no part's difference is to exceed it
     bound : of mixtures of single values: no row weighs more
-    model : digest of the model
+    model : digest of the model; empty where decisions are handed over
+    part_rows : (P,), rows of every part
+    compared : (P, G), the groups of each part that the promise is about; all of them where None
     """
 
     axes: tuple[Axis, ...]
@@ -60,6 +69,8 @@ class Baseline:
     limit: float
     bound: float
     model: str
+    part_rows: tuple[int, ...]
+    compared: tuple[tuple[bool, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         require(POSITIVE, limit=self.limit, bound=self.bound)
@@ -74,6 +85,12 @@ class Baseline:
         """Rows of each value of each axis, those of no agreed value last, axis by axis: (I + C,)."""
         here, starts = np.diag(self.counts), starts_of(sizes_of(self.axes))
         return np.r_[here, [self.n - here[a:b].sum() for a, b in pairwise(starts)]]
+
+    @property
+    def keep(self) -> np.ndarray:
+        """Which groups of which parts the promise compares, (P, G)."""
+        shape = (len(self.parts), len(self.groups))
+        return np.ones(shape, bool) if self.compared is None else np.array(self.compared, bool)
 
     @property
     def value_names(self) -> tuple[str, ...]:
@@ -106,17 +123,23 @@ class Baseline:
             if counts.shape != (size, size) or parts[:1] != (EVERYBODY,):
                 raise ValueError("counts")
             names, groups = tuple(made.pop("sensitive_features")), tuple(made.pop("groups"))
+            compared = made.pop("compared", None)
+            if compared is not None:
+                compared = tuple(tuple(map(bool, part)) for part in compared)
+                if {len(part) for part in compared} != {len(groups)} or len(compared) != len(parts):
+                    raise ValueError("compared")
+            rows = tuple(map(int, made.pop("part_rows")))
+            if len(rows) != len(parts):
+                raise ValueError("rows")
+            made |= {"part_rows": rows, "compared": compared}
             return cls(axes, parts, counts, int(made.pop("n")), names, groups, **made)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise ModelError(
-                f"this is no baseline of agnosticfair, or it is damaged ({type(error).__name__}): make it "
-                "again from the rows the model was certified on"
-            ) from None
+            raise ModelError(DAMAGED.format(type(error).__name__)) from None
 
 
-def of_certificate(told: Mapping[str, Any], model: Model) -> Baseline:
-    """The baseline that a certificate as JSON carries: its parts, the rows of all pairs of values, and what it
-    certifies."""
+def of_certificate(told: Mapping[str, Any], model: Model | None) -> Baseline:
+    """The baseline that a certificate as JSON carries: the parts that it is about, those with rows enough, the
+    rows of all pairs of values, and what it certifies."""
     sums, limit = told.get("sums") or {}, told.get("upper")
     if "axes" not in sums:
         raise ModelError(
@@ -126,26 +149,57 @@ def of_certificate(told: Mapping[str, Any], model: Model) -> Baseline:
         raise ModelError(
             "this certificate bounds nothing beyond its rows: audit rows that the model was not fitted on"
         )
-    if sums.get("model", model.digest) != model.digest:
+    if model is not None and sums.get("model", model.digest) != model.digest:
         raise ModelError(OTHER)
+    try:
+        groups, least = tuple(told["groups"]), float(sums["least"])
+        parts, rows, compared = _promised(told, groups)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ModelError(DAMAGED.format(type(error).__name__)) from None
     return Baseline.from_json(
         {
             "format": FORMAT,
             "axes": sums["axes"],
-            "parts": sums["parts"],
+            "parts": parts,
             "counts": sums["pairs"],
             "n": told["n"],
-            "sensitive_features": model.sensitive_features,
-            "groups": tuple(told["groups"]),
+            "sensitive_features": (HANDED,) if model is None else model.sensitive_features,
+            "groups": groups,
             "notion": told["notion"],
             "limit": limit,
-            "bound": 1 / sums["least"],
-            "model": model.digest,
+            "bound": 1 / least,
+            "model": "" if model is None else model.digest,
+            "part_rows": rows,
+            "compared": compared,
         }
     )
 
 
-def as_baseline(given: Baseline | Certificate | Mapping[str, Any], model: Model) -> Baseline:
+def _promised(
+    told: Mapping[str, Any], groups: Sequence[str]
+) -> tuple[list[Any], list[int], list[list[bool]]]:
+    """The parts of a certificate that were estimable, everybody first; their rows; and which of their groups were
+    compared."""
+    axes = [Axis(str(n), tuple(v), tuple(e)) for n, v, e in told["sums"]["axes"]]
+    named = {part_name(axes, tuple(map(tuple, p))): p for p in told["sums"]["parts"]}
+    able = {p["name"]: p for p in told["parts"] if p["estimable"]}
+    everybody = part_name(axes, EVERYBODY)
+    parts: list[Any] = [list(EVERYBODY)]
+    rows = [int(told["n"])]
+    compared = [[True] * len(groups)]
+    for name, part in able.items():
+        rated = {rate["group"]: bool(rate["compared"]) for rate in part["rates"]}
+        own = [rated.get(group, False) for group in groups]
+        if name == everybody:
+            compared[0] = own
+        elif name in named:
+            parts.append(named[name])
+            rows.append(int(part["rows"]))
+            compared.append(own)
+    return parts, rows, compared
+
+
+def as_baseline(given: Baseline | Certificate | Mapping[str, Any], model: Model | None) -> Baseline:
     """What is watched against, from a certificate, its JSON, or a baseline."""
     match given:
         case Baseline():
@@ -213,10 +267,11 @@ def baseline_of(
     axes = _axes(rows, columns, bands)
     codes = agreed.codes_of(rows, axes)
     found = named_parts(codes, sizes_of(axes), least, depth)
+    ones = np.ones(len(rows))
     return Baseline(
         axes,
         (EVERYBODY, *found),
-        gram(codes, sizes_of(axes), np.ones(len(rows))),
+        gram(codes, sizes_of(axes), ones),
         len(rows),
         model.sensitive_features,
         model.groups,
@@ -224,4 +279,5 @@ def baseline_of(
         limit,
         1 / least if bound is None else bound,
         model.digest,
+        (len(rows), *part_sums(codes, found, ones).astype(int).tolist()),
     )

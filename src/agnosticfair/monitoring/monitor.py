@@ -24,11 +24,13 @@ from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics.parts import gram_by_cell, part_sums, read, sizes_of, starts_of
 from agnosticfair.model import Model
 from agnosticfair.monitoring.baseline import OTHER, Baseline, as_baseline, groups_of
-from agnosticfair.monitoring.state import MOST_STRANGE, State, from_bytes
-from agnosticfair.monitoring.verdict import Verdict, judge, part_differences
+from agnosticfair.monitoring.state import MOST_STRANGE, State, from_bytes, latest
+from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, judge, part_differences
 from agnosticfair.settings import Kind, require
 
 CONFIDENCE = Kind("a number between 0 and 1", lambda v: 0 < v < 1)
+POSITIVE_LABEL = "1"
+"""The label of rows whose decisions are handed over."""
 LOOKS = 256
 """Places within a batch at which the row of a first break is looked for."""
 
@@ -50,7 +52,8 @@ class Monitor:
 
     Parameters
     ----------
-    model : Model
+    model : Model, optional
+        None where decisions are handed over with the rows.
     certificate : Certificate, mapping or Baseline
         What was promised: a certificate over named parts, or its JSON; or a baseline of rows at hand
         (``baseline_of``).
@@ -62,7 +65,7 @@ class Monitor:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | None,
         certificate: Baseline | Certificate | Mapping[str, Any],
         *,
         state: str | Path | None = None,
@@ -70,28 +73,32 @@ class Monitor:
     ) -> None:
         require(CONFIDENCE, confidence=confidence)
         baseline = as_baseline(certificate, model)
-        if baseline.model != model.digest:
+        if baseline.model and model is not None and baseline.model != model.digest:
             raise ModelError(OTHER)
         self.model, self.baseline, self.confidence = model, baseline, confidence
         self.path = None if state is None else Path(state)
         self.state = self._restored()
 
     def _restored(self) -> State:
-        starts, known = starts_of(sizes_of(self.baseline.axes)), len(self.baseline.groups)
-        shape = (len(self.baseline.parts), known + 1, 3, 2)
-        values = np.zeros(starts[-1] + len(self.baseline.axes), np.int64)
-        fresh = State(self.baseline.id, np.zeros(shape, np.int64), values)
+        fresh = fresh_state(self.baseline)
         if self.path is None or not self.path.exists():
             return fresh
         kept = from_bytes(self.path.read_bytes(), f"file {self.path.name!r}")
-        if kept.baseline != fresh.baseline or kept.counts.shape != shape:
+        if kept.baseline != fresh.baseline or kept.counts.shape != fresh.counts.shape:
             raise ModelError(
                 f"file {self.path.name!r} watches another model or certificate: name another state file"
             )
         return kept
 
     def update(
-        self, rows: Table, *, when: float | None = None, again: bool = False, who: str = "the batch"
+        self,
+        rows: Table,
+        *,
+        decisions: np.ndarray | None = None,
+        sample: bool = False,
+        when: float | None = None,
+        again: bool = False,
+        who: str = "the batch",
     ) -> Verdict:
         """Count a batch and say where things stand.
 
@@ -100,6 +107,9 @@ class Monitor:
         rows : Table
             With its sensitive features where they are known, and its labels where they are known. Rows that
             were counted before without labels only have their labels added.
+        decisions : (n,) of 0 and 1, where somebody else decides; else the model does
+        sample : the rows were drawn at random from those counted already, to learn their groups or labels; they
+            count for what decisions do, and not for the mix
         when : seconds since 1970; now unless said
         again : count a batch that has the very content of an earlier one
         """
@@ -111,23 +121,33 @@ class Monitor:
                 f"{who} is {self.state.last - when:.0f} s older than the batch before it: give batches in the order "
                 "of time"
             )
-        seen = self._seen(rows, who)
-        before = self.state
-        self.state = self._counted(seen, rows, when, again, who)
-        verdict = self.verdict()
-        self.state = self._noted(before, verdict, seen, when)
-        self.save()
-        return replace(verdict, since=dict(self.state.since))
+        seen = self._seen(rows, decisions, who)
+        before, batch = self.state, self._batch(seen, rows)
+        alone = batch_of(judge(self.baseline, batch, 1 - self.confidence))
+        try:
+            self.state = self._counted(seen, batch, when, again, sample, who)
+            verdict = self.verdict()
+            self.state = self._noted(before, replace(verdict, batch=alone), seen, when)
+            self.save()
+        except BaseException:  # what is not on the disk is not counted here either
+            self.state = before
+            raise
+        return replace(verdict, since=dict(self.state.since), batch=alone)
 
     def predict(self, rows: Table, **options: Any) -> np.ndarray:
         """The model's decisions, (n,) of 0 and 1, on rows that are counted before they are answered."""
-        decisions = self.model.predict(rows)
+        decisions = self._model().predict(rows)
         self.update(rows, **options)
         return decisions
 
     def verdict(self) -> Verdict:
         """Where things stand, from the counts so far."""
         return judge(self.baseline, self.state, 1 - self.confidence)
+
+    def _model(self) -> Model:
+        if self.model is None:
+            raise SettingsError("this monitor has no model: hand the decisions over with the rows")
+        return self.model
 
     def save(self) -> None:
         """Write the state file, whole or not at all."""
@@ -139,19 +159,16 @@ class Monitor:
                     f"cannot write the state to {str(self.path)!r}: {error.strerror}; the batch is not counted there"
                 ) from None
 
-    def _seen(self, rows: Table, who: str) -> Seen:
+    def _seen(self, rows: Table, decisions: np.ndarray | None, who: str) -> Seen:
         codes = codes_of(rows, self.baseline.axes, who)
-        known = np.ones(len(rows), bool)
-        for name, values in self.model.encoding.categorical:
-            if name not in rows.categorical:
-                raise DataError(f"{who} has no column {name!r}, which the model reads: add it")
-            known &= rows.categorical[name].aligned(tuple(values)) >= 0
-        decision = np.zeros(len(rows), np.int64)
-        if known.any():
-            decision[known] = self.model.predict(rows.take(known), who)
+        if decisions is None:
+            decision, known = decided(self._model(), rows, who)
+        else:
+            decision, known = handed(decisions, len(rows), who), np.ones(len(rows), bool)
         label = np.zeros(len(rows), np.int64)
         if rows.target is not None:
-            label = np.where(rows.labels(self.model.positive) > 0, 2, 1)
+            positive = POSITIVE_LABEL if self.model is None else self.model.positive
+            label = np.where(rows.labels(positive) > 0, 2, 1)
         digest = hashlib.sha256(codes.tobytes() + decision.tobytes())
         for name in sorted(rows.numeric):
             digest.update(np.ascontiguousarray(rows.numeric[name]).tobytes())
@@ -161,33 +178,35 @@ class Monitor:
             digest.update(name.encode() + "\0".join(column.categories).encode())
             digest.update(np.ascontiguousarray(column.codes).tobytes())
         group = groups_of(rows, self.baseline)
-        return Seen(codes, group, label, decision, known, digest.hexdigest()[:24])
+        return Seen(codes, group, label, decision, known, digest.hexdigest()[:16])
 
-    def _counted(self, seen: Seen, rows: Table, when: float, again: bool, who: str) -> State:
+    def _batch(self, seen: Seen, rows: Table) -> State:
+        """The state of a batch by itself."""
+        values, strange = self._values(seen, rows)
+        n, undecided = len(seen.codes), int((~seen.decided).sum())
+        return State(self.baseline.id, self._tally(seen), values, n, undecided, strange=strange)
+
+    def _counted(
+        self, seen: Seen, batch: State, when: float, again: bool, sample: bool, who: str
+    ) -> State:
         """The state with the batch in it; of one that was counted before without labels, with these."""
-        state, labelled = self.state, bool(rows.target is not None)
-        before = state.batches.get(seen.digest)
+        state, labelled = self.state, bool(seen.label.any())
+        digest = f"sample {seen.digest}" if sample else seen.digest
+        before = state.batches.get(digest)
         if before is not None and not again and not (labelled and not before):
             raise DataError(
                 f"{who} has the very content of a batch that was counted: leave it out, or say that it is another one"
             )
-        counts = self._tally(seen)
+        counts = state.counts + batch.counts
+        batches = latest({**state.batches, digest: labelled})
         if before is not None and not again:  # its labels came late
-            bare = replace(seen, label=np.zeros_like(seen.label))
-            counts = counts - self._tally(bare)
-            batches = {**state.batches, seen.digest: True}
-            return replace(state, counts=state.counts + counts, batches=batches, last=when)
-        values, strange = self._values(seen, rows)
-        return replace(
-            state,
-            counts=state.counts + counts,
-            values=state.values + values,
-            rows=state.rows + len(seen.codes),
-            undecided=state.undecided + int((~seen.decided).sum()),
-            batches={**state.batches, seen.digest: labelled},
-            strange=strange,
-            last=when,
-        )
+            counts = counts - self._tally(replace(seen, label=np.zeros_like(seen.label)))
+        elif not sample:
+            whole = replace(state, batches={}) + batch
+            return replace(
+                whole, batches=batches, since=state.since, timeline=state.timeline, last=when
+            )
+        return replace(state, counts=counts, batches=batches, last=when)
 
     def _tally(self, seen: Seen) -> np.ndarray:
         """Rows of each part by group, label and decision; undecided rows are in none."""
@@ -210,18 +229,14 @@ class Monitor:
     def _values(self, seen: Seen, rows: Table) -> tuple[np.ndarray, Mapping[str, tuple[str, ...]]]:
         """Rows of each value of each axis, those of none last; and values never seen, by column."""
         starts = starts_of(sizes_of(self.baseline.axes))
-        found, strange = (
-            np.zeros(starts[-1] + len(self.baseline.axes), np.int64),
-            dict(self.state.strange),
-        )
+        found = np.zeros(starts[-1] + len(self.baseline.axes), np.int64)
+        strange: dict[str, tuple[str, ...]] = {}
         for c, axis in enumerate(self.baseline.axes):
             there = np.bincount(seen.codes[:, c].astype(int) + 1, minlength=len(axis.values) + 1)
             found[starts[c] : starts[c + 1]], found[starts[-1] + c] = there[1:], there[0]
             if there[0]:
                 named = {*rows.column(axis.name).values()[seen.codes[:, c] < 0].tolist()}
-                strange[axis.name] = tuple(
-                    sorted({*strange.get(axis.name, ()), *named})[:MOST_STRANGE]
-                )
+                strange[axis.name] = tuple(sorted(named)[:MOST_STRANGE])
         return found, strange
 
     def _noted(self, before: State, verdict: Verdict, seen: Seen, when: float) -> State:
@@ -244,6 +259,7 @@ class Monitor:
             "difference": verdict.everybody.difference,
             "worst": None if worst is None else worst.name,
             "worst_low": None if worst is None else worst.low,
+            "batch": None if verdict.batch is None else _short(verdict.batch),
         }
         timeline = (*self.state.timeline, point)
         return replace(self.state, since=since, timeline=timeline).thinned()
@@ -263,10 +279,45 @@ class Monitor:
             there = np.bincount(cells[:stop][inside[:stop]], minlength=self.state.counts[0].size)
             counts = before.counts[place] + there.reshape(self.state.counts[0].shape)
             delta = (1 - self.confidence) / 2 / len(names)
-            low, _, _ = part_differences(self.baseline, counts[None], delta)
-            if low[0] > self.baseline.limit:
+            keep = self.baseline.keep[place : place + 1]
+            found = part_differences(self.baseline.notion, counts[None], delta, keep)
+            if found.low[0] > self.baseline.limit:
                 return before.rows + int(stop)
         return self.state.rows
+
+
+def _short(batch: BatchNow) -> dict[str, Any]:
+    """A batch on the timeline."""
+    own = {"rows": batch.rows, "where": batch.where}
+    return own | {k: getattr(batch.everybody, k) for k in ("difference", "low", "high")}
+
+
+def fresh_state(baseline: Baseline) -> State:
+    """The state before the first row."""
+    starts, known = starts_of(sizes_of(baseline.axes)), len(baseline.groups)
+    counts = np.zeros((len(baseline.parts), known + 1, 3, 2), np.int64)
+    return State(baseline.id, counts, np.zeros(starts[-1] + len(baseline.axes), np.int64))
+
+
+def decided(model: Model, rows: Table, who: str) -> tuple[np.ndarray, np.ndarray]:
+    """The model's decisions, (n,), and of which rows it knows all values."""
+    known = np.ones(len(rows), bool)
+    for name, values in model.encoding.categorical:
+        if name not in rows.categorical:
+            raise DataError(f"{who} has no column {name!r}, which the model reads: add it")
+        known &= rows.categorical[name].aligned(tuple(values)) >= 0
+    decision = np.zeros(len(rows), np.int64)
+    if known.any():
+        decision[known] = model.predict(rows.take(known), who)
+    return decision, known
+
+
+def handed(decisions: np.ndarray, n: int, who: str) -> np.ndarray:
+    """Decisions that somebody else made, (n,) of 0 and 1."""
+    given = np.asarray(decisions)
+    if given.shape != (n,) or not np.isin(given, (0, 1)).all():
+        raise DataError(f"{who} needs a decision of 0 or 1 for each of its {n:,} rows")
+    return given.astype(np.int64)
 
 
 def described(verdict: Verdict, baseline: Baseline) -> str:

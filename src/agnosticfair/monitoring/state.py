@@ -13,8 +13,9 @@ import numpy as np
 from agnosticfair.errors import ModelError
 
 FORMAT = "agnosticfair-monitor-1"
-MOST_POINTS, MOST_STRANGE = 240, 20
-"""Points of the timeline, which is thinned beyond; and values never seen that are remembered of each column."""
+MOST_POINTS, MOST_STRANGE, MOST_BATCHES = 240, 20, 10_000
+"""Points of the timeline, which is thinned beyond; values never seen that are remembered of each column; and
+batches, the last ones, that are known again."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class State:
             self.values + other.values,
             self.rows + other.rows,
             self.undecided + other.undecided,
-            {**self.batches, **other.batches},
+            latest({**self.batches, **other.batches}),
             {k: tuple(sorted(v)[:MOST_STRANGE]) for k, v in strange.items()},
             {},  # first rows of one site are not those of all
             (),
@@ -85,6 +86,11 @@ class State:
         content = json.dumps({"format": FORMAT, **own}, separators=(",", ":"))
         digest = hashlib.sha256(content.encode()).hexdigest()
         return f'{{"sha256":"{digest}","state":{content}}}\n'.encode()
+
+
+def latest(batches: Mapping[str, bool]) -> dict[str, bool]:
+    """The last MOST_BATCHES of them."""
+    return dict([*batches.items()][-MOST_BATCHES:])
 
 
 def from_bytes(content: bytes, who: str) -> State:

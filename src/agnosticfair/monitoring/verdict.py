@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.mathematics.confidence import clopper_pearson
+from agnosticfair.mathematics.binomial import clopper_pearson
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import sizes_of, starts_of
 from agnosticfair.mathematics.sequences import change_evidence, rate_bounds
@@ -18,8 +18,23 @@ from agnosticfair.monitoring.state import State
 
 
 @dataclass(frozen=True)
+class GroupNow:
+    """A group's rate in a part with an interval valid at all times.  given: the label that the notion conditions
+    on, '' for none.  compared: whether the promise is about this group here."""
+
+    group: str
+    given: str
+    rows: int
+    rate: float
+    low: float
+    high: float
+    compared: bool
+
+
+@dataclass(frozen=True)
 class PartNow:
-    """One named part: its share then and now, and the groups' difference with an interval valid at all times."""
+    """One named part: its share then and now, the groups' difference with an interval valid at all times, and
+    their rates."""
 
     name: str
     rows: int
@@ -29,6 +44,20 @@ class PartNow:
     low: float
     high: float
     verdict: str
+    rates: tuple[GroupNow, ...]
+
+
+@dataclass(frozen=True)
+class BatchNow:
+    """The last batch alone: where it lies and what decisions did in it. Its intervals are for one look at one
+    batch, and raise no alarm: over many batches some are wrong."""
+
+    rows: int
+    where: str
+    distance: float
+    because: str
+    everybody: PartNow
+    worst: PartNow | None
 
 
 @dataclass(frozen=True)
@@ -38,9 +67,11 @@ class Verdict:
     where : 'inside', 'edge' or 'outside': the mix of single values is one that a mixture in the set has; has
         only within the error of the rows so far; has not, whatever that error is
     distance : of the mix from the nearest one in the set, in shares
+    nearest : that mixture: what the values that weigh most in it weigh, of 1 in all
     changed : the mix is not the baseline's
     decisions : 'kept', 'not yet known' or 'broken': whether every part's difference is within the limit
     parts : every part but everybody, the largest lower bound first
+    batch : of the last batch alone
     """
 
     rows: int
@@ -48,6 +79,7 @@ class Verdict:
     grouped: int
     where: str
     distance: float
+    nearest: Mapping[str, float]
     changed: bool
     because: str
     decisions: str
@@ -57,6 +89,7 @@ class Verdict:
     strange: Mapping[str, tuple[str, ...]]
     advice: tuple[str, ...]
     since: Mapping[str, int] = field(default_factory=dict)
+    batch: BatchNow | None = None
 
     @property
     def all_parts(self) -> tuple[PartNow, ...]:
@@ -89,40 +122,56 @@ class Verdict:
         return {**asdict(self), "sentence": self.sentence, "alarm": self.alarm}
 
 
-def rates_of(baseline: Baseline, counts: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(k, n) of the known groups in every part, (P, G) each, for each of the notion's comparisons."""
+def rates_of(notion: str, counts: np.ndarray) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """(label given, k, n) of the known groups in every part, k and n (P, G), for each of the notion's
+    comparisons."""
     known = counts[:, :-1]  # (P, G, label, decision)
-    if NOTIONS[baseline.notion].bounds:
+    if NOTIONS[notion].bounds:
         wrong = known[:, :, 1, 1] + known[:, :, 2, 0]
-        return [(wrong, known[:, :, 1:].sum(axis=(2, 3)))]
+        return [("", wrong, known[:, :, 1:].sum(axis=(2, 3)))]
     found = []
-    for labels in NOTIONS[baseline.notion].labels:
+    for labels in NOTIONS[notion].labels:
         own = [0, 1, 2] if len(labels) == 2 else [1 + labels[0]]
-        found.append((known[:, :, own, 1].sum(axis=2), known[:, :, own].sum(axis=(2, 3))))
+        given = "" if len(labels) == 2 else ("negative", "positive")[labels[0]]
+        k, n = known[:, :, own, 1].sum(axis=2), known[:, :, own].sum(axis=(2, 3))
+        found.append((given, k, n))
     return found
 
 
+@dataclass(frozen=True)
+class Differences:
+    """Of every part's largest difference between two groups, or its highest rate where the notion bounds one:
+    lower bound, upper bound and measured value, (P,) each.  rates: (label given, k, n, low, high), (P, G) each."""
+
+    low: np.ndarray
+    high: np.ndarray
+    measured: np.ndarray
+    rates: tuple[tuple[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray], ...]
+
+
 def part_differences(
-    baseline: Baseline, counts: np.ndarray, delta: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lower bound, upper bound and measured value of every part's largest difference between two groups, (P,)
-    each, or of its highest rate, where the notion bounds one.  delta: for each part."""
-    compared = rates_of(baseline, counts)
-    groups = counts.shape[1] - 1
-    low = np.zeros(len(counts))
-    high, measured = np.zeros(len(counts)), np.full(len(counts), np.nan)
-    for k, n in compared:
-        least, most = rate_bounds(k, n, delta / (len(compared) * groups))
+    notion: str, counts: np.ndarray, delta: float, keep: np.ndarray
+) -> Differences:
+    """Bounds that hold at all times.  delta: for each part.  keep: (P, G), the groups that are compared."""
+    compared = rates_of(notion, counts)
+    low, high = np.zeros(len(counts)), np.zeros(len(counts))
+    measured, rates = np.full(len(counts), np.nan), []
+    for given, k, n in compared:
+        least, most = rate_bounds(k, n, delta / (len(compared) * keep.shape[1]))
+        rates.append((given, k, n, least, most))
         rate = np.where(n > 0, k / np.maximum(n, 1), np.nan)
-        if NOTIONS[baseline.notion].bounds:
-            lows, highs, now = least.max(axis=1), most.max(axis=1), rate.max(axis=1)
+        top, bottom = np.where(keep, least, -np.inf), np.where(keep, most, np.inf)
+        highest = np.fmax.reduce(np.where(keep, rate, np.nan), axis=1)
+        if NOTIONS[notion].bounds:
+            lows, now = top.max(axis=1), highest
+            highs = np.where(keep, most, -np.inf).max(axis=1)
         else:
-            lows = least.max(axis=1) - most.min(axis=1)
-            highs = _apart(most, least)
-            now = rate.max(axis=1) - rate.min(axis=1)
+            lows = top.max(axis=1) - bottom.min(axis=1)
+            highs = _apart(np.where(keep, most, -np.inf), np.where(keep, least, np.inf))
+            now = highest - np.fmin.reduce(np.where(keep, rate, np.nan), axis=1)
         low, high = np.maximum(low, lows), np.maximum(high, highs)
         measured = np.fmax(measured, now)
-    return low, high, measured
+    return Differences(low, high, measured, tuple(rates))
 
 
 def _apart(most: np.ndarray, least: np.ndarray) -> np.ndarray:
@@ -135,7 +184,7 @@ def _apart(most: np.ndarray, least: np.ndarray) -> np.ndarray:
 def judge(baseline: Baseline, state: State, delta: float) -> Verdict:
     """The verdict on a state; with probability 1 - delta none is ever wrong while the promise holds."""
     everybody, parts = _parts(baseline, state, delta / 2)
-    where, distance, changed, because = _where(baseline, state, delta / 2)
+    where, distance, alpha, changed, because = _where(baseline, state, delta / 2)
     verdicts = {p.verdict for p in (everybody, *parts)}
     decisions = (
         "broken" if "broken" in verdicts else "kept" if verdicts == {"kept"} else "not yet known"
@@ -148,6 +197,7 @@ def judge(baseline: Baseline, state: State, delta: float) -> Verdict:
         grouped,
         where,
         distance,
+        _heaviest(baseline, alpha),
         changed,
         because,
         decisions,
@@ -160,50 +210,73 @@ def judge(baseline: Baseline, state: State, delta: float) -> Verdict:
     )
 
 
+def batch_of(verdict: Verdict) -> BatchNow:
+    """What a verdict on one batch alone says, in short."""
+    worst = verdict.parts[0] if verdict.parts else None
+    v = verdict
+    return BatchNow(v.rows, v.where, v.distance, v.because, v.everybody, worst)
+
+
 def _parts(baseline: Baseline, state: State, delta: float) -> tuple[PartNow, tuple[PartNow, ...]]:
-    low, high, measured = part_differences(baseline, state.counts, delta / len(baseline.parts))
+    found = part_differences(
+        baseline.notion, state.counts, delta / len(baseline.parts), baseline.keep
+    )
     rows = state.counts.sum(axis=(1, 2, 3))
-    starts, before = starts_of(sizes_of(baseline.axes)), []
-    for part in baseline.parts:
-        ends = [starts[a] + v for a, v in part]
-        before.append(baseline.counts[ends[0], ends[-1]] / baseline.n if ends else 1.0)
     made = []
     for k, name in enumerate(baseline.names):
-        verdict = (
-            "broken"
-            if low[k] > baseline.limit
-            else "kept"
-            if high[k] <= baseline.limit
-            else "not yet known"
-        )
-        share = float(rows[k]) / max(state.rows - state.undecided, 1)
-        now = float(measured[k])
+        now = float(found.measured[k])
         made.append(
             PartNow(
                 name,
                 int(rows[k]),
-                share,
-                float(before[k]),
+                float(rows[k]) / max(float(rows[0]), 1.0),
+                baseline.part_rows[k] / baseline.n,
                 now if isfinite(now) else 0.0,
-                float(low[k]),
-                float(high[k]),
-                verdict,
+                float(found.low[k]),
+                float(found.high[k]),
+                _against(baseline.limit, found.low[k], found.high[k]),
+                _rates(baseline, found, k),
             )
         )
     return made[0], tuple(sorted(made[1:], key=lambda p: (-p.low, -p.high, p.name)))
 
 
-def _where(baseline: Baseline, state: State, delta: float) -> tuple[str, float, bool, str]:
-    """Inside, edge or outside; the distance; whether the mix changed; and the value that moved most."""
+def _against(limit: float, low: float, high: float) -> str:
+    return "broken" if low > limit else "kept" if high <= limit else "not yet known"
+
+
+def _rates(baseline: Baseline, found: Differences, part: int) -> tuple[GroupNow, ...]:
+    """Every group's rate in one part."""
+    keep = baseline.keep[part]
+    return tuple(
+        GroupNow(
+            group,
+            given,
+            int(n[part, g]),
+            float(k[part, g] / max(n[part, g], 1)),
+            float(low[part, g]),
+            float(high[part, g]),
+            bool(keep[g]),
+        )
+        for given, k, n, low, high in found.rates
+        for g, group in enumerate(baseline.groups)
+    )
+
+
+def _where(
+    baseline: Baseline, state: State, delta: float
+) -> tuple[str, float, np.ndarray, bool, str]:
+    """Inside, edge or outside; the distance from the nearest mixture, and its weights; whether the mix changed;
+    and the value that moved most."""
     if not baseline.axes or not state.rows:
-        return "inside", 0.0, False, ""
+        return "inside", 0.0, np.zeros(len(baseline.counts)), False, ""
     then, shares = baseline.values / baseline.n, state.values / state.rows
     error = delta / 2 / len(then)  # of each value; the other half is for the change
     was_low, was_high = clopper_pearson(baseline.values, baseline.n, error / 3)
     low, high = rate_bounds(state.values, np.full(len(then), state.rows), 2 * error / 3)
     margin = np.maximum(was_high - then, then - was_low)
-    point = nearest(baseline, shares, shares)
-    if nearest(baseline, low - margin, high + margin) > 1e-9:
+    point, alpha = nearest(baseline, shares, shares)
+    if point > 1e-9 and nearest(baseline, low - margin, high + margin)[0] > 1e-9:
         where = "outside"
     else:
         where = "inside" if point <= margin.max() else "edge"
@@ -211,7 +284,7 @@ def _where(baseline: Baseline, state: State, delta: float) -> tuple[str, float, 
     k = int(np.abs(shares - then).argmax())
     moved = f"{100 * then[k]:.1f}% to {100 * shares[k]:.1f}% of the rows."
     told = f"{baseline.value_names[k]} went from {moved}" if changed or where != "inside" else ""
-    return where, float(point), changed, told
+    return where, float(point), alpha, changed, told
 
 
 def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
@@ -227,10 +300,17 @@ def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
     return False
 
 
-def nearest(baseline: Baseline, low: np.ndarray, high: np.ndarray) -> float:
+def _heaviest(baseline: Baseline, alpha: np.ndarray, most: int = 5) -> dict[str, float]:
+    """What single values weigh in a mixture, the heaviest first."""
+    mass = alpha * np.diag(baseline.counts) / baseline.n
+    order = [k for k in np.argsort(-mass, kind="stable")[:most] if mass[k] > 1e-9]
+    return {baseline.value_names[k]: float(mass[k]) for k in order}
+
+
+def nearest(baseline: Baseline, low: np.ndarray, high: np.ndarray) -> tuple[float, np.ndarray]:
     """How far the box of shares [low, high], (I + C,), lies from every mix that a mixture of single values has:
     min t >= 0 with low - t <= G alpha / n <= high + t, 0 <= alpha <= bound, mean weight one, G the counts of
-    pairs. A value never seen has share 0 in all of them."""
+    pairs. A value never seen has share 0 in all of them. Returns t and alpha, (I,)."""
     from scipy.optimize import linprog
 
     G, size = baseline.counts / baseline.n, len(baseline.counts)
@@ -244,7 +324,9 @@ def nearest(baseline: Baseline, low: np.ndarray, high: np.ndarray) -> float:
         b_eq=[1.0],
         bounds=[(0, baseline.bound)] * size + [(0, None)],
     )
-    return float(solved.fun) if solved.status == 0 else 1.0
+    if solved.status != 0:
+        return 1.0, np.zeros(size)
+    return float(solved.fun), np.asarray(solved.x[:-1])
 
 
 def _advice(

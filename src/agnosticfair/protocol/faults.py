@@ -17,6 +17,7 @@ from typing import Any
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.engines import Engine, Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, add_up, check_reply
+from agnosticfair.protocol.questions import step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.totals import Opened, open_session
 from agnosticfair.protocol.secure.totals import total as secure_total
@@ -101,7 +102,7 @@ class Asker:
         """The sum of every client's reply, each checked against what was asked."""
         if self.secure is None:
             check = partial(check_reply, round=question.round, shapes=question.shapes)
-            return add_up(self.ask(question.asked.step, question, check).values())
+            return add_up(self.ask(step_of(question.asked), question, check).values())
         if self.session is None:
             self.session = open_session(self.ask, self._roster())
         return secure_total(self.ask, self.session, question)
@@ -141,11 +142,8 @@ class Asker:
     ) -> tuple[dict[str, Any], dict[str, Failure]]:
         """The good answers with those of one more asking, and the failures of the others."""
         wanted = [key for key in self.keys if key not in good]
-        everyone = wanted == list(self.engine.clients())
-        only = {} if everyone else {"only": wanted}
-        left = end - time.monotonic()
-        deadline = self.deadline if left == inf else min(self.deadline or left, left)
-        answers = self.engine.exchange(step, payload, deadline, **only)
+        deadline = min(inf if self.deadline is None else self.deadline, end - time.monotonic())
+        answers = self.engine.exchange(step, payload, wanted, deadline)
         good, bad = dict(good), {}
         for key in wanted:
             answer = answers.get(key, Failure("it gave no answer"))

@@ -15,7 +15,7 @@ import numpy as np
 
 from agnosticfair.data.census import Census
 from agnosticfair.errors import FederationError, ModelError, SettingsError
-from agnosticfair.protocol.questions import QUESTIONS, Question, Task
+from agnosticfair.protocol.questions import QUESTIONS, Question, Task, step_of
 from agnosticfair.protocol.records import put_together, taken_apart
 
 Asked = TypeVar("Asked", bound=Question, covariant=True)
@@ -90,6 +90,15 @@ class Agreement:
 
     session: str
     offers: tuple[Offer, ...]
+
+
+@dataclass(frozen=True)
+class KeyList:
+    """All sites' long-term public keys, in a version that its keeper signed; all in hexadecimal."""
+
+    version: int
+    sites: Mapping[str, str]
+    signature: str
 
 
 @dataclass(frozen=True)
@@ -187,7 +196,9 @@ def check_candidates(offered: object, client: str, width: int) -> Candidates:
     return offered
 
 
-Message = Broadcast | Reply | Candidates | Census | Invitation | Offer | Agreement | Masked
+Message = (
+    Broadcast | Reply | Candidates | Census | Invitation | Offer | Agreement | Masked | KeyList
+)
 
 
 def pack(message: Message) -> bytes:
@@ -244,6 +255,8 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         case Agreement(session, offers):
             listed = [vars(offer) for offer in offers]
             return {"kind": "agreement", "session": session, "offers": listed}, {}
+        case KeyList():
+            return {"kind": "key list", **vars(message), "sites": dict(message.sites)}, {}
         case Masked(round, site, values, signature):
             header = {"kind": "masked", "round": round, "site": site, "signature": signature}
             return header, {"values": values}
@@ -252,7 +265,7 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         case Broadcast(round, task, asked, session):
             parts = {"task": taken_apart(task), "question": taken_apart(asked)}
             header = {part: plain for part, (plain, _) in parts.items()}
-            header |= {"kind": "broadcast", "round": round, "id": task.id, "step": asked.step}
+            header |= {"kind": "broadcast", "round": round, "id": task.id, "step": step_of(asked)}
             header |= {"session": session} if session else {}
             return header, {f"{p}.{k}": v for p, (_, own) in parts.items() for k, v in own.items()}
     raise FederationError(f"{type(message).__name__} is no message: send one of this module's")
@@ -286,6 +299,8 @@ def _read(content: bytes) -> Message:
             return Invitation(session, {k: hexadecimal(v, 32) for k, v in sites.items()})
         case {"kind": "agreement", "session": str(session), "offers": list(offers)} if not arrays:
             return Agreement(session, tuple(_offer(offer) for offer in offers))
+        case {"kind": "key list"} if not arrays:
+            return key_list(header)
         case {
             "kind": "masked",
             "round": int(round),
@@ -308,6 +323,15 @@ def _offer(entry: Mapping[str, Any]) -> Offer:
     return Offer(
         site, session, hexadecimal(entry["public"], 32), hexadecimal(entry["signature"], 64)
     )
+
+
+def key_list(entry: Mapping[str, Any]) -> KeyList:
+    """A list of keys from its plain form, in a message or a file; what is none raises ``ValueError``."""
+    match entry:
+        case {"version": int(version), "sites": dict(sites), "signature": signature}:
+            keys = {str(site): hexadecimal(public, 32) for site, public in sites.items()}
+            return KeyList(version, keys, hexadecimal(signature, 64))
+    raise ValueError("it has no version, sites and signature")
 
 
 def hexadecimal(text: object, size: int) -> str:

@@ -1,6 +1,6 @@
 """What is asked of a client: the task, which every round of a fit shares, and one record for each step.
 
-A question knows its step, and what the answer to it must look like.  ``register`` makes a new one
+A question knows its step, and what the answer to it must look like.  ``question`` makes a new one
 known, in every process that takes part.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -78,7 +79,8 @@ class Task:
         plain, arrays = taken_apart(self)
         digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
         for name in sorted(arrays):
-            digest.update(name.encode() + arrays[name].tobytes())
+            shape = str(arrays[name].shape)
+            digest.update(name.encode() + shape.encode() + arrays[name].tobytes())
         return digest.hexdigest()
 
     @property
@@ -102,41 +104,51 @@ UNCOUNTED = Task(Encoding((), ()), "", (), False, 0, (), constant(), constant())
 class Question(Protocol):
     """What a step is asked for: settings and arrays, in a frozen dataclass."""
 
-    step: ClassVar[str]
-
     def shapes(self, task: Task) -> Shapes:
         """What every client's answer must look like."""
         ...
 
 
-Q = TypeVar("Q", bound=type[Any])
+T = TypeVar("T")
 QUESTIONS: dict[str, type[Any]] = {}
 
 
-def register(question: Q) -> Q:
-    """Know the record of a step's question."""
-    QUESTIONS[question.step] = question
-    return question
+@dataclass_transform(frozen_default=True)
+def question(step: str) -> Callable[[type[T]], type[T]]:
+    """Make a class a frozen dataclass, and know it as the record of this step's question."""
+
+    def known(record: type[T]) -> type[T]:
+        made = record if is_dataclass(record) else dataclass(frozen=True)(record)
+        made.step = step  # type: ignore[attr-defined]
+        QUESTIONS[step] = made
+        return made
+
+    return known
 
 
-@register
-@dataclass(frozen=True)
+def step_of(question: Question | type[Any]) -> str:
+    """The step that a question, or its record, is of.
+
+    >>> step_of(Moments())
+    'moments'
+    """
+    return question.step  # type: ignore[union-attr]
+
+
+@question("counts")
 class Counts:
     """How many rows there are of each label and group of this outline: round zero of secure sums."""
 
-    step: ClassVar[str] = "counts"
     outline: Census
 
     def shapes(self, task: Task) -> Shapes:
         return counts_shapes(self.outline)
 
 
-@register
-@dataclass(frozen=True)
+@question("centres")
 class Centres:
     """Distinct rows as kernel centres: the ``share`` of them that draws lowest with this seed."""
 
-    step: ClassVar[str] = "centres"
     seed: int
     share: float
 
@@ -144,24 +156,20 @@ class Centres:
         return {}  # rows come as Candidates, which check_candidates looks at
 
 
-@register
-@dataclass(frozen=True)
+@question("clusters")
 class Clusters:
     """One step of k-means around these centres, (M, d)."""
 
-    step: ClassVar[str] = "clusters"
     centres: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
         return {"count": (len(self.centres),), "total": self.centres.shape}
 
 
-@register
-@dataclass(frozen=True)
+@question("sums")
 class Sums:
     """Values and slopes at w of every coefficient of alpha, and one curvature (``mathematics.sums``)."""
 
-    step: ClassVar[str] = "sums"
     surrogate: Surrogate
     share: float
     w: np.ndarray
@@ -172,12 +180,10 @@ class Sums:
         return sums.shapes(len(self.w), len(self.alpha), *self.C.shape)
 
 
-@register
-@dataclass(frozen=True)
+@question("part_sums")
 class PartSums:
     """``Sums`` over the task's named parts; slopes of the parts with these numbers only, and of everybody."""
 
-    step: ClassVar[str] = "part_sums"
     surrogate: Surrogate
     share: float
     w: np.ndarray
@@ -190,12 +196,10 @@ class PartSums:
         return found | {"J_g": (task.cells, len(self.slopes) + 1, len(self.w))}
 
 
-@register
-@dataclass(frozen=True)
+@question("trials")
 class Trials:
     """Loss and decisions under several weights W, (T, D), at once: values, and no slope."""
 
-    step: ClassVar[str] = "trials"
     W: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
@@ -204,12 +208,10 @@ class Trials:
         return {"loss": (T,), "psi_L": (T, M), "psi_hat": (T, task.cells, F + 1)}
 
 
-@register
-@dataclass(frozen=True)
+@question("histograms")
 class Histograms:
     """How many rows lie in each of many equal cells of these columns' agreed ranges (``data.axes``)."""
 
-    step: ClassVar[str] = "histograms"
     columns: tuple[str, ...]
     low: np.ndarray
     high: np.ndarray
@@ -218,12 +220,9 @@ class Histograms:
         return {"counts": (len(self.columns), FINE)}
 
 
-@register
-@dataclass(frozen=True)
+@question("part_counts")
 class PartCounts:
     """How many rows each of the task's named parts has; each pair of values where it has no part yet."""
-
-    step: ClassVar[str] = "part_counts"
 
     def shapes(self, task: Task) -> Shapes:
         assert task.named is not None
@@ -237,8 +236,7 @@ def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:
     return {"w": w.shape, "clients": (), **slope, "correct": (), **kernels}
 
 
-@register
-@dataclass(frozen=True)
+@question("average")
 class Average:
     """Algorithms 1 and 2: train on the client's own rows, for the server to average.
 
@@ -246,7 +244,6 @@ class Average:
     clients.  phi_C: the slope of the covariance, from the last round.
     """
 
-    step: ClassVar[str] = "average"
     steps: int | None
     rate: float
     penalty: float
@@ -270,13 +267,11 @@ class Averaged:
     alpha: np.ndarray
 
 
-@register
-@dataclass(frozen=True)
+@question("average_network")
 class AverageNetwork:
     """``average`` for a network.  C: the covariance at the last round's start, ``before``, of all clients.
     ridge: (P,), of every weight."""
 
-    step: ClassVar[str] = "average_network"
     steps: int
     rate: float
     penalty: float
@@ -294,12 +289,9 @@ class AverageNetwork:
         return _averaged(self.w, self.alpha, {"C": ()})
 
 
-@register
-@dataclass(frozen=True)
+@question("moments")
 class Moments:
     """First and second moments of the features, and of the kernels in every cell."""
-
-    step: ClassVar[str] = "moments"
 
     def shapes(self, task: Task) -> Shapes:
         basis, d = task.fair_basis, (task.encoding.width,)
@@ -318,12 +310,10 @@ class Trained:
     gradient: np.ndarray
 
 
-@register
-@dataclass(frozen=True)
+@question("train")
 class Train:
     """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight."""
 
-    step: ClassVar[str] = "train"
     surrogate: Surrogate
     share: float
     seed: int
@@ -345,12 +335,10 @@ class Train:
         return {k: v for k, v in of_sums.items() if k not in sums.SLOPES} | {"mass": (), **own}
 
 
-@register
-@dataclass(frozen=True)
+@question("part_decisions")
 class PartDecisions:
     """How many rows of the task's named parts have which group, label and decision d_w(x) > 0."""
 
-    step: ClassVar[str] = "part_decisions"
     w: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
@@ -358,12 +346,10 @@ class PartDecisions:
         return {"counts": (len(task.named.parts), 4 * len(task.groups))}
 
 
-@register
-@dataclass(frozen=True)
+@question("decisions")
 class Decisions:
     """What an audit needs of the decisions d_w(x) > 0, also over ``replicates`` resamples."""
 
-    step: ClassVar[str] = "decisions"
     seed: int
     replicates: int
     w: np.ndarray

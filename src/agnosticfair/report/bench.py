@@ -5,7 +5,7 @@ All of it is made from the results; nothing is typed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,25 +97,25 @@ def _short(value: Any) -> float:
 
 
 def verdict(lines: Iterable[Json]) -> Json:
-    """How our default stands on one data set at one limit, among those that do not see the attribute.
+    """How our default stands on one data set at one limit, among those that decide and do not see the attribute.
 
     best: the most accurate that keeps the limit.  lowest: whose p90 and max are lowest.  won: both are
     ours, at an accuracy within two points of the best that keeps the limit.
     """
-    there = [line for line in lines if line["seeds"] and not line["sees"]]
-    own = next((line for line in there if line["entrant"] == OURS), None)
+    blind = [line for line in lines if line["seeds"] and not line["sees"]]
+    own = next((line for line in blind if line["entrant"] == OURS), None)
+    there = [line for line in blind if not is_constant(line)]
     keeping = [line for line in there if line["kept"] > KEPT]
     best = max(keeping, key=lambda line: line["accuracy"], default=None)
-    lowest = (
-        {k: min(there, key=lambda line: line[k])["entrant"] for k in ("p90", "max")}
-        if there
-        else {}
-    )
+    lowest = {k: min(there, key=lambda line: line[k])["entrant"] for k in ("p90", "max") if there}
     near = own is not None and best is not None and own["accuracy"] >= best["accuracy"] - NEAR
-    won = near and all(
-        own is not None and own[k] <= min(t[k] for t in there) for k in ("p90", "max")
-    )
+    won = near and own in there and all(own[k] <= min(t[k] for t in there) for k in ("p90", "max"))
     return {"own": own, "best": best, "lowest": lowest, "near": near, "won": won}
+
+
+def is_constant(line: Json) -> bool:
+    """Whether hardly any row of the test set is decided otherwise than the rest: fair, and of no use."""
+    return not CONSTANT < line["positives"] < 1 - CONSTANT
 
 
 def by_data(summary: Json, split: str = "shift") -> dict[str, dict[float, list[Json]]]:
@@ -153,8 +153,7 @@ def _cells(line: Json) -> list[str]:
         sees,
         f"{line['accuracy']:.3f} ± {line['accuracy_error']:.3f}",
         f"{line['balanced']:.3f}",
-        f"{line['positives']:.3f}"
-        + ("" if CONSTANT < line["positives"] < 1 - CONSTANT else " (constant)"),
+        f"{line['positives']:.3f}" + (" (constant)" if is_constant(line) else ""),
         f"{line['test']:.3f} ± {line['test_error']:.3f}",
         f"{line['mean']:.3f} ± {line['error']:.3f}",
         f"{line['p90']:.3f}",
@@ -229,23 +228,28 @@ def _span(seeds: Sequence[int]) -> str:
     return f"seeds {seeds[0]} to {seeds[-1]}"
 
 
-def _verdicts(summary: Json) -> str:
-    lines = []
+def _judged(summary: Json) -> Iterator[tuple[str, float, Json]]:
+    """The verdict of every data set and limit."""
     for data, limits in by_data(summary).items():
         for limit, those in limits.items():
-            v = verdict(those)
-            own, best = v["own"], v["best"]
-            lines.append(
-                (
-                    data,
-                    f"{limit:g}",
-                    _brief(own),
-                    f"{best['entrant']} {_brief(best)}" if best else "nobody",
-                    v["lowest"].get("p90", ""),
-                    v["lowest"].get("max", ""),
-                    "yes" if v["won"] else "no",
-                )
+            yield data, limit, verdict(those)
+
+
+def _verdicts(summary: Json) -> str:
+    lines = []
+    for data, limit, v in _judged(summary):
+        own, best = v["own"], v["best"]
+        lines.append(
+            (
+                data,
+                f"{limit:g}",
+                _brief(own),
+                f"{best['entrant']} {_brief(best)}" if best else "nobody",
+                v["lowest"].get("p90", ""),
+                v["lowest"].get("max", ""),
+                "yes" if v["won"] else "no",
             )
+        )
     header = (
         "data",
         "limit",
@@ -256,7 +260,8 @@ def _verdicts(summary: Json) -> str:
         "won",
     )
     text = (
-        "Among entrants that do not see the attribute; accuracy, then RD p90 / max over all deployments. "
+        "Among entrants that do not see the attribute and are not constant; accuracy, then RD p90 / max "
+        "over all deployments. "
         "*Won*: our default has the lowest p90 and the lowest max at an accuracy within "
         f"{NEAR:g} of the best that keeps the limit."
     )
@@ -281,12 +286,11 @@ def _brief(line: Json | None) -> str:
 
 def _losses(summary: Json) -> str:
     """Every data set and limit where our default does not win, and why not."""
-    found = []
-    for data, limits in by_data(summary).items():
-        for limit, those in limits.items():
-            v = verdict(those)
-            if not v["won"]:
-                found.append(f"- {data}, limit {limit:g}: {_why(v)}")
+    found = [
+        f"- {data}, limit {limit:g}: {_why(v)}"
+        for data, limit, v in _judged(summary)
+        if not v["won"]
+    ]
     return "## Where we lose\n\n" + ("\n".join(found) if found else "Nowhere in this run.") + "\n"
 
 
@@ -294,7 +298,8 @@ def _why(v: Json) -> str:
     own, best = v["own"], v["best"]
     if own is None:
         return "our default gave no result."
-    told = [
+    told = ["our default is constant"] if is_constant(own) else []
+    told += [
         f"the lowest {k} is {name}'s" for k, name in v["lowest"].items() if name != own["entrant"]
     ]
     if best is None:

@@ -26,6 +26,23 @@ def of_rows(rows: Decided) -> dict[str, Any]:
     }
 
 
+def of_decisions(rows: Decided, method: str) -> list[str]:
+    """A method's accuracy beside what it is to be read against, in a sentence; and warnings about it.
+
+    rows: with decisions, 0 or 1.
+    """
+    y, y_hat, names = rows.y, rows.decisions[method], rows.s.categories
+    found = metrics.positive_rates(y_hat, rows.s.codes, y, len(names))
+    right, base = metrics.accuracy(y, y_hat), metrics.positive_rate(y)
+    majority, positive = metrics.majority_rate(y), metrics.positive_rate(y_hat)
+    shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, found.tolist(), strict=True))
+    said = (
+        f"Right on {right:.4f} of the rows, one answer for everybody on {majority:.4f}; positive labels "
+        f"{base:.4f}, positive decisions {positive:.4f}; true-positive rates: {shown}."
+    )
+    return [said, *(f"Warning: {text}" for text in poor(right, majority, positive))]
+
+
 def of_scores(score: Mapping[str, Any]) -> dict[str, Any]:
     """The same from what a fit keeps of its training rows."""
     names = {"base_rate": "base_rate", "majority_rate": "majority_rate"}

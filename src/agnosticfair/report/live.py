@@ -1,23 +1,52 @@
-"""The page of a run that goes on, over a small read-only server of this machine."""
+"""Pages that go on, of a run or of a monitor, over a small read-only server of this machine."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from agnosticfair.errors import AgnosticFairError, SettingsError
+from agnosticfair.monitoring.metrics import exposition
+from agnosticfair.monitoring.monitor import Monitor
+from agnosticfair.report.monitor import page_data
 from agnosticfair.report.page import as_text, data, html
 from agnosticfair.report.runs import read_run
 
 LOCAL = ("127.0.0.1", "localhost")
+HTML, JSON, METRICS = "text/html", "application/json", "text/plain; version=0.0.4"
+Answers = Mapping[str, tuple[str, Callable[[], str]]]
+"""By path: the kind of an answer, and what makes it."""
 
 
 def serve(run: Path, host: str, port: int) -> ThreadingHTTPServer:
-    """A server, not started yet, of the page and of its data; anything else is not found."""
-    own = host in LOCAL
+    """A server, not started yet, of a run's page and of its data; anything else is not found."""
     now(run)  # what is no run is refused before a browser asks
+    page = {"/": (HTML, lambda: html(now(run))), "/data.json": (JSON, lambda: as_text(now(run)))}
+    return answering(page, host, port)
+
+
+def serve_monitor(look: Callable[[], Monitor], host: str, port: int) -> ThreadingHTTPServer:
+    """The same of a monitor, and its metrics for Prometheus.  look: the monitor as its state file is now."""
+    look()
+
+    def content() -> dict[str, Any]:
+        monitor = look()
+        return page_data(monitor, monitor.verdict(), live=True)
+
+    page = {
+        "/": (HTML, lambda: html(content(), "monitor.js")),
+        "/data.json": (JSON, lambda: as_text(content())),
+        "/metrics": (METRICS, lambda: exposition(look().verdict()).decode()),
+    }
+    return answering(page, host, port)
+
+
+def answering(answers: Answers, host: str, port: int) -> ThreadingHTTPServer:
+    """A server, not started yet, that answers at these paths and reads nothing."""
+    own = host in LOCAL
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -26,10 +55,9 @@ def serve(run: Path, host: str, port: int) -> ThreadingHTTPServer:
                     self.send_error(
                         HTTPStatus.FORBIDDEN
                     )  # another site's page, by a name of its own
-                elif self.path == "/":
-                    self.reply(html(now(run)), "text/html")
-                elif self.path == "/data.json":
-                    self.reply(as_text(now(run)), "application/json")
+                elif self.path in answers:
+                    kind, make = answers[self.path]
+                    self.reply(make(), kind)
                 else:
                     self.send_error(HTTPStatus.NOT_FOUND)
             except AgnosticFairError as error:  # between two files of a run that just ends

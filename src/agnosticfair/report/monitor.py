@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +22,7 @@ def page_data(monitor: Monitor, verdict: Verdict, live: bool = False) -> dict[st
     state, found = monitor.state, verdict.to_json()
     counted = Counter(p.verdict for p in (verdict.everybody, *verdict.parts))
     made = datetime.fromtimestamp(state.last, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    made = f"After the batch of {made}" if state.last else "Before the first batch"
     return {
         **found,
         "version": agnosticfair.__version__,
@@ -33,11 +35,34 @@ def page_data(monitor: Monitor, verdict: Verdict, live: bool = False) -> dict[st
         "parts": found["parts"][:MOST_PARTS],
         "strange": [f"Values of {k} never seen: {shown(v)}." for k, v in verdict.strange.items()],
         "timeline": [*state.timeline],
+        "nearest": _mixture(verdict),
+        "alone": _alone(state.timeline),
         "mix": _mix(monitor),
-        "made": f"After the batch of {made}",
+        "made": made,
     }
 
 
+def _mixture(verdict: Verdict) -> str:
+    """The nearest mixture in the set, in words."""
+    if not verdict.nearest:
+        return ""
+    heavy = "; ".join(f"{name} {weight:.0%}" for name, weight in verdict.nearest.items())
+    return f"The nearest mixture in the set weighs most: {heavy}."
+
+
+def _alone(timeline: tuple[Mapping[str, Any], ...]) -> str:
+    """What the last batch shows by itself."""
+    last = timeline[-1].get("batch") if timeline else None
+    if not last:
+        return ""
+    where = PLACES.get(last["where"], last["where"])
+    return (
+        f"The last batch alone, {last['rows']:,} rows, is {where} the set, with "
+        f"a difference of {last['difference']:.3f} ({last['low']:.3f} to {last['high']:.3f}, for one look at it)."
+    )
+
+
+PLACES = {"edge": "at the edge of"}
 _VERDICTS = ("kept", "broken", "not yet known")
 
 

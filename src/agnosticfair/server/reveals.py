@@ -31,7 +31,7 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import clip_of, deviations
-from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained
+from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained, step_of
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.server import named, solvers
 from agnosticfair.server import plan as server
@@ -129,9 +129,12 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:
-        found += [_message(first.asked.step, "0", first), _message(first.asked.step, "0", moments)]
+        found += [
+            _message(step_of(first.asked), "0", first),
+            _message(step_of(first.asked), "0", moments),
+        ]
     broadcast = solvers.question(solvers.init(plan, Beginning(answer=moments)))
-    step, later = broadcast.asked.step, _later(broadcast.asked)
+    step, later = step_of(broadcast.asked), _later(broadcast.asked)
     told = (
         rounds
         if later is broadcast.asked
@@ -146,7 +149,7 @@ def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explain
     found: list[Explained] = []
 
     def answered(asked: Broadcast[Any], value: float) -> Reply:
-        step, reply = asked.asked.step, _like(asked, value)
+        step, reply = step_of(asked.asked), _like(asked, value)
         found.extend((_message(step, "0", asked), _message(step, "0", reply)))
         return reply
 
@@ -266,13 +269,14 @@ def explain_private(
         (PrivateDecisions, {"w": w}, "after the last, once"),
     )
     for kind, more, when in kinds:
-        z = multipliers[kind.step]
+        step = step_of(kind)
+        z = multipliers[step]
         asked = kind(z=z, sites=len(sites), **more)
         reply = _like(Broadcast(1, task, asked))
-        noise = deviations(kind.step, z, clip_of(task))
+        noise = deviations(step, z, clip_of(task))
         says = {
             k: f"of one row nothing certain: noise of deviation {noise[k]:.3g}" for k in reply.sums
         }
         fields = {k: _shape(np.asarray(v)) for k, v in reply.sums.items()}
-        found.append(Explained(kind.step, when, "site", fields, len(pack(reply)) + SIGNED, says))
+        found.append(Explained(step, when, "site", fields, len(pack(reply)) + SIGNED, says))
     return found

@@ -7,6 +7,7 @@ on average only. One round then looks at many steps from the same place, along s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 
 import numpy as np
 
@@ -19,7 +20,7 @@ JITTER = (0.01, 0.02, 0.04, 0.07, 0.11)
 SCALES, RETREATS = (1.0, 0.5, 0.25), (0.15, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 """Shares of the scores' deviation by which thresholds are moved where no decisions within the limit are known."""
 
-DAMPED, LOWER = (0.2, 1.0, 5.0, 25.0), (0.0, 0.2, 0.4, 0.8)
+ASKED = tuple(product((0.2, 1.0, 5.0, 25.0), (0.0, 0.2, 0.4, 0.8)))
 """Steps are proposed with these times the damping, and aim at this share of tau under it."""
 
 
@@ -41,12 +42,25 @@ def beside(
     return np.concatenate([trials, bases + size[:, None] * np.linalg.solve(root.T, z.T).T])
 
 
-def retreats(w: np.ndarray, deviation: float) -> np.ndarray:
-    """Trials (T, D) with the threshold moved towards one answer for everybody, which keeps every limit; and the same
-    decisions from smaller scores, which cost less."""
-    moved = np.tile(w, (2 * len(RETREATS), 1))
-    moved[:, -1] += deviation * np.outer((-1.0, 1.0), RETREATS).ravel()
-    return np.concatenate([scale * moved for scale in SCALES])
+def damped(t: int) -> float:
+    """How much more than asked the step was damped that trial t lies on or beside."""
+    return ASKED[t % len(ASKED)][0]
+
+
+def retreats(w: np.ndarray, deviation: float, constant: float | None) -> np.ndarray:
+    """Trials (T, D) with the threshold moved towards one answer for everybody, which keeps every limit; the same
+    decisions from smaller scores, which cost less; and that answer itself.
+
+    constant: its intercept, so that thresholds move towards the commoner label; None where that is not known.
+    """
+    ways = (-1.0, 1.0) if constant is None else (float(np.sign(constant)) or -1.0,)
+    shifts = deviation * np.outer(ways, RETREATS).ravel()
+    moved = np.tile(w, (len(shifts), 1))
+    moved[:, -1] += shifts
+    found = [scale * moved for scale in SCALES]
+    if constant is not None:
+        found.append(np.append(np.zeros(len(w) - 1), constant)[None])
+    return np.concatenate(found)
 
 
 def best_of(
@@ -55,8 +69,8 @@ def best_of(
     cuts: np.ndarray,
     merit: Callable[[float, float], float],
     search: Callable[[int], np.ndarray],
-) -> tuple[int, float, int]:
-    """The trial of least merit, the worst difference of its decisions, and how many were searched.
+) -> tuple[int, float]:
+    """The trial of least merit, and the worst difference of its decisions.
 
     Parameters
     ----------
@@ -74,7 +88,7 @@ def best_of(
     while True:
         t = int(np.argmin([merit(*pair) for pair in zip(losses, worst, strict=True)]))
         if t in searched:
-            return t, float(worst[t]), len(searched)
+            return t, float(worst[t])
         searched.add(t)
         worst = np.maximum(worst, _shown(search(t), psi))
 

@@ -500,7 +500,7 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
 
 
 def test_secure_sums_over_flower_give_the_same_model(files, tmp_path):
-    from agnosticfair.flower.masking import LIST, masking_files, read_list
+    from agnosticfair.flower.masking import LIST, masking_files, read_key_list
 
     for name, text in masking_files(files).items():
         (tmp_path / name).write_text(text)
@@ -510,7 +510,7 @@ def test_secure_sums_over_flower_give_the_same_model(files, tmp_path):
         for key in files
     }
     engine, grid = engine_over(files, **own)
-    secure = fit(engine, "fairfl", secure=read_list(tmp_path / LIST))
+    secure = fit(engine, "fairfl", secure=read_key_list(tmp_path / LIST).sites)
     here = fit(read_clients(files.values(), ROLES), "fairfl")
     assert secure.model.w.tobytes() == here.model.w.tobytes()
     assert secure.history == here.history

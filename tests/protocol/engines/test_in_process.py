@@ -62,7 +62,7 @@ def _fine(step, payload):
 def test_a_worker_that_dies_is_a_failure_of_its_clients():
     engine = InProcess({"a": _fine, "b": _exits}, workers=2)
     for _ in range(2):
-        answers = engine.exchange("sums", None)
+        answers = engine.exchange("sums", None, engine.clients())
         assert answers["a"] == "sums"
         assert answers["b"] == Failure("its worker process died")
 

@@ -92,7 +92,7 @@ def test_an_actor_that_dies_at_every_question_is_a_failure_with_a_sentence(clust
         return declines
 
     engine = RayEngine({"a": deadly, "b": careful}, cpus=0.5, rebuilds=1)
-    found = engine.exchange("census", None)
+    found = engine.exchange("census", None, engine.clients())
     engine.close()
     assert "was lost 2 times" in found["a"].reason
     assert (found["b"].reason, found["b"].final) == ("I would rather not", True)

@@ -46,8 +46,8 @@ class Counting:
     def clients(self):
         return self.inner.clients()
 
-    def exchange(self, step, payload, deadline=None, only=None):
-        found = self.inner.exchange(step, payload, deadline, only)
+    def exchange(self, step, payload, keys, deadline):
+        found = self.inner.exchange(step, payload, keys, deadline)
         self.answers[step] += len(found)
         self.numbers[step] += sum(r.nbytes for r in found.values() if isinstance(r, Reply))
         return found
@@ -72,11 +72,11 @@ def test_ten_thousand_clients_add_up_in_a_tree_to_the_same_bits():
         return lambda step, payload: Reply(1, {"v": draws[k], "n": np.array(1.0)})
 
     leaves = {f"{k:05}": InProcess({f"{k:05}": client(k)}) for k in range(10_000)}
-    flat = together(InProcess({k: e.handlers[k] for k, e in leaves.items()}).exchange("sums", None))
-    found = tree(leaves, 10).exchange("sums", None)
+    flat, top = InProcess({k: e.handlers[k] for k, e in leaves.items()}), tree(leaves, 10)
+    found = top.exchange("sums", None, top.clients())
     assert len(found) == 10
-    total = together(found)
-    assert total.sums["v"].tobytes() == flat.sums["v"].tobytes() == draws.sum(axis=0).tobytes()
+    total, summed = together(found), together(flat.exchange("sums", None, flat.clients()))
+    assert total.sums["v"].tobytes() == summed.sums["v"].tobytes() == draws.sum(axis=0).tobytes()
     assert total.sums["n"] == 10_000
 
 
@@ -97,10 +97,10 @@ def test_what_does_not_add_up_is_a_failure_with_a_sentence():
         def clients(self):
             return ("a", "b")
 
-        def exchange(self, step, payload, deadline=None, only=None):
+        def exchange(self, step, payload, keys, deadline):
             return {"a": Reply(1, {"n": np.ones(1)}), "b": Reply(2, {"n": np.ones(1)})}
 
-    found = Relay({"r": Odd()}).exchange("sums", None)["r"]
+    found = Relay({"r": Odd()}).exchange("sums", None, ["r"])["r"]
     assert isinstance(found, Failure)
     assert "do not add up" in found.reason
     with pytest.raises(FederationError, match="cannot add up Reply, str"):

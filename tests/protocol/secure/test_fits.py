@@ -76,8 +76,8 @@ class Recorded:
     def clients(self):
         return self.engine.clients()
 
-    def exchange(self, step, payload, deadline=None, **only):
-        answers = self.engine.exchange(step, payload, deadline, **only)
+    def exchange(self, step, payload, keys, deadline):
+        answers = self.engine.exchange(step, payload, keys, deadline)
         self.seen += [(step, name, answer, pack(answer)) for name, answer in answers.items()]
         return answers
 

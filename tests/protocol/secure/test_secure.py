@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from agnosticfair.protocol.messages import (
 from agnosticfair.protocol.questions import UNCOUNTED, Sums
 from agnosticfair.protocol.secure.integers import floats, integers
 from agnosticfair.protocol.secure.keys import Identity, check_roster, new_identity
-from agnosticfair.protocol.secure.masks import keystream, question_digest
+from agnosticfair.protocol.secure.masks import BLOCK, keystream, question_digest
 from agnosticfair.protocol.secure.site import SecureSite
 from agnosticfair.protocol.secure.totals import open_session, total
 
@@ -146,8 +147,8 @@ class Tamper:
     def clients(self):
         return self.engine.clients()
 
-    def exchange(self, step, payload, deadline=None, **only):
-        return self.change(step, payload, self.engine.exchange(step, payload, deadline, **only))
+    def exchange(self, step, payload, keys, deadline):
+        return self.change(step, payload, self.engine.exchange(step, payload, keys, deadline))
 
 
 def altered(answer):
@@ -190,7 +191,8 @@ def altered(answer):
 def test_a_foreign_reply_is_refused(change, sentence):
     asker, _, roster = federation(replies(2))
     opened = open_session(asker.ask, roster)
-    old = asker.engine.exchange("sums", replace(question(1), session=opened.session))
+    asked = replace(question(1), session=opened.session)
+    old = asker.engine.exchange("sums", asked, asker.keys)
     asker.engine = Tamper(asker.engine, lambda step, payload, now: change(old, now))
     with pytest.raises(FederationError, match=sentence):
         total(asker.ask, opened, question(2))
@@ -213,7 +215,8 @@ def test_a_lying_coordinator_cannot_swap_a_masking_key():
     with pytest.raises(FederationError, match="not signed with its key"):
         open_session(asker.ask, roster)
     # and where the coordinator itself swaps it, the site finds out
-    offers = Tamper(InProcess(sites), swap).exchange("keys", Invitation("two", roster))
+    engine = Tamper(InProcess(sites), swap)
+    offers = engine.exchange("keys", Invitation("two", roster), engine.clients(), inf)
     with pytest.raises(FederationError, match="not signed with its key"):
         sites["site 000"]("agree", Agreement("two", tuple(offers.values())))
 
@@ -222,7 +225,8 @@ def test_a_replayed_masking_key_is_refused():
     _, sites, roster = federation(replies(2))
 
     old, now = (
-        InProcess(sites).exchange("keys", Invitation(name, roster)) for name in ("one", "two")
+        InProcess(sites).exchange("keys", Invitation(name, roster), sorted(sites))
+        for name in ("one", "two")
     )
     with pytest.raises(FederationError, match="another session"):
         sites["site 000"]("agree", Agreement("two", (now["site 000"], old["site 001"])))
@@ -320,8 +324,13 @@ def test_a_secret_is_not_shown():
 
 
 def test_keystreams_differ_by_secret_session_and_question():
+    def stream(secret, salt, asked):
+        out = bytearray(4 * 8 + BLOCK)
+        keystream(secret, salt, asked, bytes(4 * 8), out)
+        return bytes(out[:32])
+
     streams = [
-        keystream(secret, salt, asked, 4).tobytes()
+        stream(secret, salt, asked)
         for secret in (b"1" * 32, b"2" * 32)
         for salt in (b"a", b"b")
         for asked in (b"x", b"y")

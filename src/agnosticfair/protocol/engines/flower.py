@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from agnosticfair.errors import FederationError
-from agnosticfair.protocol.engines.seam import HELLO, Failure
+from agnosticfair.protocol.engines.seam import HELLO, Answers, Failure, Keys
 from agnosticfair.protocol.messages import FORMAT, pack, unpack
 
 PATIENCE = 3600.0
@@ -52,16 +53,9 @@ class FlowerEngine:
     def clients(self) -> tuple[str, ...]:
         return tuple(sorted(self.sites))
 
-    def exchange(
-        self,
-        step: str,
-        payload: Any,
-        deadline: float | None = None,
-        only: Collection[str] | None = None,
-    ) -> dict[str, Any]:
+    def exchange(self, step: str, payload: Any, keys: Keys, deadline: float = inf) -> Answers:
         """Ask the sites, waiting for those that are not connected, until all answered or time is up."""
-        wanted = self.clients() if only is None else tuple(sorted(only))
-        end = time.monotonic() + (PATIENCE if deadline is None else deadline)
+        end = time.monotonic() + (PATIENCE if deadline == inf else deadline)
         content = b"" if payload is None else pack(payload)
         self._keys = {node: key for node, key in self._keys.items() if key}
         waiting: dict[str, str] = {}
@@ -70,31 +64,29 @@ class FlowerEngine:
         told: dict[str, str] = {}
         look = time.monotonic() + LOOK
         nodes, fresh = self._nodes(end), time.monotonic() + FRESH
-        while len(answers) < len(wanted) and time.monotonic() < end:
+        while len(answers) < len(keys) and time.monotonic() < end:
             if time.monotonic() > fresh:
                 nodes, fresh = self._nodes(end), time.monotonic() + FRESH
             # a SuperNode that was started anew has lost what it was asked: it is asked again, and
             # should both answers come, they are the same
-            new = [
-                k for k in wanted if k in nodes and k not in answers and asked.get(k) != nodes[k]
-            ]
+            new = [k for k in keys if k in nodes and k not in answers and asked.get(k) != nodes[k]]
             waiting |= self._send(step, content, payload, {k: nodes[k][0] for k in new}, end)
             asked |= {k: nodes[k] for k in new}
             for identity, reply in self._replies(waiting):
                 key = waiting.pop(identity)
                 answers[key] = self._read(step, payload, key, reply, len(content))
-            if len(answers) < len(wanted):
+            if len(answers) < len(keys):
                 time.sleep(self.pause)
             if time.monotonic() > look:
-                waited = {k: why for k in wanted if k not in answers and (why := self.why(k))}
+                waited = {k: why for k in keys if k not in answers and (why := self.why(k))}
                 if waited != told:
                     self.notice(waited)
                 told, look = waited, time.monotonic() + LOOK
         if told:
             self.notice({})
         late = "it gave no answer in time: give it longer by the deadline, or look at its log"
-        lost = {k: late if k in asked else self.why(k) or late for k in wanted if k not in answers}
-        return {k: answers[k] if k in answers else Failure(lost[k]) for k in wanted}
+        lost = {k: late if k in asked else self.why(k) or late for k in keys if k not in answers}
+        return {k: answers[k] if k in answers else Failure(lost[k]) for k in keys}
 
     def _nodes(self, end: float) -> dict[str, tuple[int, str]]:
         """The node of each site that is connected, and since when; nameless ones are asked for theirs."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from multiprocessing.connection import Connection
 from typing import Any
 
 from agnosticfair.errors import AgnosticFairError, SettingsError
-from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.protocol.engines.seam import Answers, Failure, Keys
 from agnosticfair.threads import one_thread
 
 Handler = Callable[[str, Any], Any]
@@ -33,15 +34,8 @@ class InProcess:
     def clients(self) -> tuple[str, ...]:
         return tuple(sorted(self.handlers))
 
-    def exchange(
-        self,
-        step: str,
-        payload: Any,
-        deadline: float | None = None,
-        only: Collection[str] | None = None,
-    ) -> dict[str, Any]:
-        """Ask in the order of the keys. There is nothing to wait for here, so no deadline can pass."""
-        keys = self.clients() if only is None else tuple(sorted(only))
+    def exchange(self, step: str, payload: Any, keys: Keys, deadline: float = inf) -> Answers:
+        """There is nothing to wait for here, so no deadline can pass."""
         if self.workers == 1 or len(self.handlers) == 1:
             return {key: _ask(self.handlers[key], step, payload) for key in keys}
         if not self._pool:

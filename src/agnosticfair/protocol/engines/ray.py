@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
 from agnosticfair.protocol.engines.in_process import Handler
-from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.protocol.engines.seam import Answers, Failure, Keys
 from agnosticfair.protocol.messages import pack, unpack
 from agnosticfair.threads import one_thread
 
@@ -41,16 +42,9 @@ class RayEngine:
     def clients(self) -> tuple[str, ...]:
         return tuple(sorted(self.makers))
 
-    def exchange(
-        self,
-        step: str,
-        payload: Any,
-        deadline: float | None = None,
-        only: Collection[str] | None = None,
-    ) -> dict[str, Any]:
+    def exchange(self, step: str, payload: Any, keys: Keys, deadline: float = inf) -> Answers:
         """Ask all actors at once, and those that are lost again."""
-        keys = self.clients() if only is None else tuple(sorted(only))
-        end = None if deadline is None else time.monotonic() + deadline
+        end = time.monotonic() + deadline
         content = None if payload is None else pack(payload)
         answers: dict[str, Any] = {}
         for _ in range(1 + self.rebuilds):
@@ -64,11 +58,11 @@ class RayEngine:
         lost = Failure(f"its actor was lost {1 + self.rebuilds} times: look at the Ray cluster")
         return {key: answers.get(key, lost) for key in keys}
 
-    def _answer(self, key: str, reference: Any, end: float | None) -> Any:
+    def _answer(self, key: str, reference: Any, end: float) -> Any:
         """What an actor answered; nothing if it is lost, and then another takes its place."""
         ray = _ray()
         try:
-            wait = None if end is None else max(end - time.monotonic(), 0.0)
+            wait = None if end == inf else max(end - time.monotonic(), 0.0)
             good, content = ray.get(reference, timeout=wait)
         except ray.exceptions.GetTimeoutError:
             return Failure("it gave no answer in time: give it longer by the deadline")

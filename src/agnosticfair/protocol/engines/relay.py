@@ -8,12 +8,13 @@ Methods that treat clients one by one (``afl``'s mixture, plain averages) see re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from agnosticfair.errors import AgnosticFairError, SettingsError
-from agnosticfair.protocol.engines.seam import Engine, Failure
+from agnosticfair.protocol.engines.seam import Answers, Engine, Failure, Keys
 from agnosticfair.protocol.together import together
 
 
@@ -30,19 +31,13 @@ class Relay:
     def clients(self) -> tuple[str, ...]:
         return tuple(sorted(self.regions))
 
-    def exchange(
-        self,
-        step: str,
-        payload: Any,
-        deadline: float | None = None,
-        only: Collection[str] | None = None,
-    ) -> dict[str, Any]:
+    def exchange(self, step: str, payload: Any, keys: Keys, deadline: float = inf) -> Answers:
         """Ask the regions, each for the sum over its own; one that lacks an answer has none."""
-        keys = self.clients() if only is None else tuple(sorted(only))
         return {key: self._region(key, step, payload, deadline) for key in keys}
 
-    def _region(self, key: str, step: str, payload: Any, deadline: float | None) -> Any:
-        answers = self.regions[key].exchange(step, payload, deadline)
+    def _region(self, key: str, step: str, payload: Any, deadline: float) -> Any:
+        region = self.regions[key]
+        answers = region.exchange(step, payload, region.clients(), deadline)
         failed = {k: answer for k, answer in answers.items() if isinstance(answer, Failure)}
         if failed:
             (first, failure), more = next(iter(failed.items())), len(failed) - 1

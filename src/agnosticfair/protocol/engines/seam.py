@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
+
+Keys = Sequence[str]
+Answers = Mapping[str, Any]
 
 HELLO = "hello"
 """The question who a site is, and what it runs on; clients in this process are not asked it."""
@@ -28,13 +32,7 @@ class Engine(Protocol):
         """The clients' stable keys, sorted: the order in which replies are added."""
         ...
 
-    def exchange(
-        self,
-        step: str,
-        payload: Any,
-        deadline: float | None = None,
-        only: Collection[str] | None = None,
-    ) -> Mapping[str, Any]:
-        """Ask every client, or ``only`` some; from each a reply or a ``Failure`` within ``deadline``
+    def exchange(self, step: str, payload: Any, keys: Keys, deadline: float = inf) -> Answers:
+        """Ask these clients; from each, in their order, a reply or a ``Failure`` within ``deadline``
         seconds. A retried question may come twice: the same question has the same answer."""
         ...

@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
-from agnosticfair.protocol.questions import Shapes, Task, register
+from agnosticfair.protocol.questions import Shapes, Task, question
 
 
-@register
-@dataclass(frozen=True)
+@question("private_counts")
 class PrivateCounts:
     """How many rows each group has."""
 
-    step: ClassVar[str] = "private_counts"
     z: float
     sites: int
 
@@ -24,12 +19,10 @@ class PrivateCounts:
         return {"groups": (task.cells,)}
 
 
-@register
-@dataclass(frozen=True)
+@question("private_moments")
 class PrivateMoments:
     """The second moment of the clipped rows, its upper triangle."""
 
-    step: ClassVar[str] = "private_moments"
     z: float
     sites: int
 
@@ -38,12 +31,10 @@ class PrivateMoments:
         return {"moments": (D * (D + 1) // 2,)}
 
 
-@register
-@dataclass(frozen=True)
+@question("private_slopes")
 class PrivateSlopes:
     """The loss's gradient at w, and per group decisions and their slope, smoothed at this temperature."""
 
-    step: ClassVar[str] = "private_slopes"
     z: float
     sites: int
     temperature: float
@@ -54,12 +45,10 @@ class PrivateSlopes:
         return {"gradient": (D,), "slopes": (G, D), "hat": (G,), "curve": ()}
 
 
-@register
-@dataclass(frozen=True)
+@question("private_decisions")
 class PrivateDecisions:
     """Rows and decisions under w, for the certificate."""
 
-    step: ClassVar[str] = "private_decisions"
     z: float
     sites: int
     w: np.ndarray

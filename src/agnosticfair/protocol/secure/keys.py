@@ -6,12 +6,14 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from agnosticfair.errors import FederationError, SettingsError
-from agnosticfair.protocol.messages import Offer
+from agnosticfair.protocol.messages import KeyList, Offer
 
 OFFER, ANSWER = b"agnosticfair-masking-key-1", b"agnosticfair-masked-reply-1"
+LISTED, KEEPER = b"agnosticfair-key-list-1", "the keeper of the list"
 """What a signature is for: one for the one purpose never passes for the other."""
 
 Roster = Mapping[str, str]
@@ -31,16 +33,18 @@ class Identity:
     @property
     def public(self) -> str:
         """The long-term public key, in hexadecimal."""
-        return self._key().public_key().public_bytes_raw().hex()
+        return _signing_key(self.secret).public_key().public_bytes_raw().hex()
 
     def sign(self, purpose: bytes, *content: bytes) -> bytes:
         """A signature, 64 bytes, over content for one purpose."""
-        return self._key().sign(joined(purpose, *content))
+        return _signing_key(self.secret).sign(joined(purpose, *content))
 
-    def _key(self) -> Any:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        return Ed25519PrivateKey.from_private_bytes(self.secret)
+@lru_cache(maxsize=256)
+def _signing_key(secret: bytes) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(secret)
 
 
 def new_identity(site: str) -> Identity:
@@ -99,6 +103,53 @@ def verify(roster: Roster, site: str, signature: bytes, purpose: bytes, *content
             f"the {what} of site {site!r} is not signed with its key for this question: it was altered, "
             "replayed or swapped, and is not used"
         ) from None
+
+
+def listed(keeper: Identity, version: int, sites: Roster) -> KeyList:
+    """A version of the list of keys, signed by who keeps it.
+
+    >>> keeper, north, south = (new_identity(name) for name in (KEEPER, "north", "south"))
+    >>> listed(keeper, 2, {"north": north.public, "south": south.public}).version
+    2
+    """
+    return KeyList(version, dict(sites), keeper.sign(LISTED, *_content(version, sites)).hex())
+
+
+def _content(version: int, sites: Roster) -> tuple[bytes, bytes]:
+    return version.to_bytes(8, "little"), digest(sites)
+
+
+def check_newer(new: KeyList, held: KeyList, keeper: str, site: str) -> bool:
+    """Whether a list is to be taken for the one that a site holds: one that follows it, of its keeper.
+
+    keeper: the public key that the site has pinned; without one its list is its own, and stays.
+    """
+    if (new.version, new.sites) == (held.version, held.sites):
+        return False
+    if not keeper:
+        raise FederationError(
+            f"the list of keys of site {site!r} is its own (version {held.version}) and not the coordinator's "
+            f"(version {new.version}): compare the two, and let the site change its own"
+        )
+    if not 0 <= held.version < new.version < 2**63:
+        raise FederationError(
+            f"site {site!r} holds version {held.version} of the list of keys and got version {new.version}: only a "
+            "later one is taken; bring keys/masking.json of the coordinator up to date"
+        )
+    try:
+        verify(
+            {KEEPER: keeper},
+            KEEPER,
+            bytes.fromhex(new.signature),
+            LISTED,
+            *_content(new.version, new.sites),
+        )
+    except FederationError:
+        raise FederationError(
+            f"version {new.version} of the list of keys is not signed by the keeper whose key site {site!r} has "
+            "pinned: it is not taken"
+        ) from None
+    return True
 
 
 def offered(identity: Identity, session: str, roster: Roster, masking: bytes) -> Offer:

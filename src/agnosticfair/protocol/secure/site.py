@@ -22,7 +22,7 @@ from agnosticfair.protocol.messages import (
     Reply,
     hexadecimal,
 )
-from agnosticfair.protocol.questions import Counts
+from agnosticfair.protocol.questions import Counts, step_of
 from agnosticfair.protocol.secure.integers import flattened
 from agnosticfair.protocol.secure.keys import (
     ANSWER,
@@ -102,7 +102,7 @@ class SecureSite:
                 f"site {self.identity.site!r} answers step {step!r} in masked sums only: let the coordinator "
                 "ask for secure sums"
             )
-        if broadcast.asked.step == Counts.step and self.schema is not None:
+        if step_of(broadcast.asked) == step_of(Counts) and self.schema is not None:
             check_agreed(self.schema, broadcast.asked.outline, self.identity.site)
         return self._masked(step, broadcast)
 

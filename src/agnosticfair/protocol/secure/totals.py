@@ -13,6 +13,7 @@ import numpy as np
 
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import Agreement, Broadcast, Invitation, Masked, Offer, Reply
+from agnosticfair.protocol.questions import step_of
 from agnosticfair.protocol.secure.integers import length, shaped
 from agnosticfair.protocol.secure.keys import (
     ANSWER,
@@ -56,7 +57,7 @@ def _checked_offer(offer: object, site: str, session: str, roster: Roster) -> Of
 
 def total(ask: Ask, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
     """The sum of all sites' replies. One site's reply is uniformly random numbers to the coordinator."""
-    broadcast, step = replace(broadcast, session=opened.session), broadcast.asked.step
+    broadcast, step = replace(broadcast, session=opened.session), step_of(broadcast.asked)
     shapes = broadcast.shapes
     question = question_digest(step, broadcast, digest(opened.roster))
     check = partial(

@@ -1,0 +1,93 @@
+"""What an audit is asked for, checked, whoever holds the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from agnosticfair.auditing.parts import CONFIDENCE, Subpopulations, asked_parts
+from agnosticfair.mathematics.basis import Basis, Reweighing, check_seed, constant, gaussian
+from agnosticfair.mathematics.notions import notion_of
+from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require
+
+BOUND = 5.0
+"""Of alpha, where kernels are asked for without one."""
+
+RESAMPLES = 200
+"""For kernels' intervals, unless another number is asked for."""
+
+_DEFAULT = gaussian(200, 1.0)
+
+
+@dataclass(frozen=True)
+class Question:
+    """The set of kernels and how its worst case is looked for; uniform weights where only parts are asked for."""
+
+    basis: Basis
+    bound: float
+    floor: float
+    tolerance: float
+    bootstrap: int
+    confidence: float
+    notion: str
+
+    def __post_init__(self) -> None:
+        notion_of(self.notion)
+        require(POSITIVE, bound=self.bound, tolerance=self.tolerance)
+        require(SHARE, floor=self.floor)
+        require(NATURAL, bootstrap=self.bootstrap)
+        require(CONFIDENCE, confidence=self.confidence)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be bounded beyond the rows: named parts, their mixtures, kernels.  own: a user's function that
+    makes the kernels."""
+
+    parts: Subpopulations | None
+    precision: float
+    mixtures: bool
+    kernels: bool
+    own: Reweighing | None = None
+
+    @property
+    def share(self) -> float:
+        """What each of them has of 1 - confidence."""
+        asked = (self.parts is not None, self.mixtures and self.parts is not None, self.kernels)
+        return 1 / max(sum(asked), 1)
+
+
+def opened(
+    basis: Any,
+    bound: float | None,
+    centres: Any,
+    parts: Any,
+    precision: float,
+    mixtures: bool,
+    bootstrap: int | None,
+    seed: int,
+    **how: Any,
+) -> tuple[Question, Wanted]:
+    """What a user's arguments ask for: kernels where they are named, and named parts else or besides.
+
+    how: floor, tolerance, confidence, notion.
+    """
+    check_seed(seed)
+    if isinstance(basis, Basis) and basis.kind == "named":
+        basis, parts = None, basis if parts is None else parts
+    if basis is not None and not isinstance(basis, Basis):
+        require(Kind("a Basis, or a function from X to K", callable, object), basis=basis)
+    kernels = basis is not None or centres is not None or bound != BOUND
+    asked = None if kernels and parts is None else asked_parts(parts)
+    if not kernels:
+        plain = Question(constant(), inf, bootstrap=bootstrap or 0, **how)
+        return plain, Wanted(asked, precision, mixtures, False)
+    data, own = (basis, None) if isinstance(basis, Basis) else (None, basis)
+    question = Question(
+        data or _DEFAULT,
+        inf if bound is None else bound,
+        bootstrap=RESAMPLES if bootstrap is None else bootstrap,
+        **how,
+    )
+    return question, Wanted(asked, precision, mixtures, True, own)

@@ -1,0 +1,161 @@
+"""Exact limits of one binomial rate, of the difference or ratio of two, and of a mean of values in [0, 1]."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+BEND = 0.02
+"""How much of the region's boundary is given up away from its middle: about 1% of width there, and the region
+closes."""
+
+CAP = 0.01
+"""The share of a bound's level that either rate alone may use: it keeps the search finite."""
+
+MARGIN = 1e-3
+"""Added to a bound, relative to its distance from the estimate: more than the search along the boundary can miss."""
+
+NODES = 60
+
+
+def clopper_pearson(k: ArrayLike, n: ArrayLike, delta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Exact limits of binomial rates: each end fails with probability at most delta / 2.
+
+    No rows (n = 0) bound nothing: 0 and 1.
+
+    >>> [round(float(end), 4) for end in clopper_pearson(0, 10, 0.05)]
+    [0.0, 0.3085]
+    """
+    from scipy.special import betaincinv  # slow to import, and only bounds need it
+
+    k, n, tail = np.broadcast_arrays(*(np.asarray(v, float) for v in (k, n, np.divide(delta, 2.0))))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        low = np.where(k > 0, betaincinv(np.maximum(k, 1e-9), n - k + 1, tail), 0.0)
+        high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1e-9), 1 - tail), 1.0)
+    return low, high
+
+
+def largest(
+    k: ArrayLike,
+    n: ArrayLike,
+    alpha: ArrayLike,
+    relative: bool = False,
+    rough: ArrayLike = False,
+) -> np.ndarray:
+    """An upper bound on p[1] - p[0] (``relative``: on p[1] / p[0]) that fails with probability at most alpha.
+
+    k, n : (2, J) positive decisions and rows of the two cells.  alpha: (J,) or a number.  A cell without rows bounds
+    nothing: 1, or infinity.  rough: (J,), where the box of two limits at alpha / 2 will do, as for few rows.
+
+    **Theorem.** For a point p, let P1 = P(X1 <= k1), P0 = P(X0 >= k0) under p and Z = Phi^-1(1 - P) of each. The
+    set of all p with ``F(p) = S + BEND T^2 <= c``, Z1 and Z0 at most B, has probability at least 1 - alpha of
+    holding the true p, where ``S = w1 Z1 + w0 Z0, T = w0 Z1 - w1 Z0``, w a unit vector that depends on p and n
+    alone, T is clipped to where F increases in Z1 and Z0, and c, B are such that standard normal G1, G0 have
+    ``P(G1' + BEND G0'^2 > c) = (1 - 2 CAP) alpha`` and ``P(G1 > B) = CAP alpha``.
+
+    *Proof.* Exact p-values are stochastically at least uniform, so each Z is stochastically at most normal; X1, X0
+    are independent, so there are independent normal G >= Z; F and the two caps increase in Z, so they reject no
+    more often than with G, and clipping T makes F smaller; a rotation leaves normals normal. The level adds up to
+    alpha. []
+
+    The bound is the largest difference over that set: with w along the standard errors at p its boundary is nearly a
+    line of equal differences, where the box of two limits at alpha / 2 has its corner. The boundary is walked by T.
+    """
+    k, n = np.asarray(k, float), np.asarray(n, float)
+    alpha = np.broadcast_to(np.asarray(alpha, float), k.shape[1:])
+    there = (n > 0).all(axis=0) & ~np.asarray(rough, bool)
+    low, high = clopper_pearson(k, n, alpha)[0][0], clopper_pearson(k, n, alpha)[1][1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(low > 0, high / low, np.inf) if relative else high - low
+    found = np.where((n > 0).all(axis=0), found, np.inf if relative else 1.0)
+    if there.any():
+        found[there] = _walked(k[:, there], n[:, there], alpha[there], relative)
+    return found
+
+
+def _walked(k: np.ndarray, n: np.ndarray, alpha: np.ndarray, relative: bool) -> np.ndarray:
+    """The largest difference along the boundary: a coarse look, then a fine one where that was best."""
+    from scipy.special import ndtri
+
+    limits = _critical((1 - 2 * CAP) * alpha), -ndtri(CAP * alpha)
+    coarse = np.broadcast_to(np.linspace(-6.0, 6.0, 9), (k.shape[1], 9))
+    near = coarse[0, _at(k, n, limits, coarse, relative, 4 if relative else 2).argmax(axis=1)]
+    fine = near[:, None] + np.linspace(-1.2, 1.2, 7)
+    best = _at(k, n, limits, fine, relative, 6 if relative else 3).max(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = k / n
+        if not relative:
+            here = rates[1] - rates[0]
+            return np.minimum(best + MARGIN * np.maximum(best - here, 0.0), 1.0)
+        here = np.where(rates[0] > 0, rates[1] / rates[0], np.inf)
+        return np.where(
+            np.isfinite(best), best * (1 + MARGIN * (1 - np.minimum(here / best, 1))), np.inf
+        )
+
+
+def _at(
+    k: np.ndarray,
+    n: np.ndarray,
+    limits: tuple[np.ndarray, np.ndarray],
+    T: np.ndarray,
+    relative: bool,
+    steps: int,
+) -> np.ndarray:
+    """The difference, or ratio, at the points of the boundary with these T, (J, T), to that many steps."""
+    from scipy.special import betaincinv, ndtr
+
+    (k0, k1), (n0, n1) = k[..., None], n[..., None]
+    c, cap = limits[0][:, None], limits[1][:, None]
+    p0, p1 = (k0 + 0.5) / (n0 + 1) + 0 * T, (k1 + 0.5) / (n1 + 1) + 0 * T
+    for _ in range(steps):  # the weights are those of the point they lead to
+        s0 = np.sqrt((p0 * (1 - p0) + 0.25 / n0) / n0) / (p0 + 0.25 / n0 if relative else 1.0)
+        s1 = np.sqrt((p1 * (1 - p1) + 0.25 / n1) / n1) / (p1 + 0.25 / n1 if relative else 1.0)
+        w0, w1 = s0 / np.hypot(s0, s1), s1 / np.hypot(s0, s1)
+        S = c - BEND * np.clip(T, -w1 / (2 * BEND * w0), w0 / (2 * BEND * w1)) ** 2
+        z0, z1 = np.minimum(w0 * S - w1 * T, cap), np.minimum(w1 * S + w0 * T, cap)
+        p0 = np.where(k0 > 0, betaincinv(np.maximum(k0, 1e-9), n0 - k0 + 1, ndtr(-z0)), 0.0)
+        p1 = np.where(k1 < n1, betaincinv(k1 + 1, np.maximum(n1 - k1, 1e-9), ndtr(z1)), 1.0)
+    with np.errstate(divide="ignore"):
+        return np.where(p0 > 0, p1 / p0, np.inf) if relative else p1 - p0
+
+
+def _critical(alpha: np.ndarray) -> np.ndarray:
+    """c with P(G1 + BEND G0^2 > c) = alpha for independent standard normals, (J,)."""
+    from scipy.special import ndtr
+
+    t, weight = np.polynomial.hermite_e.hermegauss(NODES)
+    weight = weight / weight.sum()
+    low, high = np.zeros(len(alpha)), np.full(len(alpha), 40.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        over = ndtr(BEND * t * t - middle[:, None]) @ weight > alpha
+        low, high = np.where(over, middle, low), np.where(over, high, middle)
+    return high
+
+
+def chernoff(total: ArrayLike, n: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Limits of the mean of variables in [0, 1], from their sum: each end fails with probability at most delta / 2.
+
+    Chernoff's with the relative entropy: by convexity exp(t x) <= 1 - x + x exp(t), so that the mean's tails are
+    at most those bounds of a binomial, exp(-n KL(mean || mu)).
+
+    >>> [round(float(end), 3) for end in chernoff(20.0, 100, 0.05)]
+    [0.107, 0.322]
+    """
+    mean, budget = np.asarray(total, float) / n, np.log(2 / delta) / n
+    ends = []
+    for outer in (0.0, 1.0):
+        inside, outside = mean.copy(), np.full_like(mean, outer)
+        for _ in range(60):
+            middle = (inside + outside) / 2
+            far = _entropy(mean, middle) > budget
+            inside, outside = np.where(far, inside, middle), np.where(far, middle, outside)
+        ends.append(outside)
+    return ends[0], ends[1]
+
+
+def _entropy(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """KL of two Bernoulli rates."""
+    from scipy.special import rel_entr
+
+    return rel_entr(p, q) + rel_entr(1 - p, 1 - q)

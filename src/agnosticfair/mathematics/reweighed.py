@@ -1,0 +1,130 @@
+"""Bounds beyond the rows over mixtures of parts, and over reweighings by kernels: fractional programs over a box."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations, product
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from agnosticfair.mathematics import notions
+from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, worst_difference, worst_ratio
+from agnosticfair.mathematics.binomial import chernoff, clopper_pearson
+from agnosticfair.mathematics.confidence import compared
+from agnosticfair.mathematics.notions import NOTIONS
+
+
+def mixtures(
+    counts: np.ndarray, delta: ArrayLike, notion: str, floor: float, tolerance: float = 1e-4
+) -> float:
+    """An upper bound on the difference of two groups under every mixture of parts in which both keep the share
+    ``floor``.
+
+    counts: (M, G, 2, 2).  delta: (M,), as ``spent`` says.
+
+    **Theorem.** A mixture draws from part m with probability u_m. With rates p and group shares rho of the parts
+    its groups' rates are ``sum_m u_m rho_mj p_mj / sum_m u_m rho_mj``. Clopper-Pearson limits at delta_m / (4 G L)
+    for all p, rho of part m fail somewhere with probability at most delta. Inside the box the rate of j grows with
+    p_mj and that of k falls with lower p_mk, whatever u; and u_m rho for any rho in a box is a mixture of its
+    corners with the same sum u_m: so the worst over box and mixtures is the worst over mixtures of the corners, a
+    fractional linear program (``worst_difference``). []
+    """
+    k, n = compared(counts, notion)
+    total = counts.sum(axis=(1, 2, 3))
+    level = np.asarray(delta, float) / (2 * k.shape[1] * len(k))
+    if NOTIONS[notion].bounds:  # a mixture's rate of one group is an average of the parts'
+        return float(clopper_pearson(k[0], n[0], level)[1].max())
+    worst = 0.0
+    for y in range(len(k)):
+        low, high = clopper_pearson(k[y], n[y], level)
+        least, most = clopper_pearson(n[y], total, level)
+        for j, i in permutations(range(k.shape[1]), 2):
+            found = _mixed(
+                (low[i], high[j]), [(least[g], most[g]) for g in (i, j)], floor, tolerance
+            )
+            worst = max(worst, found)
+    return min(worst, 1.0)
+
+
+def _mixed(
+    rates: Sequence[np.ndarray],
+    shares: Sequence[tuple[np.ndarray, np.ndarray]],
+    floor: float,
+    tolerance: float,
+) -> float:
+    """The worst over mixtures of the corners, for one ordered pair; 0 where no mixture keeps both floors."""
+    corners = [*product((0, 1), repeat=2)]
+    b = np.array([np.concatenate([shares[g][corner[g]] for corner in corners]) for g in (0, 1)])
+    possible = b.sum(axis=0) <= 1 + 1e-9  # two groups are at most everybody
+    a = b * np.array([np.tile(rate, len(corners)) for rate in rates])
+    A = Ambiguity(np.ones(int(possible.sum())), 1.0)
+    found = worst_difference(A, a[:, possible], b[:, possible], floor, tolerance)
+    return 0.0 if found.outcome is Outcome.INFEASIBLE else float(found.value)
+
+
+def reweighings(
+    psi: np.ndarray,
+    n: float,
+    delta: float,
+    notion: str,
+    bound: float | None,
+    floor: float,
+    tolerance: float = 1e-4,
+) -> float:
+    """An upper bound on the difference of two groups under every reweighing of the *population* by kernels in [0, 1].
+
+    psi: (G, 2, 2, M) sums of K over the cells of n rows.  The set: 0 <= alpha <= bound, mean weight one and both
+    groups' masses at least ``floor``, means being the population's.
+
+    **Theorem.** Chernoff's limits of all positive and negative masses (and of psi_theta) hold at once with
+    probability 1 - delta. For any alpha a rate grows with its positive and falls with its negative masses, so the
+    box's worst is at one corner for all alpha. Scaled so that the *rows'* mean weight is one, alpha is at most
+    bound / r with r = min_m psi_theta / its upper limit, and a group's mass at the corner at least floor c / R, R
+    = max_m psi_theta / its lower limit and c the least ratio of the corner's mass to the box's largest: so the
+    worst over the rows' set with these limits bounds the population's. []
+    """
+    total = psi.sum(axis=(0, 1, 2))
+    live = total > 0
+    psi, total = psi[..., live], total[live]
+    looked = notions.ratios(NOTIONS[notion], psi)
+    events = 2 * psi.shape[0] * len(looked) + 1
+    low, high = chernoff(total, n, delta / (events * len(total)))
+    shrink, grow = (
+        float((total / n / high).min()),
+        float((total / n / np.maximum(low, 1e-300)).max()),
+    )
+    A = Ambiguity(total, n, None if bound is None else bound / shrink)
+    worst = 0.0
+    for _, a, b in looked:
+        ends = [chernoff(mass, n, delta / (events * len(total))) for mass in (a, b - a)]
+        (p_low, p_high), (n_low, n_high) = [(n * lo, n * hi) for lo, hi in ends]
+        top, bottom = p_high + n_low, p_low + n_high
+        least = [float((corner / (p_high + n_high)).min()) for corner in (top, bottom)]
+        kept = floor / grow * min(least)
+        worst = max(
+            worst, _worst_at_corners(A, p_low, p_high, bottom, top, kept, notion, tolerance)
+        )
+    return min(worst, 1.0)
+
+
+def _worst_at_corners(
+    A: Ambiguity,
+    p_low: np.ndarray,
+    p_high: np.ndarray,
+    bottom: np.ndarray,
+    top: np.ndarray,
+    floor: float,
+    notion: str,
+    tolerance: float,
+) -> float:
+    if NOTIONS[notion].bounds:
+        alone = [worst_ratio(A, p_high[g], top[g], floor) for g in range(len(top))]
+        return max((w.value for w in alone if w.outcome is Outcome.OPTIMAL), default=0.0)
+    worst = 0.0
+    for j, k in permutations(range(len(top)), 2):
+        a, b = np.stack([p_low[k], p_high[j]]), np.stack([bottom[k], top[j]])
+        found = worst_difference(A, a, b, floor, tolerance)
+        if found.outcome is not Outcome.INFEASIBLE:
+            worst = max(worst, found.value)
+    return worst
