@@ -50,7 +50,7 @@ NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
 """The limit is looked at once the loss promises less than NEAR. A fit has converged when a step from decisions
 within the limit promises less than SETTLED, or when PATIENCE rounds bettered the best of them by less."""
 
-WORTH, RETREAT, STRICTER = 2e-3, 4, 4.0
+WORTH, RETREAT, STRICTER = 2e-3, 6, 2.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
@@ -397,17 +397,35 @@ def candidates(state: State, model: Model, found: adversaries.Step) -> np.ndarra
         aimed = replace(model, aim=model.aim - lower * state.fairness.tau)
         program = _program(state, aimed, times * state.damping, found.alphas, cuts)
         steps.append(minimise(*program).x[: len(here.w)])
-    std, made = deviation(metric, here.w), trying.around(here.w, np.array(steps))
+    std, most = deviation(metric, here.w), most_trials(state.game)
+    made = trying.around(here.w, np.array(steps))[:most]
     if state.best is None and state.tries >= RETREAT:
-        made = np.concatenate([made, trying.retreats(here.w, std, state.constant)])
-    most = MOST_BYTES // (8 * (state.game.C.size + len(state.game.alpha) + 1))
-    return trying.beside(made, metric, std, state.round, min(MOST_TRIALS, most))
+        back = trying.retreats(here.w, std, state.constant)[:most]
+        made = np.concatenate([made[: most - len(back)], back])
+    return trying.beside(made, metric, std, state.round, most)
+
+
+def most_trials(game: adversaries.State) -> int:
+    """How many trials a reply has room for."""
+    return max(1, min(MOST_TRIALS, MOST_BYTES // (8 * (game.C.size + len(game.alpha) + 1))))
+
+
+def trials_question(plan: Plan) -> Trials | None:
+    """The largest question about trials that a fit may ask; None where it asks for none."""
+    if not suits(plan.method) or plan.task.named is not None or not of_decisions(plan.method):
+        return None
+    return Trials(np.zeros((most_trials(adversaries.game(plan)), plan.features + 1)))
+
+
+def of_decisions(method: Method) -> bool:
+    """Whether the limit is on decisions, and not on a loss."""
+    return method.fairness is not None and method.fairness.measured.kind == "sigmoid"
 
 
 def tries(state: State, kept: bool) -> bool:
     """Whether the next round looks at many trials: from the first step that decisions refuse on."""
-    of_decisions = state.limited and state.fairness.measured.kind == "sigmoid"
-    return of_decisions and state.slopes is None and (state.tries > 0 or not kept)
+    may = state.limited and state.slopes is None and of_decisions(state.game.method)
+    return may and (state.tries > 0 or not kept)
 
 
 def said(
