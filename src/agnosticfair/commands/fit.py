@@ -27,18 +27,17 @@ from agnosticfair.commands.options import (
     with_settings,
 )
 from agnosticfair.commands.output import cell, check_file, check_folder, progress, write_files
+from agnosticfair.commands.private import private_fit
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.auditing.limit import Promise
     from agnosticfair.data.reading import Dialect
-    from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
     from agnosticfair.model import Model
-    from agnosticfair.private import Budget
 
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
@@ -54,7 +53,7 @@ def fit(
     ],
     roles: Roles,
     positive: Positive = None,
-    method: MethodName = "agnosticfair",
+    method: MethodName = "auto",
     settings: Settings = NONE,
     limit: Annotated[
         float | None,
@@ -98,6 +97,9 @@ def fit(
     ledgers: Annotated[
         Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
     ] = None,
+    site_rows: Annotated[
+        int, Option(help="Hide whole clients, of which each adds no more rows; 0 hides rows.")
+    ] = 0,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     force: Force = False,
     as_json: Json = False,
@@ -132,8 +134,9 @@ def fit(
     columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
-        budget = Budget(epsilon, delta, ledgers=ledgers)
-        return _private(clients, chosen, budget, agreed, (names, positive), out, as_json)
+        budget = Budget(epsilon, delta, ledgers=ledgers, most_rows=site_rows)
+        columns_of = (target, names, positive)
+        return private_fit(clients, chosen, budget, agreed, columns_of, out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict}
@@ -154,12 +157,12 @@ def fit(
         kept: dict[str, bytes] = {}
         asked_for = run is not None or track is not None
         if asked_for or not any(source.streamed for source in clients.values()):
-            certified = record.certificates(fitted, clients, seed=seed + 1)
+            certified = record.certificates(fitted, clients, seed=seed)
         if asked_for:  # each is another pass over the rows
             told = {"target": target, "training_rows": found}
             kept = record.run_files(fitted, clients, record.certified(*certified), **told)
         if run is not None:
-            write_files(run, {**kept, "model.safetensors": fitted.model.to_bytes()})
+            write_files(run, kept)
         cards = _cards(fitted, clients, certified, target, out.stem)
         write_files(out.parent, cards)
         if track is not None:
@@ -174,9 +177,10 @@ def _recipe(
 ) -> tuple[Method, str | None]:
     """The method, and the device on which rows are added up; a network is trained on the device instead."""
     from agnosticfair.auditing.limit import within
-    from agnosticfair.methods import Network
+    from agnosticfair.methods import DEFAULT, Network, default_for
     from agnosticfair.methods import method as recipe
 
+    name = default_for(settings) if name == DEFAULT else name
     chosen = recipe(name) if limit is None else within(recipe(name), settings.get("tau"))
     if "network" not in settings:
         return recipe(chosen, **settings), device
@@ -306,49 +310,6 @@ def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
             f"{out.name!r} holds safetensors whatever its ending says: read it with load_model."
         )
     return said
-
-
-def _private(
-    clients: Mapping[str, Table | Stream],
-    method: Method,
-    budget: Budget,
-    schema: Schema | None,
-    about: tuple[tuple[str, ...], str | None],
-    out: Path,
-    as_json: bool,
-) -> None:
-    """A differentially private fit: its model, and what was spent and certified. Nothing else is measured on
-    the rows here, for that would show what the noise hides."""
-    from agnosticfair.data.table import Table
-    from agnosticfair.errors import SettingsError
-    from agnosticfair.private import fit_private
-
-    if schema is None:
-        raise SettingsError(
-            "differential privacy needs --schema: ranges and categories taken from rows would show some of them"
-        )
-    if budget.ledgers is not None:
-        check_folder(budget.ledgers, needed=True)
-    for key, rows in clients.items():
-        if not isinstance(rows, Table):
-            raise SettingsError(
-                f"client {key!r} streams its rows: a private fit needs them in memory"
-            )
-    held = cast("Mapping[str, Table]", clients)
-    fitted = fit_private(
-        held, method, budget=budget, schema=schema, sensitive_features=about[0], positive=about[1]
-    )
-    fitted.model.save(out)
-    told = dict(fitted.model.privacy or {})
-    if as_json:
-        return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
-    print(
-        f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s: epsilon {told['epsilon']:.3g} spent at delta "
-        f"{told['delta']:g}, per row; accuracy on the training rows {told['accuracy']:.3f}, risk difference "
-        f"{told['worst_difference']:.4f}, at most {told['at_most']:.4f} at confidence {told['confidence']:g} (both "
-        "under noise)."
-    )
-    return print(f"Written: {out}, which predicts {fitted.model.positive!r}.")
 
 
 def _cards(

@@ -141,7 +141,8 @@ PANELS = {
     "test predictions model trust_code threshold columns mix keep schema data_folder dataset datasets",
     "Fairness": "taus limit",
     "Set": "depth least mixtures confidence precision bootstrap",
-    "Training": "method methods seed seeds strict checkpoint workers device secure epsilon delta ledgers folds jobs",
+    "Training": "method methods seed seeds strict checkpoint workers device secure "
+    "epsilon delta ledgers site_rows folds jobs",
     "Output": "out as_json force run track onnx key",
 }
 """The groups in which a command's help shows its options."""
