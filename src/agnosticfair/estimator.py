@@ -279,6 +279,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array or frame
+            Rows with the columns of the fit.
 
         Returns
         -------
@@ -301,25 +302,27 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d) array or frame
+        X : as in ``decision_function``
 
         Returns
         -------
         (n,) array
+            Of ``classes_``.
         """
         positive = self.decision_function(X) > 0
         return self.classes_[positive.astype(np.int64)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of ``classes_``.
+        """Probabilities of the two labels.
 
         Parameters
         ----------
-        X : (n, d) array or frame
+        X : as in ``decision_function``
 
         Returns
         -------
         (n, 2) array
+            A column each, in the order of ``classes_``.
         """
         p = sigmoid(self.decision_function(X))
         return np.column_stack([1.0 - p, p])
@@ -529,7 +532,8 @@ def frontier(
     >>> rng = np.random.default_rng(0)
     >>> s = rng.integers(0, 2, 120)
     >>> X = np.c_[rng.normal(s, 1.0), rng.normal(size=120)]
-    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, taus=(0.1, 0.3), folds=2)
+    >>> ask = {"estimator": AgnosticFairClassifier("fairfl"), "taus": (0.1, 0.3), "folds": 2}
+    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, **ask)
     >>> [point.tau for point in found.points]
     [0.1, 0.3]
     """

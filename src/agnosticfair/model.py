@@ -110,12 +110,12 @@ class Model:
 
         Parameters
         ----------
-        table, who
-            As in ``decision``.
+        table, who : as in ``decision``
 
         Returns
         -------
         (n,) array
+            Between 0 and 1.
         """
         return sigmoid(self.decision(table, who))
 
@@ -124,8 +124,7 @@ class Model:
 
         Parameters
         ----------
-        table, who
-            As in ``decision``.
+        table, who : as in ``decision``
 
         Returns
         -------

@@ -22,7 +22,7 @@ from agnosticfair.methods import Fairness, Method, method
 from agnosticfair.protocol.faults import Asker
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import PartSums
-from agnosticfair.server import deciding, named
+from agnosticfair.server import deciding, limited, named
 from agnosticfair.server import plan as server
 
 ROWS = small_table(400, 5)
@@ -129,7 +129,7 @@ def test_the_price_has_the_gradient_it_says():
         here = replace(state, game=game, w=w, limited=True, slopes=np.arange(plan.kernels[1]))
         found = deciding.received(here, Reply(1, sums(plan, {"one": ROWS}, asked)))
         # decisions, which are charged for, too, lend no slope: the sigmoid's stand for them here
-        return deciding.penalty(here, {**found, "psi_hat": found["psi_g"]})
+        return limited.penalty(here, {**found, "psi_hat": found["psi_g"]})
 
     value, slope, _, _ = charged(w)
     assert value > 0
@@ -146,10 +146,10 @@ def test_one_number_goes_from_lax_to_strict():
 
     def charges(**changes):
         made = replace(plan, method=method(plan.method, **changes))
-        return deciding.charges(deciding.init(made, server.Beginning()), 3)
+        return limited.charges(deciding.init(made, server.Beginning()), 3)
 
     prices, begin = charges()
-    np.testing.assert_allclose(prices, [0.3, 0.3, deciding.WHOLE])
+    np.testing.assert_allclose(prices, [0.3, 0.3, limited.WHOLE])
     np.testing.assert_allclose(begin, [0.025, 0.025, 0.0])
     np.testing.assert_allclose(charges(tau=0.2)[0], prices / 8)
     np.testing.assert_allclose(charges(notion="bounded_group_loss", tau=0.6)[1], 0.6)

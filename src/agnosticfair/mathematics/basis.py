@@ -175,6 +175,7 @@ def indicator(column: int | str, values: Sequence[Any]) -> Reweighing:
     Returns
     -------
     Reweighing
+        A function from X to K, (n, M).
 
     Examples
     --------
@@ -191,8 +192,7 @@ def bands(column: int | str, edges: Sequence[float]) -> Reweighing:
 
     Parameters
     ----------
-    column : int or str
-        Its place, or a frame's name of it.
+    column : as in ``indicator``
     edges : sequence of float
 
     Returns

@@ -33,7 +33,7 @@ from agnosticfair.protocol.privacy.questions import (
 from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained, step_of
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import named, solvers
+from agnosticfair.server import deciding, named, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.solvers import solver_of
@@ -142,7 +142,12 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         else rounds + "; the fields of 'before' from the second on"
     )
     found += [_message(step, told, replace(broadcast, asked=later))]
-    return [*found, _message(step, rounds, _like(broadcast))]
+    found += [_message(step, rounds, _like(broadcast))]
+    trials = deciding.trials_question(plan)
+    if trials is not None:
+        instead, asked = "some of these rounds instead", Broadcast(1, plan.task, trials)
+        found += [_message("trials", instead, asked), _message("trials", instead, _like(asked))]
+    return found
 
 
 def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explained]]:
