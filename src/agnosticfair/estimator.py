@@ -31,6 +31,7 @@ from agnosticfair.frames import (
     groups_of,
     layout_of,
     numbers_of,
+    parts_in_units,
     ranges,
     table_of_rows,
 )
@@ -123,6 +124,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     converged_ : bool
     under_floor_ : tuple of str
         Groups too small for the floor, compared with none over A.
+    worst_parts_ : tuple of (str, float)
+        The named parts in which decisions differ most on the training rows.
     fit_ : Fit
         All of the fit.
     certificate_ : Certificate, or a dict of them
@@ -392,6 +395,21 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
         codes = np.stack(bands, axis=1)
         return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
+
+    @property
+    def worst_parts_(self) -> tuple[tuple[str, float], ...]:
+        """The named parts in which decisions on the training rows differ most, the worst first, in the columns' own
+        names and units; none where the fit has no named parts."""
+        check_is_fitted(self)
+        if self.fit_.named is None:
+            return ()
+        layout: Layout | None = self._layout
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        columns = [
+            n if isinstance(n, str) else f"x{n}" for n in (layout.names if layout else names)
+        ]
+        said = parts_in_units(*self.fit_.named.agreed, columns, *self._units)
+        return tuple((said[name], worst) for name, worst in self.fit_.worst_parts)
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:

@@ -117,7 +117,8 @@ def subpopulations(
     Parameters
     ----------
     columns : sequence of str, optional
-        Whose values name parts: all features unless said. 'site' is the client that holds a row.
+        Whose values name parts: all features unless said, or by '*' among others, ``("*", "race")``. Columns that are
+        no features, and sensitive ones, may be named; 'site' is the client that holds a row.
     depth : int
         Values in one part, 1 to 3.
     least : float
