@@ -437,13 +437,15 @@ def frontier(
     sample_weight: Any = None,
     estimator: AgnosticFairClassifier | None = None,
     taus: Sequence[float] = TAUS,
-    folds: int = 3,
+    folds: int = 2,
+    n_jobs: int = 1,
     on_progress: Progress | None = None,
 ) -> Frontier:
     """Accuracy against the certified worst difference for every tau, on held-out folds.
 
     ``frontier(...).pick(tau)`` is the fitted estimator of a point, ``pick()`` that of the knee;
-    ``points`` has the numbers.  estimator: with all its settings but tau.
+    ``points`` has the numbers.  estimator: with all its settings but tau.  n_jobs: processes, in a script
+    under ``if __name__ == "__main__":``.
     """
     base = clone(AgnosticFairClassifier() if estimator is None else estimator)
     tables, recipe, how, units = base._problem(X, y, sensitive_features, clients, sample_weight)
@@ -463,6 +465,7 @@ def frontier(
         sensitive_features=names,
         taus=taus,
         folds=folds,
+        jobs=n_jobs,
         on_progress=on_progress,
         picked=picked,
         **how,
