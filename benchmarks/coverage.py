@@ -3,6 +3,8 @@
 The population is Adult's rows with the decisions of a model; a draw is ``--rows`` of them with replacement. A draw
 counts as kept if *all* its bounds hold at once. The width is compared with the best that the simulation allows: for
 parts of 1,000 rows or more, the 95% quantile over draws of the largest studentised error, which no method knows.
+*above* is what a bound adds to the measured difference, *interval* the whole of it, *upper - true* what the bound over
+all parts adds to the population's worst.
 
     python benchmarks/coverage.py --draws 1000 --jobs 16
 """
@@ -17,10 +19,11 @@ import numpy as np
 
 from agnosticfair import fit
 from agnosticfair.auditing import parts as named
+from agnosticfair.auditing.proof import mixtures_of
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.encoding import encode
-from agnosticfair.mathematics import binomial, confidence, reweighed
+from agnosticfair.mathematics import confidence, reweighed
 from agnosticfair.mathematics.basis import gaussian_kernel
 from agnosticfair.mathematics.notions import NOTIONS, ratios
 from agnosticfair.mathematics.parts import counted, sizes_of
@@ -113,18 +116,6 @@ def worst_mixture(notion: str, counts: np.ndarray) -> float:
     return float(worst)
 
 
-def largest_at(k, n, level, chosen, flip):
-    """The upper end of the signed difference, of the error rate for a notion that compares nothing, (large,)."""
-    order = [0, 1] if flip else [1, 0]
-    ups = [
-        binomial.largest(
-            k[y][order][:, chosen], n[y][order][:, chosen], level[chosen] / (2 * len(k))
-        )
-        for y in range(len(k))
-    ]
-    return np.max(ups, axis=0)
-
-
 def drawn(notion: str, n: int, slow: bool, seed: int) -> tuple:
     """One draw: whether differences, ratios, mixtures and kernels held; and the studentised errors and widths."""
     at, apart, ratio, _ = truth(notion)
@@ -154,21 +145,30 @@ def drawn(notion: str, n: int, slow: bool, seed: int) -> tuple:
         (rates[..., ts] * (1 - rates[..., ts]) / ns[..., places]).sum(axis=1).max(axis=0)
     )
     error = np.array([abs(made[m].difference - apart[t]) for m, t in large]) / spread
-    k, n_ = confidence.compared(got.counts, notion)
-    level, able, _ = got.levels(notion, 0.1, DELTA)
-    ends = [largest_at(k, n_, level, [ms[shown[m]] for m, _ in large], flip) for flip in (0, 1)]
-    width = (ends[0] + ends[1]) / 2
+    high = np.array([made[m].high - made[m].difference for m, _ in large]) / spread
+    low = np.array([made[m].low for m, _ in large])
+    measured = np.array([made[m].difference for m, _ in large])
+    own = [(m, t) for m, t in known if made[m].estimable and not np.isnan(apart[t])]
+    worst, bound = max(apart[t] for _, t in own), named.upper_of(made)
     mixed = kernels = True
     if slow:
-        level, able, _ = got.levels(notion, 0.1, DELTA)
+        able = got.levels(notion, 0.1, DELTA)[1]
         true = truth(notion)[3].counts[
             [at[part] for part, fine in zip(got.parts, able, strict=True) if fine]
         ]
-        bound = reweighed.mixtures(got.counts[able], level[able], notion, FLOOR, 1e-2)
-        mixed = bound >= worst_mixture(notion, true)
-        bound = reweighed.reweighings(masses(rows), n, DELTA, notion, BOUND, FLOOR, 1e-3)
-        kernels = not bound < worst_kernels(notion)  # nan: no reweighing keeps the floor
-    return held, fair, mixed, kernels, error.max(), (width / spread).mean()
+        over = mixtures_of(got, notion, 1 - DELTA, 0.1, 1.0, FLOOR)
+        mixed = over >= worst_mixture(notion, true)
+        over = reweighed.reweighings(masses(rows), n, DELTA, notion, BOUND, FLOOR, 1e-3)
+        kernels = not over < worst_kernels(notion)  # nan: no reweighing keeps the floor
+    ends = np.stack([measured, low, spread])
+    return held, fair, mixed, kernels, error.max(), high, ends, (bound >= worst, bound - worst)
+
+
+def interval(high: np.ndarray, ends: np.ndarray, best: float) -> float:
+    """The whole intervals over those of the best bound, which end at 0, too."""
+    measured, low, spread = ends
+    ours = high * spread + measured - low
+    return float(ours.sum() / (best * spread + np.minimum(measured, best * spread)).sum())
 
 
 def main() -> None:
@@ -180,7 +180,9 @@ def main() -> None:
         "--every", type=int, default=10, help="mixtures and kernels in every k-th draw"
     )
     given = asked.parse_args()
-    print("notion              draws  differences  ratios  mixtures  kernels   width / best")
+    print(
+        "notion              draws  differences  ratios  mixtures  kernels  upper   above/best  interval  upper - true"
+    )
     with ProcessPoolExecutor(given.jobs) as pool:
         for notion in NOTIONS:
             fast = partial(drawn, notion, given.rows, False)
@@ -190,9 +192,12 @@ def main() -> None:
             held, fair = (np.mean([one[k] for one in made]) for k in (0, 1))
             mixed, kernels = (np.mean([one[k] for one in more]) for k in (2, 3))
             best = np.quantile([one[4] for one in made], 1 - DELTA)
-            width = np.mean([one[5] for one in made]) / best
+            width = np.mean(np.concatenate([one[5] for one in made])) / best
+            whole = np.mean([interval(one[5], one[6], best) for one in made])
+            kept, above = (np.mean([one[7][k] for one in made]) for k in (0, 1))
             print(
-                f"{notion:20}{given.draws:5}  {held:11.3f}  {fair:6.3f}  {mixed:8.3f}  {kernels:7.3f}   {width:.3f}",
+                f"{notion:20}{given.draws:5}  {held:11.3f}  {fair:6.3f}  {mixed:8.3f}  {kernels:7.3f}  {kept:5.3f}"
+                f"   {width:10.3f}  {whole:8.3f}  {above:11.3f}",
                 flush=True,
             )
 

@@ -2,23 +2,26 @@
 
 python benchmarks/monitoring.py --streams 1000                  # false alarms, watched after every batch
 python benchmarks/monitoring.py --power --data-folder FOLDER    # rows until a real shift is seen
+python benchmarks/monitoring.py --inside --streams 400          # streams drawn from reweighings in the set
+python benchmarks/monitoring.py --rows 1000000                  # seconds for so many rows
 """
 
 import argparse
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 from scipy.stats import chi2_contingency
 
-from agnosticfair import dataset, fit, load_dataset
+from agnosticfair import audit, dataset, fit, load_dataset
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.table import concatenate
 from agnosticfair.experiments.detail import split_of
-from agnosticfair.mathematics.parts import sizes_of, starts_of
-from agnosticfair.monitoring.baseline import baseline_of
+from agnosticfair.mathematics.parts import members, sizes_of, starts_of
+from agnosticfair.monitoring.baseline import as_baseline, baseline_of
+from agnosticfair.monitoring.mix import mix_changed
 from agnosticfair.monitoring.monitor import Monitor
-from agnosticfair.monitoring.verdict import mix_changed
 
 BATCH, STREAM = 250, 5000
 
@@ -39,8 +42,9 @@ def stream(task):
     """Whether a stream without change ever raised an alarm; and how many of its rows broke the certified limit."""
     model, pool, limit, seed = task
     rng = np.random.default_rng([seed, 7])
-    certified = pool.take(rng.integers(0, len(pool), 12000))
-    monitor = Monitor(model, baseline_of(model, certified, limit=limit))
+    certified = pool.take(rng.permutation(len(pool))[:12000])
+    made = audit(model, certified, sensitive_features="sex", parts=COLUMNS)
+    monitor = Monitor(model, replace(as_baseline(made, model), limit=limit))
     drawn = pool.take(rng.integers(0, len(pool), STREAM))
     for first in range(0, STREAM, BATCH):
         verdict = monitor.update(drawn.take(np.arange(first, first + BATCH)), again=True)
@@ -61,6 +65,63 @@ def false_alarms(streams, jobs):
     )
     print(f"  ever 'broken' or 'outside': {alarms:.3%}; ever 'changed': {changed:.3%}")
     print(f"  {time.perf_counter() - begin:.0f} s")
+
+
+COLUMNS = ["workclass", "age", "race", "marital-status", "education"]
+
+
+def reweighed(task):
+    """One stream from a reweighing in the set: the verdict, the population's and the measured difference of all
+    rows, and the limit; None where a group has under the floor's share, which is in no set."""
+    model, pool, seed, mixtures = task
+    rng = np.random.default_rng([seed, 11])
+    certified = pool.take(rng.permutation(len(pool))[:12000])
+    made = audit(model, certified, sensitive_features="sex", parts=COLUMNS, mixtures=mixtures)
+    monitor = Monitor(model, made)
+    codes = codes_of(pool, monitor.baseline.axes)
+    parts = [part for part in monitor.baseline.parts[1:] if len(part) <= 1 + seed % 2]
+    chosen = [parts[k] for k in rng.choice(len(parts), int(rng.integers(1, 6)), replace=False)]
+    alpha = rng.dirichlet(np.ones(len(chosen)))
+    theta = sum(
+        a * members(codes, p) / members(codes, p).mean() for a, p in zip(alpha, chosen, strict=True)
+    )
+    s, decided = pool.sensitive_features["sex"].codes, model.predict(pool)
+    mass = np.bincount(s, theta) / theta.sum()
+    if mass.min() < made.floor:
+        return None
+    rates = np.bincount(s, theta * decided) / np.bincount(s, theta)
+    drawn = pool.take(rng.choice(len(pool), STREAM, p=theta / theta.sum()))
+    verdict = monitor.update(drawn)
+    return verdict.where, abs(rates[1] - rates[0]), verdict.everybody.difference, made.upper
+
+
+def inside(streams, jobs):
+    model, pool, _ = setting()
+    for mixtures in (True, False):
+        tasks = [(model, pool, seed, mixtures) for seed in range(streams)]
+        with ProcessPoolExecutor(jobs) as workers:
+            found = [f for f in workers.map(reweighed, tasks, chunksize=4) if f is not None]
+        within = np.array([f[1:] for f in found if f[0] == "inside"])
+        over = (within[:, :2] > within[:, 2:]).mean(axis=0)
+        print(
+            f"certificate {'with' if mixtures else 'without'} mixtures, {len(found)} streams of {STREAM} rows: "
+            f"{len(within)} 'inside', {sum(f[0] == 'outside' for f in found)} 'outside'; limit "
+            f"{within[:, 2].mean():.3f}; over it {over[1]:.2%} measured, {over[0]:.2%} in the population"
+        )
+
+
+def speed(rows):
+    model, pool, _limit = setting()
+    made = audit(model, pool, sensitive_features="sex")
+    monitor, rng = Monitor(model, made), np.random.default_rng(0)
+    batches = [pool.take(rng.integers(0, len(pool), 100_000)) for _ in range(rows // 100_000)]
+    begin, cpu = time.perf_counter(), time.process_time()
+    for batch in batches:
+        monitor.update(batch)
+    print(
+        f"{rows:,} rows, {len(monitor.baseline.parts)} parts: {time.perf_counter() - begin:.1f} s, "
+        f"{time.process_time() - cpu:.1f} s of CPU; the state has {len(monitor.state.to_bytes()):,} bytes"
+    )
 
 
 SHIFTS = (
@@ -102,25 +163,31 @@ def rows_for(found, looks):
 
 
 def power(folder):
-    print("| shift | monitor, looking at any time | chi-square, one look | value that moved most |")
-    print("|---|---:|---:|---|")
+    print(
+        "| shift | monitor, any time | chi-square, one look | at every look | false alarms of that | moved most |"
+    )
+    print("|---|---:|---:|---:|---:|---|")
     for name, how in SHIFTS:
         split, source = split_of(name, how, 2, 0, folder), dataset(name)
         train = concatenate([*split.train.values()])
         model = fit(split.train, "fl", sensitive_features=source.sensitive_features).model
         baseline = baseline_of(model, train, limit=0.5)
         codes = codes_of(split.test, baseline.axes).astype(int)
-        ever, once = [], []
+        before = codes_of(train, baseline.axes).astype(int)
+        ever, once, false = [], [], []
         for seed in range(20):
             order = np.random.default_rng(seed).permutation(len(codes))
             looks, values = counted(codes[order], baseline)
             ever.append(np.maximum.accumulate([mix_changed(baseline, v, 0.05) for v in values]))
             once.append([chi_square(baseline, v) for v in values])
+            same = before[np.random.default_rng([seed, 3]).integers(0, len(before), 8000)]
+            false.append(any(chi_square(baseline, v) for v in counted(same, baseline)[1]))
         now, then = values[-1] / looks[-1], baseline.values / baseline.n
         k = int(np.abs(now - then).argmax())
         moved = f"{baseline.value_names[k]}: {then[k]:.0%} to {now[k]:.0%}"
         print(
-            f"| {name}, {how} | {rows_for(ever, looks)} | {rows_for(once, looks)} | {moved} |",
+            f"| {name}, {how} | {rows_for(ever, looks)} | {rows_for(once, looks)} | "
+            f"{rows_for(np.maximum.accumulate(once, axis=1), looks)} | {np.mean(false):.0%} | {moved} |",
             flush=True,
         )
 
@@ -131,5 +198,14 @@ if __name__ == "__main__":
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--power", action="store_true")
     parser.add_argument("--data-folder")
+    parser.add_argument("--inside", action="store_true")
+    parser.add_argument("--rows", type=int)
     asked = parser.parse_args()
-    power(asked.data_folder) if asked.power else false_alarms(asked.streams, asked.jobs)
+    if asked.power:
+        power(asked.data_folder)
+    elif asked.inside:
+        inside(asked.streams, asked.jobs)
+    elif asked.rows:
+        speed(asked.rows)
+    else:
+        false_alarms(asked.streams, asked.jobs)

@@ -30,10 +30,10 @@ from agnosticfair.mathematics.basis import gaussian_kernel
 from agnosticfair.mathematics.parts import members, named_parts, sizes_of, triples
 from agnosticfair.methods import method
 
-SPREADS = (0.03, 0.1, 0.2, 0.3, 0.6, 1.0)
+TAUS = (0.15, 0.12, 0.1, 0.08, 0.065, 0.05, 0.035)
 RECIPES = {
     "fairfl": ("fairfl", {"tau": 0.02}),
-    **{f"named, spread {s:g}": ("agnosticfair-named", {"spread": s}) for s in SPREADS},
+    **{f"named, tau {t:g}": ("agnosticfair-named", {"tau": t}) for t in TAUS},
     **{f"gaussian, tau {t:g}": ("agnosticfair", {"tau": t}) for t in (0.05, 0.11)},
 }
 LEAST_ROWS, LEAST_SHARE, TRIPLES, TILTS = 400, 0.05, 150, 40

@@ -74,7 +74,8 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "servers" if "test_end_to_end.py" in nodeid else nodeid
+            starts = any(name in nodeid for name in ("test_end_to_end.py", "test_wire.py"))
+            return "servers" if starts else nodeid
 
     return Scheduling(config, log)
 

@@ -423,3 +423,24 @@ def test_a_narrow_terminal_cuts_no_number(monkeypatch, capsys, width):
     assert "…" not in out
     assert all(f"{x:.4f}" in out for x in numbers)
     assert max(map(len, out.splitlines())) <= width
+
+
+def test_a_private_fit_writes_a_card_that_says_what_was_spent(files, call, tmp_path):
+    columns = ("--target", "income", "--sensitive-features", "sex")
+    drafted = ("--outside", "clip", "--out", "agreed.json")
+    assert call("schema", *files, *columns, *drafted)[0] == 0
+    asked = ("--method", "agnosticfair", "--schema", "agreed.json", "--epsilon", "200")
+    code, out, err = call("fit", *files, *columns, *asked)
+    assert code == 0, err
+    assert "epsilon 200 at delta 1e-05 was spent" in out
+    for kind in ("md", "html"):
+        card = Path(f"model-card.{kind}").read_text()
+        assert "Differentially private for each row: epsilon 200 at delta" in card
+        assert "single values that hold enough rows" in card
+    code, _, err = call("fit", *files, *columns, "--epsilon", "3", "--force")
+    assert (code, "differential privacy needs --schema" in err) == (2, True)
+    code, _, err = call("fit", *files, *columns, "--epsilon", "0", "--force")
+    assert (code, "epsilon is 0" in err) == (2, True)
+    code, out, err = call("fit", *files, *columns, *asked, "--site-rows", "50", "--force")
+    assert code == 0, err
+    assert "private for each site, of at most 50 rows" in out

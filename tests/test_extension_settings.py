@@ -12,7 +12,15 @@ from helpers import client_rows, dealt, small_table, write
 from agnosticfair import AgnosticFairClassifier, Notion, audit, fit, method, register_notion
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.settings import SETTINGS, Reach, Setting, from_config, register_setting, to_config
+from agnosticfair.settings import (
+    POSITIVE,
+    SETTINGS,
+    Reach,
+    Setting,
+    from_config,
+    register_setting,
+    to_config,
+)
 
 
 @pytest.fixture
@@ -50,9 +58,7 @@ def test_a_notion_from_outside_is_trained_measured_and_certified(notion):
 
 @pytest.fixture
 def setting():
-    made = register_setting(
-        Setting("decay", Reach.METHOD, "Weight decay.", option=float, field="ridge")
-    )
+    made = register_setting(Setting("decay", Reach.METHOD, "Weight decay.", POSITIVE, "ridge"))
     yield made.name
     del SETTINGS[made.name]
 
@@ -65,8 +71,8 @@ def test_a_setting_from_outside_reaches_the_recipe_and_a_deployed_app(setting):
 
 
 OUTSIDE = """
-from agnosticfair.settings import Reach, Setting, register_setting
-register_setting(Setting("decay", Reach.METHOD, "Weight decay.", option=float, field="ridge"))
+from agnosticfair.settings import POSITIVE, Reach, Setting, register_setting
+register_setting(Setting("decay", Reach.METHOD, "Weight decay.", POSITIVE, "ridge"))
 from agnosticfair import AgnosticFairClassifier
 assert AgnosticFairClassifier(decay=0.25)._recipe().ridge == 0.25
 assert "decay : float" in AgnosticFairClassifier.__doc__

@@ -55,6 +55,7 @@ COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
         "report": (report.report, report.EPILOG),
         "watch": (report.watch, report.WATCH_EPILOG),
         "monitor": (monitor.monitor, monitor.EPILOG),
+        "share-state": (monitor.share_state, monitor.SHARE_EPILOG),
     },
     "Over sites": {
         "schema": (schema.schema, schema.EPILOG),

@@ -232,9 +232,23 @@ def fairness_scorer(
 ) -> Callable[[Any, Any, Any], float]:
     """A scorer for ``GridSearchCV`` and ``cross_val_score``, whose X has a column with the groups.
 
-    Without a limit: minus the difference that the notion measures.  With one: the accuracy where the
-    limit is kept, and minus the difference, which is always less, where it is not.
+    Parameters
+    ----------
+    sensitive_column : str or int
+        The column of X, by its name or place.
+    notion : str
+        A key of ``NOTIONS``.
+    limit : float, optional
+        Of the difference that the notion measures.
 
+    Returns
+    -------
+    callable
+        Of (estimator, X, y). Without a limit: minus the difference. With one: the accuracy where the limit is kept,
+        and minus the difference, which is always less, where it is not.
+
+    Examples
+    --------
     >>> scorer = fairness_scorer("sex", limit=0.1)
     """
     require_name("notion", notion, NOTIONS)

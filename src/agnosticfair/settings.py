@@ -15,19 +15,34 @@ from typing import Any, NamedTuple
 from agnosticfair.errors import SettingsError
 
 
+def number_or_word(text: str) -> float | str:
+    """
+    >>> number_or_word("0.5"), number_or_word("median")
+    (0.5, 'median')
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 class Kind(NamedTuple):
-    """Values of a type that pass a test."""
+    """Values of a type that pass a test, and how one is read from an option's text."""
 
     words: str
-    good: Callable[[Any], bool]
+    good: Callable[[Any], bool] = lambda v: True
     type: Any = Real
+    read: Callable[[Any], Any] = float
 
 
 POSITIVE = Kind("a positive number", lambda v: v > 0)
 NOT_NEGATIVE = Kind("a number, 0 or more", lambda v: v >= 0)
 SHARE = Kind("a number from 0 to 1", lambda v: 0 <= v <= 1)
-COUNT = Kind("a whole number, 1 or more", lambda v: v >= 1, Integral)
-NATURAL = Kind("a whole number, 0 or more", lambda v: v >= 0, Integral)
+COUNT = Kind("a whole number, 1 or more", lambda v: v >= 1, Integral, int)
+NATURAL = Kind("a whole number, 0 or more", lambda v: v >= 0, Integral, int)
+FLAG = Kind("a bool", type=bool, read=bool)
+WORD = Kind("a name, or the part of a recipe that it names", type=object, read=str)
+WIDTH = Kind("a number or 'median'", type=object, read=number_or_word)
 PRICE = Kind("a positive number, or None", lambda v: v is None or v > 0, Real | None)
 
 TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
@@ -42,12 +57,10 @@ def require(kind: Kind | type, **values: object) -> None:
     agnosticfair.errors.SettingsError: bound is '5'; it must be a positive number
     """
     if isinstance(kind, type):
-        kind = Kind(f"a {kind.__name__}", lambda v: True, kind)
+        kind = Kind(f"a {kind.__name__}", type=kind)
     for what, value in values.items():
-        good = isinstance(value, kind.type) and kind.good(value)
-        if not good or (
-            isinstance(value, bool) and kind.type is not bool
-        ):  # True is no number here
+        truth = isinstance(value, bool) and kind.type is not bool  # True is no number here
+        if truth or not isinstance(value, kind.type) or not kind.good(value):
             raise SettingsError(f"{what} is {reprlib.repr(value)}; it must be {kind.words}")
 
 
@@ -69,17 +82,6 @@ class Reach(StrEnum):
     KERNELS = "kernels"
 
 
-def number_or_word(text: str) -> float | str:
-    """
-    >>> number_or_word("0.5"), number_or_word("median")
-    (0.5, 'median')
-    """
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 @dataclass(frozen=True)
 class Setting:
     """A value of a recipe, under one name in ``method``, the estimator, the command line and a deployed app.
@@ -92,9 +94,7 @@ class Setting:
     words : str
         What it is, for the help of its option and the estimator's documentation.
     kind : Kind, type or None
-        What a value must be; None where the part it reaches looks by itself.
-    option : callable or None
-        Reads the text of its option; None where it is no text.
+        What a value must be; None where the part it reaches looks by itself. A ``Kind`` has an option.
     field : str
         Its name in the part it reaches, where that is another one.
     """
@@ -103,13 +103,17 @@ class Setting:
     reach: Reach
     words: str
     kind: Kind | type | None = None
-    option: Callable[[Any], Any] | None = None
     field: str = ""
 
     @property
     def key(self) -> str:
         """The name as an option and a configuration have it."""
         return self.name.replace("_", "-")
+
+    @property
+    def option(self) -> Callable[[Any], Any] | None:
+        """Reads the text of its option; None where it has none."""
+        return self.kind.read if isinstance(self.kind, Kind) else None
 
 
 SETTINGS: dict[str, Setting] = {}
@@ -126,34 +130,30 @@ def register_setting(setting: Setting) -> Setting:
 def _known() -> None:
     M, F, S, A, K = Reach
     for made in (
-        Setting("tau", F, "Largest difference between groups over the set A.", POSITIVE, float),
-        Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE, float),
-        Setting("notion", F, "What fairness means: 'demographic_parity', for example.", None, str),
-        Setting("intersections", F, "Compare the sensitive features' intersections.", bool, bool),
-        Setting("floor", F, "Share of the mass that compared groups keep.", SHARE, float),
-        Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE, float),
-        Setting("each", F, "One constraint per kernel, not for every mixture.", bool, bool),
-        Setting("spread", F, "Price of differences in named parts.", PRICE, float),
-        Setting("surrogate", S, "'sigmoid' or 'covariance'.", None, str, "kind"),
-        Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE, float),
-        Setting(
-            "bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE, float
-        ),
+        Setting("tau", F, "Largest difference between groups over the set A.", POSITIVE),
+        Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE),
+        Setting("notion", F, "What fairness means: 'demographic_parity', for example.", WORD),
+        Setting("intersections", F, "Compare the sensitive features' intersections.", FLAG),
+        Setting("floor", F, "Share of the mass that compared groups keep.", SHARE),
+        Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE),
+        Setting("each", F, "One constraint per kernel, not for every mixture.", FLAG),
+        Setting("spread", F, "Price of differences in named parts, at tau 0.05.", PRICE),
+        Setting("surrogate", S, "'sigmoid' or 'covariance'.", WORD, "kind"),
+        Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE),
+        Setting("bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),
         Setting("basis", A, "The kernels that an adversary weighs."),
-        Setting("kernels", K, "Number of Gaussian kernels.", COUNT, int),
-        Setting("sigma", K, "Their width, a number or 'median'.", None, number_or_word),
-        Setting("centres", K, "Their centres: 'rows', 'ranges' or 'kmeans'.", None, str),
-        Setting("split", K, "Every client's rows have kernels of their own.", bool, bool),
-        Setting("share", M, "Part of the weight that the loss adversary moves.", SHARE, float),
-        Setting("q", M, "Power of q-fair federated learning.", NOT_NEGATIVE, float),
-        Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE, float),
-        Setting("max_rounds", M, "Most rounds.", COUNT, int),
-        Setting(
-            "tolerance", M, "What the next step may still promise at the end.", POSITIVE, float
-        ),
+        Setting("kernels", K, "Number of Gaussian kernels.", COUNT),
+        Setting("sigma", K, "Their width, a number or 'median'.", WIDTH),
+        Setting("centres", K, "Their centres: 'rows', 'ranges' or 'kmeans'.", WORD),
+        Setting("split", K, "Every client's rows have kernels of their own.", FLAG),
+        Setting("share", M, "Part of the weight that the loss adversary moves.", SHARE),
+        Setting("q", M, "Power of q-fair federated learning.", NOT_NEGATIVE),
+        Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE),
+        Setting("max_rounds", M, "Most rounds.", COUNT),
+        Setting("tolerance", M, "What the next step may still promise at the end.", POSITIVE),
         Setting("polish", M, "Go on until the weights are still, too.", bool),
-        Setting("bands", M, "Bands of every column of numbers, as features.", NATURAL, int),
-        Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", None, str),
+        Setting("bands", M, "Bands of every column of numbers, as features.", NATURAL),
+        Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", WORD),
         Setting("averaging", M, "Local steps and a plain average, instead of a solver."),
         Setting("fairness", M, "The whole constraint."),
         Setting("summary", M, "The method in a sentence.", str),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -18,20 +17,16 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.audit import audit
+from agnosticfair.auditing.fits import compared, own_set
+from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.table import Table, concatenate, intersected
+from agnosticfair.data.table import Table, concatenate
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit
-from agnosticfair.mathematics.basis import (
-    around,
-    check_seed,
-    comes_with_rows,
-    design,
-    is_apart,
-    is_centred,
-)
+from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.mathematics.metrics import accuracy, positive_rate
-from agnosticfair.methods import METHODS, Fairness, Method, method
+from agnosticfair.mathematics.parts import members
+from agnosticfair.methods import METHODS, Method, method
 from agnosticfair.model import Model
 from agnosticfair.settings import TAUS
 from agnosticfair.threads import spread
@@ -120,7 +115,7 @@ class _Cell:
     measured there, too."""
 
     train: Mapping[str, Table]
-    out: Sequence[Table]
+    out: Mapping[str, Table]
     recipe: Method
     names: tuple[str, ...]
     how: Mapping[str, Any]
@@ -129,14 +124,12 @@ class _Cell:
 
 def _ran(cell: _Cell) -> tuple[float, list[tuple[float, ...]]]:
     """The loss of a cell's fit, or that it has none to compare by; what it does, and what those beside it do."""
-    made, fairness = fit(cell.train, cell.recipe, **cell.how), cell.recipe.fairness
-    assert fairness is not None, "check has looked"
-    measure = partial(held_out, parts=cell.out, names=cell.names, fairness=fairness)
-    found: list[tuple[float, ...]] = [measure(made.model, centres=made.centres)]
+    made = fit(cell.train, cell.recipe, **cell.how)
+    found: list[tuple[float, ...]] = [held_out(made.model, cell.out, cell.names, made)]
     plain = {k: v for k, v in cell.how.items() if k != "centres"}
     for recipe in cell.beside:
         other = fit(cell.train, recipe, **plain)
-        found.append(measure(other.model, centres=made.centres))
+        found.append(held_out(other.model, cell.out, cell.names, made))
     return _loss(made) if made.converged else np.inf, found
 
 
@@ -217,7 +210,7 @@ def _cells(
     for k in range(folds):
         kept = {key: table.take(parts[key] != k) for key, table in clients.items()}
         train = {key: table for key, table in kept.items() if len(table)}  # one row is in one fold
-        out = [table.take(parts[key] == k) for key, table in clients.items()]
+        out = {key: table.take(parts[key] == k) for key, table in clients.items()}
         for tau in path:
             others = beside if tau == path[0] else ()
             made.append(_Cell(train, out, method(coarse, tau=tau), names, how, others))
@@ -254,25 +247,23 @@ def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
 
 
 def held_out(
-    model: Model,
-    *,
-    parts: Sequence[Table],
-    names: Sequence[str],
-    fairness: Fairness,
-    centres: np.ndarray | None,
+    model: Model, parts: Mapping[str, Table], names: Sequence[str], made: Fit
 ) -> tuple[float, float, float, float]:
     """Accuracy, certified worst difference, measured difference and positive rate on these rows, of the worst
-    sensitive feature.  centres: of the kernels over which is certified."""
-    table = concatenate(parts)
-    ask = _set_of(model, table, fairness, centres)
-    ask |= {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
+    sensitive feature.  made: the fit over whose set is certified."""
+    fairness, table = made.method.fairness, concatenate([*parts.values()])
+    assert fairness is not None, "check has looked"
+    x, K = encode(made.model.encoding, table), table.kernels
+    if made.named is not None:
+        axes, named = made.named.agreed
+        codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])
+        K = np.stack([members(codes, part) for part in named], axis=1).astype(float)
+    ask = own_set(fairness, x, made.centres, K, table.weights)
     ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
-    compared = {name: table.column(name) for name in names}
-    if fairness.intersections and len(names) > 1:
-        compared = {" & ".join(names): intersected(compared)}
+    columns = {name: table.column(name) for name in names}
     certificates = [
         audit(model, table, sensitive_features=column.values(), **ask)
-        for column in compared.values()
+        for column in compared(fairness, columns).values()
     ]
     y, y_hat = table.labels(model.positive), model.predict(table)
     return (
@@ -281,24 +272,6 @@ def held_out(
         max(one.difference for one in certificates),
         positive_rate(y_hat, table.weights),
     )
-
-
-def _set_of(
-    model: Model, table: Table, fairness: Fairness, centres: np.ndarray | None
-) -> dict[str, Any]:
-    """The set of the fit, on these rows. Who held a row is not known here: kernels are not split, and for by_client
-    it is the audit's own set."""
-    basis = replace(fairness.basis, split=False)
-    b = None if centres is None else centres[: basis.kernels]
-    if is_apart(basis):
-        return {}
-    if comes_with_rows(basis) or table.weights is not None or fairness.trust > 0:
-        K = table.kernels
-        if K is None:
-            K = design(basis, encode(model.encoding, table), b, "", ("",))
-        K = around(K, table.weights, fairness.trust)
-        return {"basis": lambda _: K}
-    return {"basis": basis} | ({"centres": b} if is_centred(basis) else {})
 
 
 def knee(worst: np.ndarray, accuracy: np.ndarray) -> int:

@@ -147,3 +147,35 @@ def test_the_state_is_watched_live(call, watch, tmp_path):
         assert "connect-src 'self'" in get("/")
         server.shutdown()
     assert "--model and --certificate" in refused(call, "watch", "s.json")
+
+
+def test_sites_share_their_states_under_masks(call, watch):
+    from agnosticfair.flower.masking import masking_files
+
+    sites = ("north", "south")
+    for name, text in masking_files(sites).items():
+        Path(name).write_text(text)
+        Path(name).chmod(0o600)
+    Path("meeting").mkdir()
+    for k, site in enumerate(sites):
+        write(Path(f"{site}-today.csv"), client_rows(20 + k, 200))
+        call(*watch, "--rows", f"{site}-today.csv", "--state", f"{site}.json")
+
+    def share(site):
+        asked = ("share-state", "model.safetensors", "meeting", *watch[2:], "--site", site)
+        code, out, err = call(
+            *asked,
+            *("--secret", f"{site}.mask", "--keys", "masking.json", "--state", f"{site}.json"),
+        )
+        assert (code, err) == (0, "")
+        return out
+
+    assert "Waiting for the keys of south" in share("north")
+    assert "under masks" in share("south")
+    assert "under masks" in share("north")
+    shown = (*watch, "--masked", "meeting", "--json")
+    code, out, _ = call(*shown, "--keys", "masking.json")
+    plain = call(*watch, "--state", "north.json", "--add", "south.json", "--json")[1]
+    assert code == 0
+    assert json.loads(out)["parts"] == json.loads(plain)["parts"]
+    assert "--keys" in refused(call, *shown)

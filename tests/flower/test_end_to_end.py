@@ -4,256 +4,51 @@ Every process is started here and stopped by its own id. All tests run in one wo
 share a set-up, and one federation at a time is enough for two cores.
 """
 
-import contextlib
 import json
-import os
 import re
-import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
-import pyarrow as pa
+from deployed import (
+    LONG,
+    SITES,
+    Deployed,
+    deployed,
+    free,
+    free_ports,
+    here,
+    listens,
+    program,
+    rows_by_site,
+    start,
+    started_for,
+    wait,
+    write_files,
+)
 from flwr.proto.node_pb2 import Node
 from pyarrow import csv
 
-from agnosticfair.cli import main
-from agnosticfair.data.datasets import dataset
 from agnosticfair.data.files import Roles, read_clients
-from agnosticfair.data.splits import shift
-from agnosticfair.federation import fit
 from agnosticfair.flower import admin, control, runner
 from agnosticfair.flower.bundle import app_files
 from agnosticfair.flower.fleet import Fleet
-from agnosticfair.flower.folder import read_settings
 from agnosticfair.flower.node import cause, load_key, read_site
 from agnosticfair.flower.secrets import tls_certificates
-from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.runs import provenance as record
-from agnosticfair.server.reveals import AUDITED
 from agnosticfair.threads import one_thread
 
 pytestmark = pytest.mark.slow
 
-SITES = ("north", "south")
-BIN = str(Path(sys.executable).parent)
-LONG = 600
-"""Seconds until a test gives up waiting: a busy machine is no failure."""
-
-MARK = "AGNOSTICFAIR_TEST"
-"""In the environment of every process that is started here, and so of those that these start."""
-
-
-MORTAL = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execvp(sys.argv[1], sys.argv[1:])"
-)
-"""Runs a command that is told to end (SIGTERM) when this very process dies, as under an interrupt."""
-
-
-def start(command, folder, log, **more):
-    """A process of ours, known by its id and by a mark that all its children have."""
-    marked = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", MARK: str(folder)}
-    with log.open("ab") as out:
-        line = [sys.executable, "-c", MORTAL, *map(str, command)]
-        return subprocess.Popen(line, stdout=out, stderr=out, env=marked, **more)
-
-
-def started_for(folder):
-    """The ids of the living processes that were started for a folder, directly or not."""
-    mark, found = f"{MARK}={folder}".encode(), []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
-
-
-def program(pid):
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    return ""
-
-
-def listens(pid):
-    """Whether a process has a socket on which it listens."""
-    own, found = set(), []
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            own.add(str(link.readlink()))
-    for name in ("tcp", "tcp6"):
-        found += [line.split() for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()]
-    return any(line[3] == "0A" and f"socket:[{line[9]}]" in own for line in found)
-
-
-def wait(ready, what, seconds=LONG, pause=0.3):
-    end = time.monotonic() + seconds
-    while not (found := ready()):
-        assert time.monotonic() < end, f"waited {seconds} s for {what}"
-        time.sleep(pause)
-    return found
-
-
-def free(first, count):
-    """Whether nobody listens on some neighbouring ports."""
-    with contextlib.ExitStack() as stack:
-        try:
-            for port in range(first, first + count):
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def free_ports(count):
-    """The first of some neighbouring free ports, under those that outgoing connections take; another
-    session of tests on this machine begins to look elsewhere."""
-    begin = os.getpid() % 1000
-    for k in range(1000):
-        first = 18500 + 10 * ((begin + k) % 1000)
-        if free(first, count):
-            return first
-    pytest.skip("no free ports on loopback")
-
 
 @pytest.fixture(scope="module")
 def rows(adult):
-    """Adult shift, a table per site."""
-    found = {}
-    train = shift(adult, dataset("adult"), 2, 0).train
-    for key, table in zip(SITES, train.values(), strict=True):
-        columns = {**table.numeric, "income": table.target.values()}
-        for kept in (table.categorical, table.sensitive_features):
-            columns |= {name: column.values() for name, column in kept.items()}
-        found[key] = pa.table({name: pa.array(values) for name, values in columns.items()})
-    return found
-
-
-def write_files(rows, folder):
-    for key, table in rows.items():
-        csv.write_csv(table, folder / f"{key}.csv")
-    return {key: folder / f"{key}.csv" for key in rows}
-
-
-class Deployed:
-    """A folder of 'deploy init' and the processes of its scripts, each known by its id."""
-
-    def __init__(self, folder, rows, *more):
-        self.rows, self.folder, self.processes, self.port = rows, folder, {}, free_ports(5)
-        self.runs = []
-        folder.parent.mkdir(exist_ok=True)
-        self.files = write_files(rows, folder.parent)
-        sites = ",".join(f"{key}={path}" for key, path in self.files.items())
-        named = ("--target", "income", "--sensitive-features", "sex", "--method", "fairfl")
-        init = ["deploy", "init", folder, "--sites", sites, *named, "--port", self.port, *more]
-        with pytest.raises(SystemExit) as ended:
-            main([str(part) for part in init])
-        assert ended.value.code in (0, None)
-
-    def start(self, *names):
-        for name in names:
-            script, log = self.folder / f"start-{name}.sh", self.folder / f"{name}.log"
-            self.processes[name] = start(["sh", script], self.folder, log)
-            if name == "superlink":
-                wait(self.listens, "the SuperLink to listen")
-
-    def stop(self, name, how=signal.SIGTERM):
-        process = self.processes.pop(name)
-        process.send_signal(how)
-        try:
-            process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(timeout=60)
-
-    def close(self):
-        """Stop what was started, in whatever state a test has left it."""
-        for run in self.runs:
-            if run.poll() is None:
-                run.terminate()
-                run.wait(timeout=60)
-        for name in sorted(self.processes, reverse=True):
-            self.stop(name)
-        for pid in started_for(self.folder):  # orphans of a process that was killed
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        wait(lambda: not started_for(self.folder), "every process to end", seconds=60)
-
-    def sound(self):
-        """Whether all servers are there, and no run is left."""
-        ended = all(run.poll() is not None for run in self.runs)
-        return ended and self.processes.keys() == {"superlink", *SITES}
-
-    def listens(self):
-        with socket.socket() as there:
-            return there.connect_ex(("127.0.0.1", self.port + 1)) == 0
-
-    def log(self, name):
-        return (self.folder / f"{name}.log").read_text(errors="replace")
-
-    def prepare(self, **values):
-        """Settings of the next run, which begins with the sites' files as they were, and no results."""
-        own = self.folder / "federation.toml"
-        text = own.read_text()
-        for name, value in {
-            "method": '"fairfl"',
-            "network": '""',
-            "centres": '""',
-            "max-rounds": 3,
-            "certify": "false",
-            "on-failure": '"wait"',
-            **values,
-        }.items():
-            text, times = re.subn(f"(?m)^({name.replace('_', '-')}) = .*$", rf"\1 = {value}", text)
-            assert times == 1
-        own.write_text(text)
-        write_files(self.rows, self.folder.parent)
-        for folder in (self.folder / "results", self.folder / "state" / "checkpoint"):
-            for path in folder.glob("*"):
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
-    def run(self):
-        """'deploy run' in a process of its own."""
-        log = self.folder / "run.log"
-        log.unlink(missing_ok=True)
-        self.runs.append(start(["agnosticfair", "deploy", "run", self.folder], self.folder, log))
-        return self.runs[-1]
-
-    def ends(self, run, code=0):
-        """What a run said, at its end."""
-        found, told = run.wait(timeout=LONG), self.log("run")
-        assert found == code, told + self.log("superlink")[-3000:]
-        return told
-
-    def result(self, name):
-        return json.loads((self.folder / "results" / name).read_text())
-
-    def round(self):
-        """The last round that the ServerApp told of."""
-        try:
-            return self.result("progress.json")["round"].get("round", 0)
-        except FileNotFoundError:
-            return 0
-
-    def weights(self):
-        return load_model(self.folder / "results" / "model.safetensors").w.tobytes()
-
-    @property
-    def settings(self):
-        return read_settings(self.folder)
-
-    def trail(self, name):
-        """A site's own log."""
-        lines = (self.folder / "state" / f"{name}.log").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+    return rows_by_site(adult)
 
 
 @pytest.fixture(scope="module")
@@ -277,24 +72,6 @@ def bank(standing):
         control.register(kept[0].settings)
         kept[0].start(*SITES)
     return kept[0]
-
-
-@contextlib.contextmanager
-def deployed(folder, rows, *more):
-    """A SuperLink and two sites of a test's own."""
-    made = Deployed(folder / "bank", rows, *more)
-    try:
-        made.start("superlink")
-        control.register(made.settings)
-        made.start(*SITES)
-        yield made
-    finally:
-        made.close()
-
-
-def here(files, name="fairfl", **changes):
-    """The in-process model of the same files."""
-    return fit(read_clients(files, Roles("income", ("sex",))), method(name, **changes))
 
 
 def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, tmp_path):
@@ -356,10 +133,8 @@ def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, row
     assert len(trained) == len(SITES) * 3
     assert f"{trained[-1]['sent'] + trained[-1]['received']}" in told.replace(",", "")
     tables = read_clients(files, Roles("income", ("sex",)))
-    given = replace(AUDITED, centres="given")
-    asked = {"basis": given, "centres": expected.centres, "seed": 0}
     with one_thread():
-        certificate = record.certified(*record.certificates(expected, tables, **asked))
+        certificate = record.certified(*record.certificates(expected, tables, seed=0))
     found = bank.result("certificate.json")
     assert {key: found[key] for key in certificate} == json.loads(json.dumps(certificate))
 

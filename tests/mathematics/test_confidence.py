@@ -148,7 +148,7 @@ def test_the_bounds_hold_at_once_in_draws_from_a_known_population(notion):
         failed[0] += ((true > found.high) | (true < found.low)).any()
         found = confidence.ratios(counts, part, notion)
         failed[1] += ((true_ratio > found.high) | (true_ratio < found.low)).any()
-        failed[2] += reweighed.mixtures(counts, part, notion, 0.05, 1e-2) < mixed
+        failed[2] += reweighed.mixtures(counts, delta, notion, 0.05, 1e-2) < mixed
     assert (failed <= draws * delta).all()
 
 
@@ -202,8 +202,11 @@ def test_three_groups_are_compared_in_all_pairs():
     counts = np.random.default_rng(2).integers(50, 90, (1, 3, 2, 2))
     found = confidence.differences(counts, 0.06, "demographic_parity")
     k, n = (v[0] for v in confidence.compared(counts, "demographic_parity"))
-    ups = [binomial.largest(k[[j, i]], n[[j, i]], 0.01)[0] for i, j in permutations(range(3), 2)]
-    assert found.high[0] == pytest.approx(max(ups))
+    for level, end in ((0.03, found.high[0]), (0.006, -found.low[0])):
+        ups = [
+            binomial.largest(k[[j, i]], n[[j, i]], level)[0] for i, j in permutations(range(3), 2)
+        ]
+        assert end == pytest.approx(max(ups) if end > 0 else min(0.0, min(ups)))
 
 
 def sample(rows, **changes):
@@ -219,8 +222,10 @@ def test_groups_are_compared_by_their_rows_alone():
     assert keep.tolist() == [[True, True, False], [True, False, True], [False, False, False]]
     counts = np.random.default_rng(0).multinomial(400, np.full(4, 0.25), (3, 3)).reshape(3, 3, 2, 2)
     one = confidence.differences(counts, 1e-3, "demographic_parity", keep)
-    fewer = confidence.differences(counts[:, :2], 1e-3 / 3, "demographic_parity")
-    assert one.high[0] == pytest.approx(fewer.high[0])
+    fewer = confidence.differences(counts[:, :2], 1e-3, "demographic_parity")
+    assert one.high[0] == pytest.approx(
+        fewer.high[0]
+    )  # no price for groups that the worst is not between
     assert (one.high[2], one.low[2]) == (1.0, 0.0)
 
 
@@ -232,8 +237,39 @@ def test_levels_add_up_to_less_than_delta_and_few_rows_cost_little(seed):
     some = sample(np.concatenate([big, small], axis=2), candidates=403, sets=1)
     level, able = confidence.levels(some, 0.05)
     assert able.tolist() == [True] * 3 + [False] * 400
-    assert level[:3].tolist() == pytest.approx([0.9 * 0.05 / 3] * 3)
-    assert level[able].sum() <= 0.9 * 0.05 + 1e-12
+    assert level[:3].tolist() == pytest.approx([confidence.SHARP * 0.05 / 3] * 3)
+    spent = (confidence.SHARP, confidence.REST, confidence.COUNTS, confidence.ONE, confidence.UPPER)
+    assert sum(spent) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("notion", sorted(NOTIONS))
+@pytest.mark.parametrize("copies", [1, 30])
+def test_the_bound_over_all_parts_holds_and_has_no_price_for_their_number(notion, copies):
+    rng, delta, n, failed, margins = np.random.default_rng(4), 0.4, 20_000, 0, []
+    rates = np.array(
+        [0.3, 0.4 if copies == 1 else 0.3]
+    )  # one part differs, or all alike and by nothing
+    truth = float(rates.max() if notion == "bounded_group_loss" else np.ptp(rates))
+    for _ in range(60):
+        rows = rng.multinomial(n, np.full(4 * copies, 1 / (4 * copies))).reshape(copies, 2, 2)
+        wrong = rng.binomial(rows, rates[None, :, None])
+        if notion == "bounded_group_loss":  # k counts errors: decided 1 where 0, and 0 where 1
+            cells = np.stack([rows - wrong, wrong], axis=3)
+            cells[:, :, 1] = cells[:, :, 1, ::-1]
+        else:
+            cells = np.stack([rows - wrong, wrong], axis=3)
+        _, of_rate = confidence.compared(cells, notion)
+        total = cells.sum(axis=(1, 2, 3))
+        alone = notion == "bounded_group_loss"
+        some = confidence.Sample(of_rate, total, 0.0, 1, copies, 1.0, alone)
+        bound = confidence.within(cells, some, delta, notion)
+        failed += bound < truth
+        level, able = confidence.levels(some, delta)
+        each = confidence.differences(cells, level, notion)
+        margins.append((bound - truth, each.high[able].max() - truth))
+    assert failed <= 60 * delta
+    ours, union = np.mean(margins, axis=0)
+    assert copies == 1 or ours < union
 
 
 def test_counts_stay_within_what_the_proof_inflates_them_to():

@@ -12,9 +12,10 @@ from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.parts import members
 from agnosticfair.monitoring.baseline import Baseline, baseline_of
+from agnosticfair.monitoring.mix import nearest, reachable, shares_within
 from agnosticfair.monitoring.monitor import Monitor, described
 from agnosticfair.monitoring.state import from_bytes
-from agnosticfair.monitoring.verdict import nearest, part_differences
+from agnosticfair.monitoring.verdict import part_differences
 
 ROWS = small_table(6000, seed=1)
 MODEL = fit({"a": small_table(1500, seed=2)}, "fl", positive="yes").model
@@ -108,13 +109,11 @@ def test_values_never_seen_are_named_and_lie_outside():
 def test_the_distance_is_zero_for_mixtures_in_the_set_and_not_beyond():
     size = len(BASELINE.counts)
     shares = np.r_[BASELINE.counts[0] / BASELINE.counts[0, 0], np.zeros(len(BASELINE.axes))]
-    assert (
-        nearest(BASELINE, shares, shares)[0] < 1e-9
-    )  # one part alone, weighed by its bound at most
+    assert nearest(BASELINE, shares)[0] < 1e-9  # one part alone, weighed by its bound at most
     unheard = shares.copy()
     unheard[:size] *= 0.5
     unheard[size:] = 0.5
-    assert nearest(BASELINE, unheard, unheard)[0] > 0.2
+    assert nearest(BASELINE, unheard)[0] > 0.2
 
 
 def test_without_groups_the_mix_is_still_watched():
@@ -268,7 +267,7 @@ def test_a_batch_is_told_of_by_itself_as_well():
 def test_the_nearest_mixture_has_the_mix_and_is_told_by_its_heaviest_values():
     monitor, verdict = watched(ROWS.take(ROWS.numeric["age"] > 0.7))
     shares = monitor.state.values / monitor.state.rows
-    distance, alpha = nearest(BASELINE, shares, shares)
+    distance, alpha = nearest(BASELINE, shares)
     mix = BASELINE.counts @ alpha / BASELINE.n
     assert np.abs(mix - shares[: len(mix)]).max() <= distance + 1e-9
     assert ((alpha >= 0) & (alpha <= BASELINE.bound + 1e-9)).all()
@@ -344,3 +343,65 @@ def test_a_kill_at_any_moment_loses_no_batch_that_was_acknowledged(tmp_path):
     kept = Monitor(MODEL, BASELINE, state=tmp_path / "state").state
     assert kept.rows in (acknowledged, acknowledged + 40)  # written, and killed before it was said
     assert kept.counts[0].sum() == kept.rows
+
+
+def test_shares_within_a_part_lie_between_their_bounds():
+    from agnosticfair.data.axes import codes_of
+
+    codes = codes_of(small_table(4000, seed=3), BASELINE.axes)
+    parts = [*BASELINE.parts]
+    least, most = shares_within(BASELINE, parts, 0.05)
+    starts = np.cumsum([0, *(len(axis.values) for axis in BASELINE.axes)])
+    for p, part in enumerate(parts):
+        there = codes[members(codes, part)]
+        for a, axis in enumerate(BASELINE.axes):
+            for v in range(len(axis.values)):
+                share = (there[:, a] == v).mean()
+                assert least[p, starts[a] + v] <= share <= most[p, starts[a] + v]
+    single = next(k for k, part in enumerate(parts) if len(part) == 1)
+    pair = next(k for k, part in enumerate(parts) if len(part) == 2)
+    assert (most - least)[single].max() < (most - least)[pair].max()
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_rows_of_one_part_alone_are_never_outside(depth):
+    from agnosticfair.data.axes import codes_of
+
+    pool = small_table(20000, seed=9)
+    codes = codes_of(pool, BASELINE.axes)
+    for part in [part for part in BASELINE.parts if len(part) == depth][:4]:
+        drawn = pool.take(members(codes, part))
+        verdict = Monitor(MODEL, BASELINE).update(drawn)
+        assert verdict.where != "outside", part
+        if depth == 1:
+            assert (verdict.where, verdict.changed) == ("inside", True)
+
+
+def test_no_mixture_reaches_two_values_that_exclude_each_other():
+    low = np.zeros(len(BASELINE.values))
+    assert reachable(BASELINE, low, np.ones(len(low)), 0.05)
+    low[-1] = 0.5  # half of the rows have a value never seen
+    assert not reachable(BASELINE, low, np.ones(len(low)), 0.05)
+
+
+@pytest.mark.slow
+def test_inside_is_right_for_streams_from_reweighings_in_the_set():
+    from agnosticfair import audit
+    from agnosticfair.data.axes import codes_of
+
+    rng, pool, inside, over = np.random.default_rng(0), small_table(20000, seed=9), 0, 0
+    held = small_table(6000, seed=3)
+    made = audit(MODEL, held, sensitive_features="sex", parts=["age", "job"], mixtures=True)
+    parts = Monitor(MODEL, made).baseline.parts[1:]
+    codes = codes_of(pool, Monitor(MODEL, made).baseline.axes)
+    for _ in range(20):
+        chosen = [parts[k] for k in rng.choice(len(parts), int(rng.integers(1, 4)), replace=False)]
+        mass = [members(codes, p) / members(codes, p).mean() for p in chosen]
+        theta = rng.dirichlet(np.ones(len(chosen))) @ np.array(mass)
+        drawn = pool.take(rng.choice(len(pool), 3000, p=theta / theta.sum()))
+        verdict = Monitor(MODEL, made).update(drawn)
+        assert verdict.where != "outside"
+        inside += verdict.where == "inside"
+        over += verdict.where == "inside" and verdict.everybody.difference > made.upper
+    assert inside >= 8
+    assert over <= 0.05 * inside

@@ -195,7 +195,7 @@ def test_a_fit_without_test_rows_says_so(call, run):
 
 def test_weak_claims_are_warned_of(run):
     for name, changes in (
-        ("history.json", {"events": [{"event": "no answer", "client": "north"}]}),
+        ("history.json", {"events": [{"event": "no answer", "client": "north"}], "parts": {}}),
         ("certificate.json", {"under_floor": ["X"], "outcome": "failed"}),
     ):
         told = json.loads((run / name).read_text())

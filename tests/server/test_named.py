@@ -117,7 +117,7 @@ def test_every_mixture_of_parts_is_within_tau():
 
 
 def test_the_price_has_the_gradient_it_says():
-    plan = planned({"one": ROWS}, named_method(tau=0.01, spread=0.7))
+    plan = planned({"one": ROWS}, named_method(tau=0.05, spread=0.7))
     state = deciding.init(plan, server.Beginning())
     game = replace(state.game, compared=state.game.compared)
     w = np.random.default_rng(3).normal(size=plan.features + 1)
@@ -127,9 +127,9 @@ def test_the_price_has_the_gradient_it_says():
             Surrogate("sigmoid", 0.5), 1.0, w, np.ones(1), game.C, np.arange(plan.kernels[1]) * 1.0
         )
         here = replace(state, game=game, w=w, limited=True, slopes=np.arange(plan.kernels[1]))
-        return deciding.penalty(
-            here, deciding.received(here, Reply(1, sums(plan, {"one": ROWS}, asked)))
-        )
+        found = deciding.received(here, Reply(1, sums(plan, {"one": ROWS}, asked)))
+        # decisions, which are charged for, too, lend no slope: the sigmoid's stand for them here
+        return deciding.penalty(here, {**found, "psi_hat": found["psi_g"]})
 
     value, slope, _, _ = charged(w)
     assert value > 0
@@ -138,6 +138,21 @@ def test_the_price_has_the_gradient_it_says():
         step[k] = 1e-4
         numeric = (charged(w + step)[0] - charged(w - step)[0]) / 2e-4
         assert abs(numeric - slope[k]) < 1e-4 * (1 + abs(slope[k]))
+
+
+def test_one_number_goes_from_lax_to_strict():
+    """The price grows as tau falls, and what is charged for begins at half of it; a bound on a loss is its own."""
+    plan = planned({"one": ROWS}, named_method(tau=0.05, spread=0.3))
+
+    def charges(**changes):
+        made = replace(plan, method=method(plan.method, **changes))
+        return deciding.charges(deciding.init(made, server.Beginning()), 3)
+
+    prices, begin = charges()
+    np.testing.assert_allclose(prices, [0.3, 0.3, deciding.WHOLE])
+    np.testing.assert_allclose(begin, [0.025, 0.025, 0.0])
+    np.testing.assert_allclose(charges(tau=0.2)[0], prices / 8)
+    np.testing.assert_allclose(charges(notion="bounded_group_loss", tau=0.6)[1], 0.6)
 
 
 def test_parts_are_named_and_of_three_values():

@@ -114,19 +114,21 @@ class Found:
         """Rows of every part, (M,)."""
         return self.counts.sum(axis=(1, 2, 3))
 
+    def sample(self, notion: str, precision: float) -> confidence.Sample:
+        """What is known before any decision is looked at."""
+        rows = confidence.compared(self.counts, notion)[1]
+        few = (self.least, self.sets, self.candidates, precision, NOTIONS[notion].bounds)
+        return confidence.Sample(rows, self.total, *few)
+
     def levels(
         self, notion: str, precision: float, delta: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What each part gets of delta, whether it is estimable, and which of its groups are compared."""
-        rows = confidence.compared(self.counts, notion)[1]
-        alone = NOTIONS[notion].bounds
-        sample = confidence.Sample(
-            rows, self.total, self.least, self.sets, self.candidates, precision, alone
-        )
+        sample = self.sample(notion, precision)
         level, able = confidence.levels(sample, delta)
         keep = confidence.estimable(sample, level) & able[:, None]
         able = keep.any(axis=1)
-        return level, able, np.where(able[:, None], keep, (rows > 0).all(axis=0).T)
+        return level, able, np.where(able[:, None], keep, (sample.rows > 0).all(axis=0).T)
 
 
 def asked_parts(parts: Any) -> Subpopulations:
@@ -210,6 +212,8 @@ def records(
     k, n = confidence.compared(found.counts, notion)
     total = found.total
     apart = confidence.differences(found.counts, delta, notion, keep, ~able)
+    sample = found.sample(notion, precision)
+    most = confidence.within(found.counts, sample, share * (1 - level), notion)
     ratio = confidence.ratios(found.counts, delta, notion, keep, ~able)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = (k.sum(axis=0) / n.sum(axis=0)).T
@@ -220,7 +224,7 @@ def records(
             rows=int(total[m]),
             difference=float(apart.value[m]),
             low=float(apart.low[m]),
-            high=float(apart.high[m]),
+            high=float(min(apart.high[m], most) if able[m] else apart.high[m]),
             estimable=bool(able[m]),
             ratio=float(ratio.value[m]),
             ratio_low=float(ratio.low[m]),

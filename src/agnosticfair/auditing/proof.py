@@ -22,7 +22,7 @@ import numpy as np
 from agnosticfair.auditing.parts import Asked, Found, records, upper_of, worst_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.mathematics import reweighed
+from agnosticfair.mathematics import confidence, reweighed
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import Axis, part_name, sizes_of, starts_of
 from agnosticfair.mathematics.parts import read as sums_at
@@ -201,10 +201,13 @@ def mixtures_of(
     found: Found, notion: str, level: float, precision: float, share: float, floor: float
 ) -> float:
     """The bound over mixtures of the estimable parts."""
-    delta, able, _ = found.levels(notion, precision, share * (1 - level))
+    delta = share * (1 - level)
+    able = found.levels(notion, precision, delta)[1]
     if not able.any():
         return 1.0
-    return reweighed.mixtures(found.counts[able], delta[able], notion, floor)
+    there = confidence.reached(found.sample(notion, precision), delta)
+    left = 1 - confidence.COUNTS - reweighed.SUPPORT * confidence.ONE
+    return reweighed.mixtures(found.counts[there], left * delta, notion, floor)
 
 
 def _kernels(told: Mapping[str, Any]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -14,38 +13,34 @@ from agnosticfair.commands.leaving import leave, pages_of, present, promised_fil
 from agnosticfair.commands.measuring import labelled, scores
 from agnosticfair.commands.options import (
     NONE,
-    Categorical,
-    Client,
-    Drop,
     Encoding,
     Force,
     Json,
     MethodName,
-    Numeric,
     Positive,
+    Roles,
     Seed,
-    SensitiveFeatures,
     Separator,
     Settings,
-    Target,
+    with_roles,
     with_settings,
 )
 from agnosticfair.commands.output import check_file, check_folder, progress, write_files
+from agnosticfair.commands.private import private_fit
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.limit import Promise
     from agnosticfair.data.reading import Dialect
-    from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
     from agnosticfair.model import Model
-    from agnosticfair.private import Budget
 
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
 
+@with_roles
 @with_settings()
 def fit(
     files: Annotated[
@@ -54,14 +49,9 @@ def fit(
             help="A CSV or Parquet file, or a folder of Parquet, per client; or one file for all."
         ),
     ],
-    target: Target,
-    sensitive_features: SensitiveFeatures,
-    client_column: Client = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
+    roles: Roles,
     positive: Positive = None,
-    method: MethodName = "agnosticfair",
+    method: MethodName = "auto",
     settings: Settings = NONE,
     limit: Annotated[
         float | None,
@@ -105,6 +95,9 @@ def fit(
     ledgers: Annotated[
         Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
     ] = None,
+    site_rows: Annotated[
+        int, Option(help="Hide whole clients, of which each adds no more rows; 0 hides rows.")
+    ] = 0,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     force: Force = False,
     as_json: Json = False,
@@ -115,7 +108,7 @@ def fit(
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
     from agnosticfair.data.encoding import Encoding as Unread
-    from agnosticfair.data.files import Roles, read_rows, read_sources
+    from agnosticfair.data.files import read_rows, read_sources
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.private import Budget
@@ -123,9 +116,10 @@ def fit(
 
     _check_places(out, (*files, *(test or ())), force, {"--run": run, "--checkpoint": checkpoint})
     chosen, device = _recipe(method, settings, device, limit)
-    dialect, names = Dialect(separator, encoding), tuple(sensitive_features)
-    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_sources(files, Roles(target, names, client_column, *kinds), dialect=dialect)
+    target, names = roles.target, roles.sensitive_features
+    assert target is not None  # its option is required
+    dialect = Dialect(separator, encoding)
+    clients = read_sources(files, roles, dialect=dialect)
     for path in test or ():  # before the work, not after it
         read_rows(path, Unread((), ()), target=target, dialect=dialect)
     if not as_json:
@@ -133,8 +127,9 @@ def fit(
     columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
-        budget = Budget(epsilon, delta, ledgers=ledgers)
-        return _private(clients, chosen, budget, agreed, (names, positive), out, as_json)
+        budget = Budget(epsilon, delta, ledgers=ledgers, most_rows=site_rows)
+        columns_of = (target, names, positive)
+        return private_fit(clients, chosen, budget, agreed, columns_of, out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict, "secure": secure}
@@ -172,9 +167,10 @@ def _recipe(
 ) -> tuple[Method, str | None]:
     """The method, and the device on which rows are added up; a network is trained on the device instead."""
     from agnosticfair.auditing.limit import within
-    from agnosticfair.methods import Network
+    from agnosticfair.methods import DEFAULT, Network, default_for
     from agnosticfair.methods import method as recipe
 
+    name = default_for(settings) if name == DEFAULT else name
     chosen = recipe(name) if limit is None else within(recipe(name), settings.get("tau"))
     if "network" not in settings:
         return recipe(chosen, **settings), device
@@ -223,46 +219,3 @@ def _tested(
     if not files:
         return []
     return scores(model, labelled(model, files, target, model.sensitive_features, None, dialect))
-
-
-def _private(
-    clients: Mapping[str, Table | Stream],
-    method: Method,
-    budget: Budget,
-    schema: Schema | None,
-    about: tuple[tuple[str, ...], str | None],
-    out: Path,
-    as_json: bool,
-) -> None:
-    """A differentially private fit: its model, and what was spent and certified. Nothing else is measured on
-    the rows here, for that would show what the noise hides."""
-    from agnosticfair.data.table import Table
-    from agnosticfair.errors import SettingsError
-    from agnosticfair.private import fit_private
-
-    if schema is None:
-        raise SettingsError(
-            "differential privacy needs --schema: ranges and categories taken from rows would show some of them"
-        )
-    if budget.ledgers is not None:
-        check_folder(budget.ledgers, needed=True)
-    for key, rows in clients.items():
-        if not isinstance(rows, Table):
-            raise SettingsError(
-                f"client {key!r} streams its rows: a private fit needs them in memory"
-            )
-    held = cast("Mapping[str, Table]", clients)
-    fitted = fit_private(
-        held, method, budget=budget, schema=schema, sensitive_features=about[0], positive=about[1]
-    )
-    fitted.model.save(out)
-    told = dict(fitted.model.privacy or {})
-    if as_json:
-        return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
-    print(
-        f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s: epsilon {told['epsilon']:.3g} spent at delta "
-        f"{told['delta']:g}, per row; accuracy on the training rows {told['accuracy']:.3f}, risk difference "
-        f"{told['worst_difference']:.4f}, at most {told['at_most']:.4f} at confidence {told['confidence']:g} (both "
-        "under noise)."
-    )
-    return print(f"Written: {out}, which predicts {fitted.model.positive!r}.")

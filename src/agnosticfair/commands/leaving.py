@@ -52,12 +52,12 @@ def leave(
     kept: dict[str, bytes] = {}
     keep = keep or run is not None
     if keep or not any(source.streamed for source in clients.values()):
-        certified = record.certificates(fitted, clients, seed=seed + 1)
+        certified = record.certificates(fitted, clients, seed=seed)
     if keep:  # each is another pass over the rows
         told = {"target": target, "training_rows": found}
         kept = record.run_files(fitted, clients, record.certified(*certified), **told)
     if run is not None:
-        write_files(run, {**kept, "model.safetensors": fitted.model.to_bytes()})
+        write_files(run, kept)
     cards = cards_of(fitted, clients, certified, target, out.stem)
     write_files(out.parent, cards)
     return Left(found, certified, kept, cards)

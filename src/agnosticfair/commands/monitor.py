@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Exit, Option
+from typer import Argument, Exit, Option
 
 from agnosticfair.commands.options import Columns, Json, ModelFile
 from agnosticfair.commands.output import grid, show, write_files
@@ -26,6 +26,10 @@ EPILOG = (
     "Example: agnosticfair monitor model.safetensors --certificate certificate.json --rows today.csv --state watch.json"
     "   Exit code 0: no alarm; 3: the limit is broken, or the rows lie outside the set; 2: bad input."
 )
+SHARE_EPILOG = (
+    "Example: agnosticfair share-state model.safetensors meeting --certificate certificate.json --state north.json "
+    "--site north --secret keys/north.mask --keys keys/masking.json"
+)
 
 
 def monitor(
@@ -41,6 +45,13 @@ def monitor(
     state: Annotated[Path | None, Option(help="File that remembers; made if it is absent.")] = None,
     add: Annotated[
         list[Path] | None, Option(help="Another site's state to add; nothing is then written.")
+    ] = None,
+    masked: Annotated[
+        Path | None,
+        Option(help="Folder where sites shared their states under masks; shows their total."),
+    ] = None,
+    keys: Annotated[
+        Path | None, Option(help="List of the sites' public masking keys, for --masked.")
     ] = None,
     labels: Annotated[Path | None, Option(help="Labels that came late, joined by --key.")] = None,
     key: Annotated[str | None, Option(help="Column that both files have, for --labels.")] = None,
@@ -74,7 +85,7 @@ def monitor(
     watch = Monitor(
         loaded, read_baseline(certificate, loaded, limit), state=state, confidence=confidence
     )
-    if not rows and not sample and not add and not watch.state.rows:
+    if not (rows or sample or add or masked or watch.state.rows):
         raise SettingsError("there is nothing to watch yet: name a batch by --rows")
     if (labels is None) != (key is None):
         raise SettingsError(
@@ -89,6 +100,8 @@ def monitor(
         )
     if add:
         watch, verdict = _added(watch, add)
+    if masked is not None:
+        watch, verdict = _unmasked(watch, masked, keys)
     _deliver(watch, verdict, page, prometheus)
     _track(watch, verdict, track)
     if as_json:
@@ -184,6 +197,49 @@ def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
             raise DataError(f"there is no state file {str(path)!r}: check the path")
         whole.state = whole.state + from_bytes(path.read_bytes(), f"file {path.name!r}")
     return whole, whole.verdict()
+
+
+def _unmasked(watch: Monitor, folder: Path, keys: Path | None) -> tuple[Monitor, Verdict]:
+    """The monitor of all sites together, from what they shared under masks."""
+    from agnosticfair.flower.masking import read_key_list
+    from agnosticfair.monitoring.masked import together
+    from agnosticfair.monitoring.monitor import Monitor
+
+    if keys is None:
+        raise SettingsError("masked states are checked by the sites' public keys: give --keys")
+    whole = Monitor(watch.model, watch.baseline, confidence=watch.confidence)
+    whole.state = together(folder, watch.baseline, read_key_list(keys).sites)
+    return whole, whole.verdict()
+
+
+def share_state(
+    model: ModelFile,
+    folder: Annotated[Path, Argument(help="Folder that all sites can write to, empty at first.")],
+    certificate: Annotated[Path, Option(help="What the model is watched against.")],
+    state: Annotated[Path, Option(help="This site's state, written by 'monitor'.")],
+    site: Annotated[str, Option(help="This site's name in the list of keys.")],
+    secret: Annotated[Path, Option(help="This site's secret masking key; 'deploy init' has them.")],
+    keys: Annotated[Path, Option(help="List of all sites' public masking keys.")],
+) -> None:
+    """Share a monitor's counts under masks: only the total of all sites can be read.
+
+    Run it at every site until it says that the counts are there; 'monitor --masked' then shows the total.
+    """
+    from agnosticfair.flower.masking import read_key_list, read_secret
+    from agnosticfair.model import load_model
+    from agnosticfair.monitoring.masked import share
+    from agnosticfair.monitoring.state import from_bytes
+
+    if not state.is_file():
+        raise DataError(f"there is no state file {str(state)!r}: check the path")
+    baseline = read_baseline(certificate, load_model(model))
+    counted = from_bytes(state.read_bytes(), f"file {state.name!r}")
+    identity, roster = read_secret(secret, site), read_key_list(keys).sites
+    missing = share(folder, counted, baseline, identity, roster, secret.parent)
+    if missing:
+        print(f"Waiting for the keys of {', '.join(missing)}: run this again when they are there.")
+    else:
+        print(f"The counts of {site} are in {folder}, under masks.")
 
 
 def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Path | None) -> None:

@@ -7,13 +7,18 @@ from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from typer import Argument, Option
 from typer.models import OptionInfo
 
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.settings import SETTINGS, Reach, Setting
+
+if TYPE_CHECKING:
+    from agnosticfair.data.columns import Roles
+else:
+    Roles = Any  # what reads files is imported when a command runs
 
 Columns = list[str] | None
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
@@ -65,22 +70,55 @@ def listed(text: str, known: Iterable[str]) -> list[str]:
     return list(known) if text.strip() == "all" else [name.strip() for name in text.split(",")]
 
 
-def with_settings(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Any]:
+Command = Callable[..., None]
+
+
+def with_settings(*, without: tuple[str, ...] = ()) -> Callable[[Command], Any]:
     """Gives a command an option for every setting, in the place of its parameter ``settings``, which gets those
     that were said."""
     own = [s for s in SETTINGS.values() if s.option is not None and s.name not in without]
 
-    def derived(command: Callable[..., None]) -> Any:
+    def said(values: Mapping[str, Any]) -> Settings:
+        return {s.name: s.option(values[s.name]) for s in own if values[s.name] is not None}  # type: ignore[misc]
+
+    return _spread("settings", [_option(s) for s in own], said)
+
+
+def with_roles(command: Command) -> Any:
+    """Gives a command the options that say what columns are, in the place of its parameter ``roles``."""
+
+    def stated(
+        target: Target,
+        sensitive_features: SensitiveFeatures,
+        client_column: Client = None,
+        numeric: Numeric = None,
+        categorical: Categorical = None,
+        drop: Drop = None,
+    ) -> Roles:
+        from agnosticfair.data import columns
+
+        kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
+        return columns.Roles(target, tuple(sensitive_features), client_column, *kinds)
+
+    own = signature(stated, eval_str=True).parameters.values()
+    return _spread("roles", [*own], lambda values: stated(**values))(command)
+
+
+def _spread(
+    name: str, own: Iterable[Parameter], gathered: Callable[[Mapping[str, Any]], Any]
+) -> Callable[[Command], Any]:
+    """Makes a command with its own parameters in the place of the one with this name, which gets them gathered."""
+
+    def derived(command: Command) -> Any:
         @wraps(command)
         def run(*arguments: Any, **values: Any) -> None:
-            said = {s.name: values.pop(s.name, None) for s in own}
-            said = {k: SETTINGS[k].option(v) for k, v in said.items() if v is not None}  # type: ignore[misc]
-            command(*arguments, **values, settings=said)
+            found = {one.name: values.pop(one.name, one.default) for one in own}
+            command(*arguments, **values, **{name: gathered(found)})
 
         given = signature(command, eval_str=True)
-        parameters = []
+        parameters: list[Parameter] = []
         for one in given.parameters.values():
-            parameters += [_option(s) for s in own] if one.name == "settings" else [one]
+            parameters += own if one.name == name else [one]
         parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
         run.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -103,7 +141,8 @@ PANELS = {
     "test predictions model trust_code threshold columns mix keep schema data_folder dataset datasets",
     "Fairness": "taus limit",
     "Set": "depth least mixtures confidence precision bootstrap",
-    "Training": "method methods seed seeds strict checkpoint workers device secure epsilon delta ledgers folds jobs",
+    "Training": "method methods seed seeds strict checkpoint workers device secure "
+    "epsilon delta ledgers site_rows folds jobs",
     "Output": "out as_json force run track onnx key",
 }
 """The groups in which a command's help shows its options."""

@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from agnosticfair.commands.options import (
-    Categorical,
-    Client,
-    Drop,
     Files,
-    Numeric,
-    SensitiveFeatures,
-    Target,
+    Roles,
+    with_roles,
 )
 
 if TYPE_CHECKING:
@@ -26,14 +22,10 @@ if TYPE_CHECKING:
 EPILOG = "Example: agnosticfair schema north.csv --target income --sensitive-features sex --out schema.json"
 
 
+@with_roles
 def schema(
     files: Files,
-    target: Target,
-    sensitive_features: SensitiveFeatures,
-    client_column: Client = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
+    roles: Roles,
     check: Annotated[
         Path | None, Option(help="Check the files against this schema instead of drafting one.")
     ] = None,
@@ -51,12 +43,11 @@ def schema(
     digest.
     """
     from agnosticfair.data.census import merge, take_census
-    from agnosticfair.data.files import Roles, read_sources
+    from agnosticfair.data.files import read_sources
     from agnosticfair.data.schema import OUTSIDE, load_schema, schema_of
     from agnosticfair.errors import DataError, SettingsError
 
-    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    clients = read_sources(files, Roles(target, tuple(sensitive_features), client_column, *kinds))
+    clients = read_sources(files, roles)
     if check is not None:
         agreed = load_schema(check)
         for name, source in clients.items():
@@ -71,7 +62,8 @@ def schema(
         name: source.added_up(partial(take_census, who=f"client {name!r}"))
         for name, source in clients.items()
     }
-    draft = schema_of(merge(censuses), target, outside)
+    assert roles.target is not None  # its option is required
+    draft = schema_of(merge(censuses), roles.target, outside)
     out.write_text(json.dumps(draft.to_json(), indent=1) + "\n", encoding="utf-8")
     return print(f"Written: {out}, a draft: correct its ranges and categories before it leaves.")
 

@@ -12,22 +12,18 @@ from typer import Option
 from agnosticfair.commands.leaving import leave
 from agnosticfair.commands.options import (
     NONE,
-    Categorical,
-    Client,
-    Drop,
     Encoding,
     Files,
     Jobs,
     Json,
     MethodName,
-    Numeric,
     OutFolder,
     Positive,
+    Roles,
     Seed,
-    SensitiveFeatures,
     Separator,
     Settings,
-    Target,
+    with_roles,
     with_settings,
 )
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
@@ -45,15 +41,11 @@ MODEL = "model.safetensors"
 PATH = ",".join(f"{tau:g}" for tau in TAUS)
 
 
+@with_roles
 @with_settings(without=("tau",))
 def tune(
     files: Files,
-    target: Target,
-    sensitive_features: SensitiveFeatures,
-    client_column: Client = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
+    roles: Roles,
     positive: Positive = None,
     method: MethodName = "agnosticfair",
     settings: Settings = NONE,
@@ -72,7 +64,7 @@ def tune(
     Beside the path stand 'fl', where it would end without a limit, and 'fairfl'. Writes frontier.json,
     frontier.png and, as 'fit --run' does, the model of the knee or of --tau with its card: 'report' shows it.
     """
-    from agnosticfair.data.files import Roles, read_clients
+    from agnosticfair.data.files import read_clients
     from agnosticfair.data.reading import Dialect
     from agnosticfair.methods import method as recipe
     from agnosticfair.tuning import trace
@@ -81,9 +73,8 @@ def tune(
     path = _numbers(taus)
     if tau is not None and tau not in path:
         raise SettingsError(f"tau {tau:g} is not on the path {taus}: add it by --taus")
-    chosen, names = recipe(method, **settings, tau=path[0]), tuple(sensitive_features)
-    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    roles = Roles(target, names, client_column, *kinds)
+    chosen, names = recipe(method, **settings, tau=path[0]), roles.sensitive_features
+    target = str(roles.target)
     clients = read_clients(files, roles, dialect=Dialect(separator, encoding))
     if not as_json:
         tell(clients, target, positive)

@@ -5,7 +5,6 @@ The app that ``deploy run`` submits imports ``client_app`` and ``server_app`` fr
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -32,8 +31,8 @@ from agnosticfair.protocol.engines.seam import HELLO
 from agnosticfair.protocol.faults import Asker, Missing, Policy, policy
 from agnosticfair.protocol.secure.keys import Roster, digest
 from agnosticfair.runs import provenance as record
+from agnosticfair.runs.provenance import as_json
 from agnosticfair.server import checkpoints
-from agnosticfair.server.reveals import AUDITED
 from agnosticfair.settings import from_config
 from agnosticfair.threads import one_thread
 
@@ -107,7 +106,7 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
     told |= {"traffic": engine.traffic, "certificate": certificate["says"]}
     told["events"] = [*about.events, *told["events"]]
     told["command"] = config.get("command") or told["command"]
-    told["parts"] = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+    told["parts"] = record.digests(parts)
     return parts | {"history.json": as_json(told)}
 
 
@@ -199,22 +198,16 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
         return {"says": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
-    own = fitted.centres
-    basis = AUDITED if own is None else replace(AUDITED, centres="given")
     asked: dict[str, Any] = {
         "seed": int(config.get("seed", 0)),
         "deadline": float(config["deadline"]),
     }
     asked |= {"secure": masks_of(config) or False}
     with one_thread():
-        made = record.certificates(fitted, engine, basis=basis, centres=own, **asked)
+        made = record.certificates(fitted, engine, **asked)
     return record.certified(*made)
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON, whole or not at all."""
     write_whole(path, as_json(content).decode())
-
-
-def as_json(content: Mapping[str, Any]) -> bytes:
-    return f"{json.dumps(content, indent=1, default=float)}\n".encode()

@@ -2,12 +2,13 @@
 
 Rows are independent draws, and the model was fitted on others. Within a cell (a part, a group and, where the notion
 asks for one, a label) the positive decisions among the cell's n rows are then binomial, so that Clopper and Pearson's
-limits are exact at any n. Three theorems, each with the proof in its docstring, make of them what a certificate says:
+limits are exact at any n. Theorems, each with the proof in its docstring, make of them what a certificate says:
 
-- ``largest``: of two rates, the largest difference (or ratio), about 1.45 times tighter than the box of both limits;
+- ``binomial.largest``: of two rates, the largest difference (or ratio), about 1.45 times tighter than the box of both
+  limits;
 - ``levels``: what every part gets of delta, by rows alone, so that the parts may be any conjunctions, ever so many;
-- ``mixtures`` and ``reweighings``: the worst over mixtures of parts, and over kernels, as a fractional program
-over a box.
+- ``within``: the bound over all of them at once, which needs no correction for their number;
+- ``reweighed``: the worst over mixtures of parts, and over kernels, as a fractional program over a box.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from numpy.typing import ArrayLike
 from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.binomial import clopper_pearson, largest
 from agnosticfair.mathematics.notions import NOTIONS
+
+SHARP, REST, COUNTS, ONE, UPPER = 0.865, 0.02, 0.01, 0.005, 0.1
+"""What delta is spent on: intervals of estimable parts and of others, counts of all and of one, the bound over all."""
 
 OPTIMISTIC = 3.4
 """Standard errors of a bound at the least: a part that is too wide even so is not bounded sharply."""
@@ -76,18 +80,18 @@ def differences(
     """The largest difference of two groups' rates in each part, from (M, G, 2, 2) counts; 'bounded_group_loss':
     the highest error rate.  delta: (M,) what the part's bounds may fail with, together.
 
-    Both ends hold at once.  keep: (M, G), the groups that are compared, all unless said; which ones may hang on the
-    part's own counts of rows, not on decisions. A group without rows is compared with none on the rows, and leaves
-    ``high`` at 1: what is not there cannot be bounded.
+    Both ends hold at once (``ends``).  keep: (M, G), the groups that are compared, all unless said; which ones may
+    hang on the part's own counts of rows, not on decisions. A group without rows is compared with none on the rows,
+    and leaves ``high`` at 1: what is not there cannot be bounded.
     """
     k, n = compared(counts, notion)
     keep = np.ones((k.shape[2], k.shape[1]), bool) if keep is None else keep
     if NOTIONS[notion].bounds:
         return _rates_alone(k[0], n[0], np.asarray(delta, float), keep.T)
     value, pair = _widest(k, np.where(keep.T, n, 0))
-    ups = _ups(k, n, delta, rough)
-    high = _over(np.max, ups, keep, -np.inf)
-    low = _over(np.max, {(y, i, j): -ups[y, j, i] for y, i, j in ups}, keep, -np.inf)
+    outer, inner = (_ups(k, n, level, rough) for level in ends(delta, len(k), k.shape[1]))
+    high = _over(np.max, outer, keep, -np.inf)
+    low = _over(np.max, {(y, i, j): -inner[y, j, i] for y, i, j in inner}, keep, -np.inf)
     none = keep.sum(axis=1) < 2
     return Bounds(
         value,
@@ -122,14 +126,16 @@ def ratios(
     """
     k, n = compared(counts, notion)
     keep = np.ones((k.shape[2], k.shape[1]), bool) if keep is None else keep
-    ups, there = _ups(k, n, delta, rough, relative=True), np.where(keep.T, n, 0)
+    levels = ends(delta, len(k), k.shape[1])
+    outer, inner = (_ups(k, n, level, rough, relative=True) for level in levels)
+    there = np.where(keep.T, n, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = np.where(there > 0, k / n, np.nan)
         top, bottom = np.fmax.reduce(rates, axis=1), np.fmin.reduce(rates, axis=1)
         known = (top > 0) & ((there > 0).sum(axis=1) > 1)
         value = np.fmin.reduce(np.where(known, bottom / top, np.nan))
-        low = _over(np.min, {key: 1 / up for key, up in ups.items()}, keep, np.inf)
-    high = _over(np.min, ups, keep, np.inf)
+        low = _over(np.min, {key: 1 / up for key, up in outer.items()}, keep, np.inf)
+    high = _over(np.min, inner, keep, np.inf)
     none = keep.sum(axis=1) < 2
     pair = _widest(k, there)[1]
     return Bounds(
@@ -140,16 +146,29 @@ def ratios(
     )
 
 
+def ends(delta: ArrayLike, sets: int, groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """The levels of a part's one-sided bounds: for the outer end of its largest difference, and for the inner end.
+
+    **Theorem.** Let D be the largest of the differences d_e, e the ordered pairs of groups in each set of labels, J in
+    all, and let every one-sided bound of d_e be exact. With the outer end the largest of bounds at level delta / 2,
+    and the inner end the largest lower bound at delta / (2 (J - 1)), both hold with probability 1 - delta.
+
+    *Proof.* The outer end is no less than the bound of the pair that has D, so it fails only where that one does:
+    delta / 2. The inner end fails where some lower bound exceeds D: of the pair that is D's reversed this is within the
+    event before, its bound being at a smaller level; there are J - 1 others. []
+    """
+    half = np.asarray(delta, float) / 2
+    return half, half / max(sets * groups * (groups - 1) - 1, 1)
+
+
 def _ups(
-    k: np.ndarray, n: np.ndarray, delta: ArrayLike, rough: ArrayLike, relative: bool = False
+    k: np.ndarray, n: np.ndarray, level: ArrayLike, rough: ArrayLike, relative: bool = False
 ) -> dict[tuple[int, int, int], np.ndarray]:
     """The largest difference, or ratio, of every ordered pair of groups among the rows of each set of labels."""
-    ordered = [*permutations(range(k.shape[1]), 2)]
-    level = np.asarray(delta, float) / (len(ordered) * len(k))
     return {
         (y, i, j): largest(k[y][[j, i]], n[y][[j, i]], level, relative, rough)
         for y in range(len(k))
-        for i, j in ordered
+        for i, j in permutations(range(k.shape[1]), 2)
     }
 
 
@@ -170,8 +189,9 @@ def _widest(k: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rates_alone(k: np.ndarray, n: np.ndarray, delta: np.ndarray, keep: np.ndarray) -> Bounds:
-    """The highest rate of a kept group, (M,), between the largest of their lower and upper limits."""
-    low, high = clopper_pearson(k, n, delta / len(k))
+    """The highest rate of a kept group, (M,), between the largest of their lower and upper limits: the upper one need
+    hold for the highest rate alone (``ends``)."""
+    low, high = clopper_pearson(k, n, delta / len(k))[0], clopper_pearson(k, n, delta)[1]
     low, high = np.where(keep, low, 0.0), np.where(keep | ~keep.any(axis=0), high, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = np.where((n > 0) & keep, k / n, -np.inf)
@@ -205,27 +225,91 @@ def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
 
     **Theorem.** Let E be the parts whose counts N pass a rule that more rows only pass more easily (``_enough``), and
     K the number of candidates whose counts pass it after being inflated twice, N -> ``_above(_below(N))``. If
-    every part in E has bounds of level 0.9 delta / K, and every other one of 0.09 times ``spent``, all hold with
-    probability 1 - delta.
+    every part in E has bounds of level SHARP delta / K, and every other one of REST times ``spent``, all hold with
+    probability 1 - (SHARP + REST + COUNTS) delta.
 
-    *Proof.* With probability 1 - 0.01 delta all counts of all candidates obey N <= _above(x) and x <= _below(N), x
+    *Proof.* With probability 1 - COUNTS delta all counts of all candidates obey N <= _above(x) and x <= _below(N), x
     their expectations (Chernoff's tails of binomials, over all counts). Let P be the candidates whose _above(x)
     passes: a set that hangs on the population alone. Then E is within P, and P within the K candidates counted:
-    |P| <= K. A sharp bound at 0.9 delta / K that fails fails at 0.9 delta / |P|, too, which given the part's own
+    |P| <= K. A sharp bound at SHARP delta / K that fails fails at SHARP delta / |P|, too, which given the part's own
     counts has at most that probability; there are |P| such parts. The others are ``spent``'s. []
 
     So parts without rows enough cost next to nothing, however many there are. All candidates that can pass
-    inflated must be among ``total``: parts are to be searched down to ``thinnest``.
+    inflated must be among ``total``: parts are to be searched down to ``thinnest``.  What is left of delta, ONE and
+    UPPER of it, is ``within``'s.
     """
     L = _tail(sample, delta)
     able = _enough(sample, sample.rows, sample.total)
     inflated = _enough(
         sample, _above(_below(sample.rows, L), L), _above(_below(sample.total, L), L)
     )
-    sharp = 0.9 * delta / max(int(inflated.sum()), 1)
+    sharp = SHARP * delta / max(int(inflated.sum()), 1)
     n = float(sample.total[0])
-    rest = spent(sample.total, n, sample.sets, sample.candidates, 0.09 * delta)
+    rest = spent(sample.total, n, sample.sets, sample.candidates, REST * delta)
     return np.where(able, sharp, rest), able
+
+
+def within(counts: np.ndarray, sample: Sample, delta: float, notion: str) -> float:
+    """An upper bound on the largest difference in any estimable part, without a price for their number.
+
+    counts: (M, G, 2, 2), of all parts that were searched.
+
+    **Theorem.** Let S be the pairs of groups in parts whose counts pass the rule of ``may_count`` inflated. The largest
+    bound of a pair in S, each at level UPPER delta, is below some difference of an estimable part with probability at
+    most (UPPER + ONE) delta, besides the COUNTS delta of ``levels``.
+
+    *Proof* (an intersection-union test). Let P be the pairs whose _above(x) passes: fixed by the population, as is the
+    pair e* of the largest difference in P. Where all counts obey N <= _above(x), the pairs compared in estimable parts
+    are within P, so that none differs by more than e*. Where the counts of e* alone obey x <= _below(N), which they
+    do but for ONE delta, e* is in S, and the largest bound over S is no less than its own: that one fails, given the
+    part's counts, with probability at most UPPER delta. []
+    """
+    L, one = _tail(sample, delta), np.log((2 * len(sample.rows) + 1) / (ONE * delta))
+    rows = _above(_below(sample.rows, one), L)
+    pairs = may_count(sample, rows, _above(_below(sample.total, one), L))
+    k, n = compared(counts, notion)
+    found = [0.0]
+    for (i, j), inside in pairs.items():
+        for y in range(len(k)) if inside.any() else ():
+            some = k[y][[j, i]][:, inside], n[y][[j, i]][:, inside]
+            if sample.alone:
+                up = clopper_pearson(some[0][0], some[1][0], 2 * UPPER * delta)[1]
+            else:
+                up = largest(*some, UPPER * delta)
+            found.append(float(up.max()))
+    return min(max(found), 1.0)
+
+
+def may_count(
+    sample: Sample, rows: np.ndarray, total: np.ndarray
+) -> dict[tuple[int, int], np.ndarray]:
+    """In which parts each ordered pair of groups (each group twice, where rates stand alone) could be estimable with
+    so many rows: a rule that more rows only pass more easily."""
+    groups = range(rows.shape[1])
+    with np.errstate(divide="ignore"):
+        variance = (0.25 / rows).max(axis=0)
+    large = total >= sample.least * float(sample.total[0])
+    if sample.alone:
+        return {(g, g): large & _narrow(variance[g], sample.precision) for g in groups}
+    return {
+        (i, j): large & _narrow(variance[i] + variance[j], sample.precision)
+        for i, j in permutations(groups, 2)
+    }
+
+
+def _narrow(variance: np.ndarray, precision: float) -> np.ndarray:
+    return OPTIMISTIC * np.sqrt(variance) <= precision
+
+
+def reached(sample: Sample, delta: float) -> np.ndarray:
+    """The parts that hold, but for ONE delta each, whichever of the population's own could be estimable, (M,): S of
+    ``within``, part by part."""
+    L, one = (
+        _tail(sample, delta),
+        np.log((len(sample.rows[0]) * len(sample.rows) + 1) / (ONE * delta)),
+    )
+    rows = _above(_below(sample.rows, one), L)
+    return _enough(sample, rows, _above(_below(sample.total, one), L))
 
 
 def thinnest(least: float, n: float, cells: int, candidates: int, delta: float) -> int:
@@ -233,14 +317,14 @@ def thinnest(least: float, n: float, cells: int, candidates: int, delta: float) 
 
     cells: counts that are looked at in each part, its total included.
     """
-    L = np.log(2 * cells * candidates / (0.01 * delta))
+    L = np.log(2 * cells * candidates / (COUNTS * delta))
     rows = np.arange(int(least * n) + 2)
     return int(np.argmax(_above(_below(rows, L), L) >= min(least * n, rows[-1])))
 
 
 def _tail(sample: Sample, delta: float) -> float:
     sets, groups, _ = sample.rows.shape
-    return float(np.log(2 * (sets * groups + 1) * sample.candidates / (0.01 * delta)))
+    return float(np.log(2 * (sets * groups + 1) * sample.candidates / (COUNTS * delta)))
 
 
 def _above(expected: np.ndarray, L: float) -> np.ndarray:
@@ -258,20 +342,21 @@ def _enough(sample: Sample, rows: np.ndarray, total: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         variance = np.sort((0.25 / rows).max(axis=0), axis=0)
     needed = variance[0] if sample.alone else variance[:2].sum(axis=0)
-    wide = OPTIMISTIC * np.sqrt(needed) <= sample.precision
-    return wide & (total >= sample.least * float(sample.total[0]))
+    return _narrow(needed, sample.precision) & (total >= sample.least * float(sample.total[0]))
 
 
 def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
     """Which groups of each part are compared, (M, G), by their rows alone: all False where fewer than two can be.
 
     delta: (M,), of ``levels``.  Groups join from the largest down while the interval of a difference with the one
-    before, at rates of one half and by the normal's approximation, is no wider than +- ``precision``.
+    before, at rates of one half and by the normal's approximation, is no wider than +- ``precision``. Two groups that
+    join pass ``may_count``.
     """
     from scipy.special import ndtri
 
     L, G, M = sample.rows.shape
-    z = -ndtri(delta / (2 * G if sample.alone else max(L * G * (G - 1), 1)))
+    level = delta / (2 * G) if sample.alone else ends(delta, L, G)[1]
+    z = np.maximum(-ndtri(level), OPTIMISTIC)
     with np.errstate(divide="ignore"):
         variance = (0.25 / sample.rows).max(axis=0)
     order = np.argsort(variance, axis=0, kind="stable")

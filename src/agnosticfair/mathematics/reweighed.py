@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import permutations, product
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, worst_difference, worst_ratio
@@ -14,28 +13,37 @@ from agnosticfair.mathematics.binomial import chernoff, clopper_pearson
 from agnosticfair.mathematics.confidence import compared
 from agnosticfair.mathematics.notions import NOTIONS
 
+SUPPORT = 3
+"""Parts that a worst mixture needs: one equation for the weights, and one for each group's mass."""
+
 
 def mixtures(
-    counts: np.ndarray, delta: ArrayLike, notion: str, floor: float, tolerance: float = 1e-4
+    counts: np.ndarray, delta: float, notion: str, floor: float, tolerance: float = 1e-4
 ) -> float:
     """An upper bound on the difference of two groups under every mixture of parts in which both keep the share
-    ``floor``.
+    ``floor``, however many parts there are.
 
-    counts: (M, G, 2, 2).  delta: (M,), as ``spent`` says.
+    counts: (M, G, 2, 2), of ``confidence.reached`` parts.
 
     **Theorem.** A mixture draws from part m with probability u_m. With rates p and group shares rho of the parts
-    its groups' rates are ``sum_m u_m rho_mj p_mj / sum_m u_m rho_mj``. Clopper-Pearson limits at delta_m / (4 G L)
-    for all p, rho of part m fail somewhere with probability at most delta. Inside the box the rate of j grows with
-    p_mj and that of k falls with lower p_mk, whatever u; and u_m rho for any rho in a box is a mixture of its
-    corners with the same sum u_m: so the worst over box and mixtures is the worst over mixtures of the corners, a
-    fractional linear program (``worst_difference``). []
+    its groups' rates are ``sum_m u_m rho_mj p_mj / sum_m u_m rho_mj``. Let all p, rho have one-sided Clopper-Pearson
+    limits at delta / (6 SUPPORT). The worst over mixtures and the box of these limits is below the population's worst
+    with probability at most delta.
+
+    *Proof.* With both groups' masses held fixed the difference is linear in u: some worst mixture of the population is
+    a vertex of three equations, and mixes SUPPORT parts. It is fixed, as are its set of labels and its two groups, so
+    that only its parts' limits need hold: of the higher rate, the lower rate and both ends of two shares, 6 in each.
+    Inside the box the rate of j grows with p_mj and that of k falls with lower p_mk, whatever u; and u_m rho for any
+    rho in a box is a mixture of its corners with the same sum u_m: so the worst over box and mixtures is the worst over
+    mixtures of the corners, a fractional linear program (``worst_difference``). []
     """
     k, n = compared(counts, notion)
     total = counts.sum(axis=(1, 2, 3))
-    level = np.asarray(delta, float) / (2 * k.shape[1] * len(k))
-    if NOTIONS[notion].bounds:  # a mixture's rate of one group is an average of the parts'
-        return float(clopper_pearson(k[0], n[0], level)[1].max())
-    worst = 0.0
+    if NOTIONS[
+        notion
+    ].bounds:  # a mixture's rate of one group is an average of the parts': one part is worst
+        return float(clopper_pearson(k[0], n[0], 2 * delta)[1].max())
+    worst, level = 0.0, 2 * delta / (6 * SUPPORT)
     for y in range(len(k)):
         low, high = clopper_pearson(k[y], n[y], level)
         least, most = clopper_pearson(n[y], total, level)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from math import isfinite, log
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.mathematics.binomial import clopper_pearson
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.parts import sizes_of, starts_of
-from agnosticfair.mathematics.sequences import change_evidence, rate_bounds
+from agnosticfair.mathematics.sequences import rate_bounds
 from agnosticfair.monitoring.baseline import Baseline
+from agnosticfair.monitoring.mix import placed
 from agnosticfair.monitoring.state import State
 
 
@@ -184,7 +183,8 @@ def _apart(most: np.ndarray, least: np.ndarray) -> np.ndarray:
 def judge(baseline: Baseline, state: State, delta: float) -> Verdict:
     """The verdict on a state; with probability 1 - delta none is ever wrong while the promise holds."""
     everybody, parts = _parts(baseline, state, delta / 2)
-    where, distance, alpha, changed, because = _where(baseline, state, delta / 2)
+    place = placed(baseline, state.values, state.rows, delta / 2)
+    where, changed = place.where, place.changed
     verdicts = {p.verdict for p in (everybody, *parts)}
     decisions = (
         "broken" if "broken" in verdicts else "kept" if verdicts == {"kept"} else "not yet known"
@@ -196,10 +196,10 @@ def judge(baseline: Baseline, state: State, delta: float) -> Verdict:
         state.undecided,
         grouped,
         where,
-        distance,
-        _heaviest(baseline, alpha),
+        place.distance,
+        place.nearest,
         changed,
-        because,
+        place.because,
         decisions,
         baseline.limit,
         everybody,
@@ -261,72 +261,6 @@ def _rates(baseline: Baseline, found: Differences, part: int) -> tuple[GroupNow,
         for given, k, n, low, high in found.rates
         for g, group in enumerate(baseline.groups)
     )
-
-
-def _where(
-    baseline: Baseline, state: State, delta: float
-) -> tuple[str, float, np.ndarray, bool, str]:
-    """Inside, edge or outside; the distance from the nearest mixture, and its weights; whether the mix changed;
-    and the value that moved most."""
-    if not baseline.axes or not state.rows:
-        return "inside", 0.0, np.zeros(len(baseline.counts)), False, ""
-    then, shares = baseline.values / baseline.n, state.values / state.rows
-    error = delta / 2 / len(then)  # of each value; the other half is for the change
-    was_low, was_high = clopper_pearson(baseline.values, baseline.n, error / 3)
-    low, high = rate_bounds(state.values, np.full(len(then), state.rows), 2 * error / 3)
-    margin = np.maximum(was_high - then, then - was_low)
-    point, alpha = nearest(baseline, shares, shares)
-    if point > 1e-9 and nearest(baseline, low - margin, high + margin)[0] > 1e-9:
-        where = "outside"
-    else:
-        where = "inside" if point <= margin.max() else "edge"
-    changed = mix_changed(baseline, state.values, delta / 2)
-    k = int(np.abs(shares - then).argmax())
-    moved = f"{100 * then[k]:.1f}% to {100 * shares[k]:.1f}% of the rows."
-    told = f"{baseline.value_names[k]} went from {moved}" if changed or where != "inside" else ""
-    return where, float(point), alpha, changed, told
-
-
-def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
-    """Whether the counts of values, (I + C,), show that the mix is not the baseline's; while it is, this ever says
-    so with probability at most delta."""
-    starts, then = starts_of(sizes_of(baseline.axes)), baseline.values
-    low, high = clopper_pearson(then, baseline.n, delta / 2 / len(then))
-    threshold = log(len(baseline.axes) / (delta / 2))
-    for c in range(len(baseline.axes)):
-        own = np.r_[starts[c] : starts[c + 1], starts[-1] + c]
-        if change_evidence(values[own], low[own], high[own]) > threshold:
-            return True
-    return False
-
-
-def _heaviest(baseline: Baseline, alpha: np.ndarray, most: int = 5) -> dict[str, float]:
-    """What single values weigh in a mixture, the heaviest first."""
-    mass = alpha * np.diag(baseline.counts) / baseline.n
-    order = [k for k in np.argsort(-mass, kind="stable")[:most] if mass[k] > 1e-9]
-    return {baseline.value_names[k]: float(mass[k]) for k in order}
-
-
-def nearest(baseline: Baseline, low: np.ndarray, high: np.ndarray) -> tuple[float, np.ndarray]:
-    """How far the box of shares [low, high], (I + C,), lies from every mix that a mixture of single values has:
-    min t >= 0 with low - t <= G alpha / n <= high + t, 0 <= alpha <= bound, mean weight one, G the counts of
-    pairs. A value never seen has share 0 in all of them. Returns t and alpha, (I,)."""
-    from scipy.optimize import linprog
-
-    G, size = baseline.counts / baseline.n, len(baseline.counts)
-    reached = np.vstack([G, np.zeros((len(low) - size, size))])
-    ones = np.ones((len(low), 1))
-    solved = linprog(
-        np.r_[np.zeros(size), 1.0],
-        A_ub=np.block([[reached, -ones], [-reached, -ones]]),
-        b_ub=np.r_[high, -low],
-        A_eq=np.r_[np.diag(G), 0.0][None],
-        b_eq=[1.0],
-        bounds=[(0, baseline.bound)] * size + [(0, None)],
-    )
-    if solved.status != 0:
-        return 1.0, np.zeros(size)
-    return float(solved.fun), np.asarray(solved.x[:-1])
 
 
 def _advice(

@@ -79,7 +79,8 @@ class Task:
         plain, arrays = taken_apart(self)
         digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
         for name in sorted(arrays):
-            digest.update(name.encode() + arrays[name].tobytes())
+            shape = str(arrays[name].shape)
+            digest.update(name.encode() + shape.encode() + arrays[name].tobytes())
         return digest.hexdigest()
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.model import Model
 from agnosticfair.report.facts import poor
 from agnosticfair.report.static import static
-from agnosticfair.runs.provenance import compared
+from agnosticfair.runs.provenance import compared_in
 from agnosticfair.runs.tracking import parameters
 
 FEW = 100
@@ -54,7 +55,7 @@ def card(
     clients: the rows it was made of.  certified: see ``record.certificates``.  target: what the label is called.
     """
     model = fitted.model
-    parts = {key: compared(fitted, table) for key, table in clients.items()}
+    parts = {key: compared_in(fitted, table) for key, table in clients.items()}
     groups = {
         name: np.concatenate([columns[name].values() for columns in parts.values()])
         for name in next(iter(parts.values()))
@@ -68,6 +69,50 @@ def card(
         _limits(fitted, clients, groups),
         _made(fitted),
     )
+
+
+def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
+    """The card of a differentially private fit: of what noise let through, and nothing that was measured on rows."""
+    model = fitted.model
+    limits = (
+        "Nothing else was measured on the rows: it would show what the noise hides.",
+        "The claim does not cover what was known before, such as the schema, nor what is measured on these rows later.",
+    )
+    return (
+        _about(model, target),
+        _uses(model),
+        Section("Privacy and certificate", points=private_sentences(model.privacy or {})),
+        Section("Limits", points=limits),
+        _made(fitted),
+    )
+
+
+def private_sentences(told: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a differentially private fit spent and what is certified under its noise, in words."""
+    whom = (
+        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
+    )
+    measured, confidence = "under noise", f"at confidence {told['confidence']:g}"
+    found = [
+        f"Differentially private for {whom}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
+        f"against the coordinator together with {told['colluding']:.0f} of the other sites.",
+        f"Accuracy on the training rows, {measured}: {told['accuracy']:.3f}.",
+    ]
+    if "parts" not in told:
+        difference, most = told["worst_difference"], told["at_most"]
+    else:
+        difference, most = told["overall_difference"], told["overall_at_most"]
+    found.append(
+        f"Risk difference on the training rows: {difference:.4f} as measured {measured}, at most {most:.4f} "
+        f"{confidence}."
+    )
+    if "parts" in told:
+        found.append(
+            f"In every one of {told['parts']:.0f} single values that hold enough rows it is at most "
+            f"{told['at_most']:.4f}, at once with that; as measured it is largest where {told['worst_part']}: "
+            f"{told['worst_difference']:.4f}."
+        )
+    return tuple(found)
 
 
 def markdown(sections: Sequence[Section]) -> str:
@@ -326,11 +371,6 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
     points.append(
         "Labels are taken as they are; where they are unfair, a model that fits them is, too."
     )
-    if fitted.model.privacy is not None:
-        told = fitted.model.privacy
-        points.append(
-            f"Differentially private for rows: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent."
-        )
     return Section("Limits", (), tuple(points))
 
 

@@ -1,14 +1,15 @@
 """The solver of linear models whose limit holds for what is decided, not for a surrogate of it.
 
-    min_w  Phi(w) + spread sum_m (|r_m(w)| - tau)_+^2   subject to   <C, psi_hat(w)> <= tau
+    min_w  Phi(w) + price sum_m (|r_m(w)| - tau / 2)_+^2   subject to   <C, psi_hat(w)> <= tau
 
 for every cut C of the fairness adversary's set. psi_hat counts decisions and is a step function of w. The slope of a
 mean of steps is the density of scores at the threshold, and a sigmoid of temperature T estimates it with bandwidth T:
 so T is a share of the standard deviation of the *present* scores, the cuts' values are those of the decisions, and
 their slopes the sigmoid's. Otherwise model and merit are those of ``exact``. A fit begins at the optimum without a
 limit, aims at a share of the present difference at a time, and no step moves scores by more than a share of their
-deviation: further away the slopes say nothing. ``r_m`` is the difference in a named part, under the sigmoid: an
-adversary who spreads over parts at a quadratic price weighs each by 2 spread (|r_m| - tau)_+.
+deviation: further away the slopes say nothing. ``r_m`` is the difference in a named part, half of it the sigmoid's and
+half the decisions': an adversary who spreads over parts at a quadratic price weighs each by
+2 price (|r_m| - tau / 2)_+.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from agnosticfair.errors import SolverError
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -38,8 +40,13 @@ NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
 """The limit is looked at once the loss promises less than NEAR. A fit has converged when a step from decisions
 within the limit promises less than SETTLED, or when PATIENCE rounds bettered the best of them by less."""
 
-WHOLE = 20.0
-"""What an adversary who spreads charges for the squared difference among everybody, from 0 on."""
+WHOLE, USUAL_TAU, STEEP = 20.0, 0.05, 1.5
+"""What an adversary who spreads charges for the squared difference among everybody, from 0 on. All prices are those
+at USUAL_TAU, and grow as tau falls, by the power STEEP: one number goes from lax to strict."""
+
+DECIDED = 0.5
+"""The share of decisions, not of the sigmoid, in what is charged for. Where few features make few different scores, a
+warm sigmoid sees no difference that decisions have; decisions alone hold for these rows and less for others."""
 
 FIRST_DAMPING = 1e-2
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_CUTS = 1e-5, 64.0, 900_000, 300
@@ -248,20 +255,33 @@ def cuts_at(
     return cuts[values > least]
 
 
+def charges(state: State, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """The price of every part and, last, of everybody; and the difference from which on it is charged."""
+    fairness = state.fairness
+    tau, price = fairness.tau, fairness.spread or 0.0
+    if NOTIONS[fairness.notion].bounds:  # a group's loss is no difference: charged over its limit
+        return np.append(np.full(columns - 1, price), WHOLE), np.full(columns, tau)
+    strict = (USUAL_TAU / tau) ** STEEP
+    prices = np.append(np.full(columns - 1, price), WHOLE)
+    return strict * prices, np.append(np.full(columns - 1, tau / 2), 0.0)
+
+
+def charged(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The sums (G, F + 1) whose differences are charged for."""
+    return (1 - DECIDED) * sums["psi_g"] + DECIDED * decided(state, sums)
+
+
 def penalty(
     state: State, sums: Mapping[str, np.ndarray]
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """What the adversary who spreads charges: value, gradient (D,), Gauss-Newton curvature (D, D) and the weights
     it puts on cells and parts (G, F + 1)."""
-    D, price, theta = len(state.w), state.fairness.spread, sums["psi_theta"]
+    D, theta = len(state.w), sums["psi_theta"]
     weights = np.zeros_like(theta)
-    if price is None or not state.limited:
+    if state.fairness.spread is None or not state.limited:
         return 0.0, np.zeros(D), np.zeros((D, D)), weights
-    found = differences(state, sums["psi_g"], theta)
-    prices = np.append(np.full(theta.shape[1] - 1, price), WHOLE)
-    excess = np.maximum(
-        found - np.append(np.full(theta.shape[1] - 1, state.fairness.tau), 0.0), 0.0
-    )
+    prices, begin = charges(state, theta.shape[1])
+    excess = np.maximum(differences(state, charged(state, sums), theta) - begin, 0.0)
     parts, (j, k) = state.game.compared.parts, _ends(state)
     mass = np.vstack([parts @ theta, np.ones(theta.shape[1])])
     of_parts = np.einsum("pg,gmd->pmd", parts, sums["J_g"])
@@ -406,18 +426,18 @@ def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndar
         return None
     sums, fairness, D = here.sums, state.fairness, len(state.w)
     G = len(sums["psi_g"])
-    psi, slope = (
-        (sums["psi_g"], "J_g") if fairness.spread is not None else (decided(state, sums), "J_hat")
-    )
+    spreads = fairness.spread is not None
+    psi = charged(state, sums) if spreads else decided(state, sums)
+    slope = sums["J_g" if spreads else "J_hat"]
     now, then = (
-        differences(state, v, sums["psi_theta"])[:, :-1].max(axis=0)
-        for v in (psi, psi + sums[slope] @ p)
+        differences(state, v, sums["psi_theta"])[:, :-1].max(axis=0) for v in (psi, psi + slope @ p)
     )
     worst = np.maximum(now, then)
     most = max(1, MOST_BYTES // (8 * G * D))
     order = np.argsort(-worst, kind="stable")[:most]
     mixed = not fairness.each  # which part of a mixture will matter is not known
-    return np.sort(order if mixed else order[worst[order] > 0.9 * fairness.tau])
+    begin = charges(state, len(worst) + 1)[1][0] if spreads else fairness.tau
+    return np.sort(order if mixed else order[worst[order] > 0.9 * begin])
 
 
 def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:

@@ -30,7 +30,7 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateMoments,
     PrivateSlopes,
 )
-from agnosticfair.protocol.privacy.sensitivity import clip_of, deviations
+from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained, step_of
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.server import named, solvers
@@ -265,15 +265,15 @@ def explain_private(
     kinds: tuple[tuple[Any, dict[str, Any], str], ...] = (
         (PrivateCounts, {}, "0"),
         (PrivateMoments, {}, "0"),
-        (PrivateSlopes, {"temperature": 1.0, "w": w}, "1 to 8"),
+        (PrivateSlopes, {"temperature": 1.0, "w": w, "active": np.zeros(1)}, "1 to 8"),
         (PrivateDecisions, {"w": w}, "after the last, once"),
     )
     for kind, more, when in kinds:
         step = step_of(kind)
         z = multipliers[step]
-        asked = kind(z=z, sites=len(sites), **more)
+        asked = kind(z=z, sites=len(sites), most=0, **more)
         reply = _like(Broadcast(1, task, asked))
-        noise = deviations(step, z, clip_of(task))
+        noise = deviations(asked, task)
         says = {
             k: f"of one row nothing certain: noise of deviation {noise[k]:.3g}" for k in reply.sums
         }

@@ -5,6 +5,7 @@ import json
 import random
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -489,6 +490,32 @@ def test_who_is_waited_for_is_told_live(files, tmp_path, monkeypatch):
         fit(engine, "fl", deadline=0.5)
     assert told[0] == {"south": "it is not connected: start it, and register its key"}
     assert told[-1] == {}
+
+
+def test_watch_shows_for_whom_a_run_waits_and_why(tmp_path):
+    from agnosticfair.runs.provenance import rounds
+
+    rounds(tmp_path, method("fl"), 2, resume=False)
+    (tmp_path / "progress.json").write_text('{"waiting": {"south": "its key was refused"}}')
+    (study,) = data([read_run(tmp_path, live=True)])["studies"]
+    assert study["warnings"][0] == "Waiting for site 'south': its key was refused."
+
+
+@pytest.mark.parametrize("name", ["fairfl", "agnosticfair"])
+def test_a_deployed_certificate_is_the_one_of_fit_run_bit_for_bit(call, files, tmp_path, name):
+    _, run = run_server(files, tmp_path, method=name, max_rounds=2)
+    run()
+    roles = ("--target", "y", "--sensitive-features", "sex", "--max-rounds", 2)
+    assert call("fit", *files.values(), *roles, "--method", name, "--run", "here")[0] == 0
+    there, here = (
+        json.loads((place / "certificate.json").read_text()) for place in (tmp_path, Path("here"))
+    )
+    assert {k: v for k, v in there.items() if k != "run"} == here
+    parts = json.loads(Path("here/history.json").read_text())["parts"]
+    assert {*parts} == {"model.safetensors", "certificate.json"}
+    (Path("here") / "certificate.json").write_text("{}")
+    with pytest.raises(ModelError, match="take all files of one run"):
+        read_run(Path("here"))
 
 
 def test_a_run_leaves_every_sites_versions(files, tmp_path):

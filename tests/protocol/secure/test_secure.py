@@ -27,7 +27,7 @@ from agnosticfair.protocol.messages import (
 from agnosticfair.protocol.questions import UNCOUNTED, Sums
 from agnosticfair.protocol.secure.integers import floats, integers
 from agnosticfair.protocol.secure.keys import Identity, check_roster, new_identity
-from agnosticfair.protocol.secure.masks import keystream, question_digest
+from agnosticfair.protocol.secure.masks import BLOCK, keystream, question_digest
 from agnosticfair.protocol.secure.site import SecureSite
 from agnosticfair.protocol.secure.totals import open_session, total
 
@@ -324,8 +324,13 @@ def test_a_secret_is_not_shown():
 
 
 def test_keystreams_differ_by_secret_session_and_question():
+    def stream(secret, salt, asked):
+        out = bytearray(4 * 8 + BLOCK)
+        keystream(secret, salt, asked, bytes(4 * 8), out)
+        return bytes(out[:32])
+
     streams = [
-        keystream(secret, salt, asked, 4).tobytes()
+        stream(secret, salt, asked)
         for secret in (b"1" * 32, b"2" * 32)
         for salt in (b"a", b"b")
         for asked in (b"x", b"y")

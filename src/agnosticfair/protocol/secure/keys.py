@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from agnosticfair.errors import FederationError, SettingsError
@@ -32,16 +33,18 @@ class Identity:
     @property
     def public(self) -> str:
         """The long-term public key, in hexadecimal."""
-        return self._key().public_key().public_bytes_raw().hex()
+        return _signing_key(self.secret).public_key().public_bytes_raw().hex()
 
     def sign(self, purpose: bytes, *content: bytes) -> bytes:
         """A signature, 64 bytes, over content for one purpose."""
-        return self._key().sign(joined(purpose, *content))
+        return _signing_key(self.secret).sign(joined(purpose, *content))
 
-    def _key(self) -> Any:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        return Ed25519PrivateKey.from_private_bytes(self.secret)
+@lru_cache(maxsize=256)
+def _signing_key(secret: bytes) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(secret)
 
 
 def new_identity(site: str) -> Identity:
