@@ -110,12 +110,12 @@ class Model:
 
         Parameters
         ----------
-        table, who
-            As in ``decision``.
+        table, who : as in ``decision``
 
         Returns
         -------
         (n,) array
+            Between 0 and 1.
         """
         return sigmoid(self.decision(table, who))
 
@@ -124,8 +124,7 @@ class Model:
 
         Parameters
         ----------
-        table, who
-            As in ``decision``.
+        table, who : as in ``decision``
 
         Returns
         -------
@@ -184,7 +183,7 @@ def load_model(path: str | Path) -> Model:
     --------
     >>> load_model("nowhere.safetensors")
     Traceback (most recent call last):
-    agnosticfair.errors.ModelError: ...
+    agnosticfair.errors.ModelError: there is no model file 'nowhere.safetensors': check the path
     """
     from safetensors import SafetensorError, safe_open
 

@@ -353,3 +353,31 @@ def _all(multipliers: Mapping[str, float], rounds: int) -> list[float]:
         for step, z in multipliers.items()
         for _ in range(rounds if step == "private_slopes" else 1)
     ]
+
+
+def private_sentences(told: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a differentially private fit spent and what is certified under its noise, in words."""
+    whom = (
+        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
+    )
+    measured, confidence = "under noise", f"at confidence {told['confidence']:g}"
+    found = [
+        f"Differentially private for {whom}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
+        f"against the coordinator together with {told['colluding']:.0f} of the other sites.",
+        f"Accuracy on the training rows, {measured}: {told['accuracy']:.3f}.",
+    ]
+    if "parts" not in told:
+        difference, most = told["worst_difference"], told["at_most"]
+    else:
+        difference, most = told["overall_difference"], told["overall_at_most"]
+    found.append(
+        f"Risk difference on the training rows: {difference:.4f} as measured {measured}, at most {most:.4f} "
+        f"{confidence}."
+    )
+    if "parts" in told:
+        found.append(
+            f"In every one of {told['parts']:.0f} single values that hold enough rows it is at most "
+            f"{told['at_most']:.4f}, at once with that; as measured it is largest where {told['worst_part']}: "
+            f"{told['worst_difference']:.4f}."
+        )
+    return tuple(found)

@@ -14,7 +14,7 @@ from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.ambiguity import Ambiguity, worst_difference, worst_ratio
+from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import (
     Surrogate,
     comparisons,
@@ -24,6 +24,7 @@ from agnosticfair.mathematics.fairness import (
 )
 from agnosticfair.mathematics.linear import log_loss
 from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.ratios import worst_difference, worst_ratio
 from agnosticfair.methods import method
 
 SMALL = {"kernels": 12, "bound": 8.0}

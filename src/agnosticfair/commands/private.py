@@ -30,7 +30,7 @@ def private_fit(
     """A model and its card, with what was spent and certified. Nothing else is measured on the rows here, for that
     would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
     from agnosticfair.data.table import Table
-    from agnosticfair.private import fit_private
+    from agnosticfair.private import fit_private, private_sentences
     from agnosticfair.report import card
 
     if schema is None:
@@ -58,7 +58,7 @@ def private_fit(
     if as_json:
         return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
     print(f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s.")
-    for sentence in card.private_sentences(told):
+    for sentence in private_sentences(told):
         print(sentence)
     return print(
         f"Written: {out}, which predicts {fitted.model.positive!r}, and {', '.join(sorted(cards))}."

@@ -38,6 +38,8 @@ from agnosticfair.protocol.messages import (
     pack,
     unpack,
 )
+from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.site import PrivateSite
 from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.threads import one_thread
@@ -55,7 +57,8 @@ _SECURE = (
     "shows-rows",
     "schema",
 )
-_NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS, *_SECURE}
+_PRIVATE = ("epsilon", "delta", "colluding", "site-rows", "ledger")
+_NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS, *_SECURE, *_PRIVATE}
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,9 @@ class Site:
     fingerprint: whether it tells a digest of its file.  mask_key, mask_list: files of its secret key and
     of all sites' public ones, where it answers in masked sums only; then mask_keeper: the public key of who
     may change that list; least_sites: the fewest that a total may have; may_drop, shows_rows: whether it
-    goes on with fewer sites, and offers rows as kernel centres.  schema: a file that it signed off."""
+    goes on with fewer sites, and offers rows as kernel centres.  schema: a file that it signed off.
+    epsilon, delta, colluding, site_rows: the privacy of its rows, or of itself as a whole, where it answers
+    with noise only (``Budget``); ledger: the file of what was spent."""
 
     key: str
     file: str
@@ -81,6 +86,11 @@ class Site:
     may_drop: bool = False
     shows_rows: bool = False
     schema: str = ""
+    epsilon: float = 0.0
+    delta: float = 1e-5
+    colluding: int = 1
+    site_rows: int = 0
+    ledger: str = ""
 
 
 def site_of(config: Mapping[str, Any]) -> Site:
@@ -108,11 +118,15 @@ def site_of(config: Mapping[str, Any]) -> Site:
         raise SettingsError(f"least-rows is {least!r}: give a whole number, one or more")
     roles = Roles(str(config["target"]), lists.pop("sensitive-features"), **lists)
     known = bool(config.get("fingerprint", False))
-    own = {name.replace("-", "_"): config[name] for name in _SECURE if name in config}
+    own = {name.replace("-", "_"): config[name] for name in (*_SECURE, *_PRIVATE) if name in config}
     if bool(own.get("mask_key")) != bool(own.get("mask_list")):
         raise SettingsError("secure sums need both mask-key and mask-list: name the two files")
     if not isinstance(fewest := own.get("least_sites", 2), int) or fewest < 2:
         raise SettingsError(f"least-sites is {fewest!r}: a total has two sites or more")
+    if own.get("epsilon") and not (own.get("mask_key") and own.get("schema") and own.get("ledger")):
+        raise SettingsError(
+            "privacy by epsilon needs secure sums, a schema and a ledger: name mask-key, mask-list, schema and ledger"
+        )
     return Site(
         str(config["site"]), str(config["file"]), roles, allow, least, imports, known, **own
     )
@@ -161,9 +175,11 @@ def _stamp(file: str) -> int:
 def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
     """Who answers for the site: itself, or where it has keys for that, itself under masks.  stamps: of the
     site's files; with another one it is made anew."""
-    held = partial(answer, _client(site, stamps[0]))
+    held: Callable[[str, Any], Any] = partial(answer, _client(site, stamps[0]))
     if not site.mask_key:
         return held
+    if site.epsilon:
+        held = PrivateSite(site.key, held, _ledger(site), site.colluding, site.site_rows)
     return masked_site(
         site.mask_key,
         site.mask_list,
@@ -174,6 +190,11 @@ def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
         shows_rows=site.shows_rows,
         schema=load_schema(site.schema) if site.schema else None,
     )
+
+
+def _ledger(site: Site) -> Ledger:
+    unit = "site" if site.site_rows else "row"
+    return Ledger(site.epsilon, site.delta, path=Path(site.ledger), unit=unit)
 
 
 def reason(error: Exception) -> str:

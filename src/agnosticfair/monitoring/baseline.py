@@ -271,6 +271,7 @@ def baseline_of(
     Parameters
     ----------
     model : Model
+        Whose decisions were certified.
     rows : Table
     limit : float
         What was promised of the differences of every named part.
@@ -287,16 +288,10 @@ def baseline_of(
 
     Examples
     --------
-    >>> from agnosticfair.data.table import Column
-    >>> from agnosticfair.federation import fit
-    >>> rows = Table(
-    ...     {"x": np.tile([1.0, 2.0, 3.0, 4.0], 50)},
-    ...     {},
-    ...     Column.of(["no", "yes"] * 100),
-    ...     {"sex": Column.of(["F", "M", "M", "F"] * 50)},
-    ... )
-    >>> baseline_of(fit({"a": rows}, "fl").model, rows, limit=0.2).n
-    200
+    >>> from agnosticfair import fit, load_dataset
+    >>> rows = load_dataset("adult").take(np.arange(500))
+    >>> baseline_of(fit({"a": rows}, "fl").model, rows, limit=0.2, columns=["age"]).n
+    500
     """
     if not len(rows):
         raise DataError(

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.model import Model
+from agnosticfair.private import private_sentences
 from agnosticfair.report.facts import poor
 from agnosticfair.report.static import static
 from agnosticfair.runs.provenance import compared_in
@@ -85,34 +85,6 @@ def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
         Section("Limits", points=limits),
         _made(fitted),
     )
-
-
-def private_sentences(told: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a differentially private fit spent and what is certified under its noise, in words."""
-    whom = (
-        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
-    )
-    measured, confidence = "under noise", f"at confidence {told['confidence']:g}"
-    found = [
-        f"Differentially private for {whom}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
-        f"against the coordinator together with {told['colluding']:.0f} of the other sites.",
-        f"Accuracy on the training rows, {measured}: {told['accuracy']:.3f}.",
-    ]
-    if "parts" not in told:
-        difference, most = told["worst_difference"], told["at_most"]
-    else:
-        difference, most = told["overall_difference"], told["overall_at_most"]
-    found.append(
-        f"Risk difference on the training rows: {difference:.4f} as measured {measured}, at most {most:.4f} "
-        f"{confidence}."
-    )
-    if "parts" in told:
-        found.append(
-            f"In every one of {told['parts']:.0f} single values that hold enough rows it is at most "
-            f"{told['at_most']:.4f}, at once with that; as measured it is largest where {told['worst_part']}: "
-            f"{told['worst_difference']:.4f}."
-        )
-    return tuple(found)
 
 
 def markdown(sections: Sequence[Section]) -> str:
