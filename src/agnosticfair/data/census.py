@@ -172,7 +172,7 @@ def counts_of(census: Census, agreed: Census, who: str) -> dict[str, np.ndarray]
     for field_name, (own, known) in columns.items():
         if new := sorted({*own} - {*known}):
             raise DataError(
-                f"{field_name.replace('groups ', 'attribute ')} of {who} has {shown(new)}, which was not "
+                f"{field_name.replace('groups ', 'sensitive feature ')} of {who} has {shown(new)}, which was not "
                 "agreed on: add it to the schema, or correct the rows"
             )
         found[field_name] = np.array([float(own.get(value, 0)) for value in sorted(known)])

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agnosticfair.errors import SolverError
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.quadratic import minimise
@@ -295,10 +294,7 @@ def step(state: State, reply: Reply) -> State:
         state = begun(state, reply.sums)
     sums = received(state, reply)
     there = evaluate(state, sums)
-    if not np.isfinite(there.loss):
-        raise SolverError(
-            f"the fit diverged in round {reply.round}: the loss is {there.loss}; scale the features or raise ridge"
-        )
+    exact.check_finite(there.loss, reply.round)
     state, kept = judged(replace(state, round=reply.round), there)
     here = state.here
     assert here is not None
