@@ -502,7 +502,8 @@ def frontier(
     sample_weight: Any = None,
     estimator: AgnosticFairClassifier | None = None,
     taus: Sequence[float] = TAUS,
-    folds: int = 3,
+    folds: int = 2,
+    n_jobs: int = 1,
     on_progress: Progress | None = None,
 ) -> Frontier:
     """Accuracy against the certified worst difference for every tau, on held-out folds.
@@ -519,6 +520,8 @@ def frontier(
         The path.
     folds : int
         Of the cross-validation.
+    n_jobs : int
+        Processes; in a script under ``if __name__ == "__main__":``.
     on_progress : callable, optional
         Called with (done, total) fits.
 
@@ -555,6 +558,7 @@ def frontier(
         sensitive_features=names,
         taus=taus,
         folds=folds,
+        jobs=n_jobs,
         on_progress=on_progress,
         picked=picked,
         **how,

@@ -120,7 +120,7 @@ class Model:
         return sigmoid(self.decision(table, who))
 
     def predict(self, table: Table, who: str = "the data") -> np.ndarray:
-        """Decisions, 1 for the positive label.
+        """Decisions.
 
         Parameters
         ----------
@@ -128,7 +128,8 @@ class Model:
 
         Returns
         -------
-        (n,) array of 0 and 1
+        (n,) array of int
+            1 for the positive label, 0 for the other one.
         """
         return (self.decision(table, who) > 0).astype(np.int64)
 

@@ -136,10 +136,11 @@ def iid(table: Table, clients: int = 2, seed: int = 0, rate: float = 0.8) -> Spl
     Returns
     -------
     Split
+        ``train`` by client, ``test``, and whose each test row is.
 
     Examples
     --------
-    >>> from agnosticfair.data.datasets import load_dataset
+    >>> from agnosticfair import load_dataset
     >>> [len(part) for part in iid(load_dataset("adult").take(np.arange(10))).train.values()]
     [4, 4]
     """

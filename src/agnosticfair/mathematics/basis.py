@@ -192,8 +192,8 @@ def bands(column: int | str, edges: Sequence[float]) -> Reweighing:
 
     Parameters
     ----------
-    column : as in ``indicator``
-    edges : sequence of float
+    column, edges
+        A column as in ``indicator``, and numbers in ascending order.
 
     Returns
     -------

@@ -285,12 +285,14 @@ def baseline_of(
     Returns
     -------
     Baseline
+        To make a ``Monitor`` of.
 
     Examples
     --------
-    >>> from agnosticfair import fit, load_dataset
-    >>> rows = load_dataset("adult").take(np.arange(500))
-    >>> baseline_of(fit({"a": rows}, "fl").model, rows, limit=0.2, columns=["age"]).n
+    >>> import agnosticfair
+    >>> held_out = agnosticfair.load_dataset("adult").take(np.arange(500))
+    >>> model = agnosticfair.fit({"a": held_out}, "fl").model
+    >>> baseline_of(model, held_out, limit=0.2, columns=["age"]).n
     500
     """
     if not len(rows):
