@@ -10,7 +10,8 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import merge
-from agnosticfair.data.table import Column
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.estimator import AgnosticFairClassifier
 from agnosticfair.federation import agree_on_parts, fit, in_process, summaries
@@ -190,6 +191,20 @@ def test_a_column_that_one_client_lacks_names_no_part():
     asked = named_method(basis=subpopulations(columns=("*", "town")))
     with pytest.raises(SettingsError, match="no column 'town' to name parts by"):
         fit(tables, asked, positive="yes")
+
+
+def test_a_draw_from_the_ranges_lies_in_the_bands_of_its_numbers():
+    plan = planned({"one": ROWS}, named_method())
+    drawn = server.ranges_draw(replace(plan, method=Method("audit", basis=gaussian(20, 1.0))), 0)
+    encoding = plan.task.encoding
+    assert drawn.shape == (20, encoding.width)
+    numeric = {
+        name: low + drawn[:, j] * (high - low)
+        for j, (name, low, high) in enumerate(encoding.numeric)
+    }
+    job = Column(drawn[:, 2:5].argmax(axis=1).astype(np.int32), ("a", "b", "c"))
+    rows = Table(numeric, {"job": job}, None, {})
+    np.testing.assert_allclose(encode(encoding, rows), drawn, atol=2**-20)
 
 
 def test_a_network_has_no_named_parts():
