@@ -203,7 +203,7 @@ def _set(kernels: int | None, sigma: float, bound: float, bootstrap: int) -> dic
 
     if bootstrap != 0 and bootstrap < LEAST_RESAMPLES:
         raise SettingsError(
-            f"bootstrap is {bootstrap}; an interval needs {LEAST_RESAMPLES} resamples or more: ask for these, or for 0, none"
+            f"bootstrap is {bootstrap}; an interval needs {LEAST_RESAMPLES} resamples or more: take these, or 0, none"
         )
     if kernels is None:
         return {}
