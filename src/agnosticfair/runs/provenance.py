@@ -114,6 +114,7 @@ def certificates(
     by itself.
     """
     from agnosticfair.auditing.audit import audit_clients
+    from agnosticfair.auditing.parts import Subpopulations
     from agnosticfair.mathematics.basis import gaussian
 
     model, fairness = fitted.model, fitted.method.fairness
@@ -125,6 +126,7 @@ def certificates(
         tables = cast("Mapping[str, Table]", clients)
         clients = {k: replace(t, sensitive_features=compared(fitted, t)) for k, t in tables.items()}
         names = compared(fitted, next(iter(tables.values())))
+        asked.setdefault("parts", Subpopulations())  # measured, for the page and the card
     made, reasons = {}, {}
     for name in names:
         try:
