@@ -30,7 +30,7 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateMoments,
     PrivateSlopes,
 )
-from agnosticfair.protocol.privacy.sensitivity import clip_of, deviations
+from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian
 from agnosticfair.server.plan import plan
 
@@ -49,9 +49,11 @@ def main() -> None:
     z = budget.multipliers(ROUNDS)
     # where the canary's smoothed slope is steepest, and its decision positive
     w = np.full((ROUNDS, task.encoding.width + 1), 1e-3) * np.arange(1, ROUNDS + 1)[:, None]
-    questions = [PrivateCounts(z["private_counts"], 1), PrivateMoments(z["private_moments"], 1)]
-    questions += [PrivateSlopes(z["private_slopes"], 1, 1.0, w[k]) for k in range(ROUNDS)]
-    questions += [PrivateDecisions(z["private_decisions"], 1, w[-1])]
+    only = np.zeros(1)
+    questions = [PrivateCounts(z["private_counts"], 1, 0)]
+    questions += [PrivateMoments(z["private_moments"], 1, 0)]
+    questions += [PrivateSlopes(z["private_slopes"], 1, 0, 1.0, w[k], only) for k in range(ROUNDS)]
+    questions += [PrivateDecisions(z["private_decisions"], 1, 0, w[-1])]
     oldest = int(np.argmax(rows.numeric["age"]))
     base, canary = rows.take(np.arange(20)), rows.take(np.array([oldest]))
 
@@ -72,7 +74,7 @@ def main() -> None:
                 sampler=lambda scale, size: discrete_gaussian(scale * halved, size),
             )
             noisy = site(question.step, Broadcast(k, task, question)).sums
-            for name, sigma in deviations(question.step, question.z, clip_of(task)).items():
+            for name, sigma in deviations(question, task).items():
                 adds = with_row[k].sums[name] - without[k].sums[name]
                 found += float(np.sum(adds * noisy[name])) / sigma**2
         return found

@@ -8,6 +8,7 @@ client trains (``averaging``). Which model is trained, linear or a network of Py
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -120,11 +121,25 @@ class Averaging:
 class Network:
     """Which network clients train, and how (``server/saddle.py``).
 
-    name: 'mlp', 'linear', or one that ``networks.register`` was told of.  hidden: widths of its
-    layers.  steps: local steps a round, on ``batch`` rows each (None: all).  rate: of a step, scaled as
-    in Adam.  momentum: of local steps.  decisions: the constraint holds for the decisions, and the
-    surrogate lends its slope only; a network can meet tau in the surrogate and break it in what it
-    decides.  device: 'cpu' or 'cuda'.
+    Parameters
+    ----------
+    name : str
+        'mlp', 'linear', or one that ``networks.register`` was told of.
+    hidden : tuple of int
+        Widths of its layers.
+    steps : int
+        Local steps a round.
+    batch : int or None
+        Rows of a step; None for all.
+    rate : float
+        Of a step, scaled as in Adam.
+    momentum : float
+        Of local steps.
+    decisions : bool
+        The constraint holds for the decisions, and the surrogate lends its slope only; a network can meet tau in the
+        surrogate and break it in what it decides.
+    device : str
+        'cpu' or 'cuda'.
     """
 
     name: str = "mlp"
@@ -153,11 +168,34 @@ class Network:
 
 @dataclass(frozen=True)
 class Method:
-    """One recipe. share: the part of the weight that the loss adversary may move, the rest stays
-    uniform.  q: the power of q-fair federated learning, 0 for a plain (worst-case) mean.
-    ridge: weight of |w|^2 / 2, intercept excepted, which makes the optimum unique.
-    tolerance: what the next step may still promise at the end.  polish: go on until the weights are
-    still, too; without it a constraint may be off by 1e-4.  bands: of columns of numbers, as features beside them.
+    """One recipe: what is minimised, against which adversary, under which constraint, and until when.
+
+    Parameters
+    ----------
+    name : str
+    summary : str
+        The method in a sentence.
+    basis, bound : Basis, float
+        The set of the loss adversary's reweighings.
+    share : float
+        Part of the weight that the loss adversary may move; the rest stays uniform.
+    q : float
+        Power of q-fair federated learning, 0 for a plain (worst-case) mean.
+    fairness : Fairness, optional
+        The constraint.
+    averaging : Averaging, optional
+        Local steps and a plain average, instead of a solver.
+    ridge : float
+        Weight of ``|w|^2 / 2``, intercept excepted, which makes the optimum unique.
+    max_rounds : int
+    tolerance : float
+        What the next step may still promise at the end.
+    polish : bool
+        Go on until the weights are still, too; without it a constraint may be off by 1e-4.
+    network : Network, optional
+        Instead of the linear model.
+    bands : int
+        Of columns of numbers, as features beside them.
     """
 
     name: str
@@ -212,7 +250,7 @@ _RECIPES = (
         "agnosticfair-named",
         "mean loss, at a price on every named part in which groups' rates differ by more than tau / 2",
         fairness=Fairness(
-            0.05,
+            0.1,
             Surrogate("sigmoid", 0.5),
             subpopulations(least=0.005),
             each=True,
@@ -252,6 +290,9 @@ _RECIPES = (
 
 METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
+DEFAULT = "auto"
+"""``agnosticfair-named``; ``agnosticfair`` where a setting is given that only a set of kernels, or a network, has."""
+
 
 DEEP: dict[str, dict[str, Any]] = {
     "agnosticfair": {
@@ -278,7 +319,7 @@ def method(name: str | Method, **changes: Any) -> Method:
     Parameters
     ----------
     name : str or Method
-        A name of ``METHODS``, or a recipe of one's own.
+        A name of ``METHODS``, a recipe of one's own, or 'auto', the default: see ``DEFAULT``.
     **changes
         Settings by name (``agnosticfair.settings.SETTINGS``).  Those of an adversary's set and its kernels change
         every adversary that has one.  ``network``, a ``Network`` or its name, is trained instead of the linear
@@ -294,11 +335,13 @@ def method(name: str | Method, **changes: Any) -> Method:
     >>> method("fairfl", tau=0.1).fairness.tau
     0.1
     """
+    for key in changes:
+        require_name("setting", key, SETTINGS)
+    if name == DEFAULT:
+        name = default_for(changes)
     if not isinstance(name, Method):
         require_name("method", name, METHODS)
     recipe = name if isinstance(name, Method) else METHODS[name]
-    for key in changes:
-        require_name("setting", key, SETTINGS)
     # a search over settings draws numpy's numbers, of which JSON knows nothing
     changes = {k: v.item() if isinstance(v, np.generic) else v for k, v in changes.items()}
     given = changes.pop("network", None)
@@ -311,6 +354,20 @@ def method(name: str | Method, **changes: Any) -> Method:
     recipe = _with_sets(recipe, by[Reach.ADVERSARY], by[Reach.KERNELS])
     recipe = _with_fairness(recipe, by[Reach.FAIRNESS], by[Reach.SURROGATE])
     return replace(recipe, **by[Reach.METHOD])
+
+
+_OF_KERNELS = {s.name for s in SETTINGS.values() if s.reach in (Reach.ADVERSARY, Reach.KERNELS)}
+_OF_KERNELS |= {"network", "trust", "share", "nominal"}
+
+
+def default_for(changes: Mapping[str, Any]) -> str:
+    """The method that is meant where these settings are given and none is named.
+
+    >>> default_for({"tau": 0.1}), default_for({"kernels": 50}), default_for({"network": None})
+    ('agnosticfair-named', 'agnosticfair', 'agnosticfair-named')
+    """
+    given = {key for key, value in changes.items() if value is not None}
+    return "agnosticfair" if given & _OF_KERNELS else "agnosticfair-named"
 
 
 def _with_fairness(recipe: Method, inner: dict[str, Any], surrogate: dict[str, Any]) -> Method:

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian
-from agnosticfair.methods import Network
+from agnosticfair.methods import DEFAULT, Network
 from agnosticfair.settings import SETTINGS, Reach, Setting
 
 BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
@@ -45,7 +45,7 @@ def _type(setting: Setting) -> str:
 
 def constructor() -> Any:
     """``__init__`` with a parameter for every setting, which it keeps as scikit-learn asks."""
-    named = Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default="agnosticfair")
+    named = Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default=DEFAULT)
     own = {"sensitive_columns": None, "limit": None, "confidence": 0.95, "precision": 0.1}
     own |= {"scale": True, "strict": False, "random_state": 0, "verbose": 0}
     keywords = [

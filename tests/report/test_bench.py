@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agnosticfair.report.bench import aggregate, document, grids, paragraph, readme, verdict
+from agnosticfair.report.bench import OURS, aggregate, document, grids, paragraph, readme, verdict
 from agnosticfair.report.bench_page import page
 
 KINDS = {"test set": 1, "pair": 2}
@@ -46,8 +46,8 @@ def results(*cells):
 def made():
     failed = cell("fairlearn-eg") | {"rows": [], "why": "fairlearn is not installed"}
     return results(
-        cell("agnosticfair", p90=0.05, top=0.1, accuracy=0.79),
-        cell("agnosticfair", seed=1, p90=0.07, top=0.2, accuracy=0.79),
+        cell(OURS, p90=0.05, top=0.1, accuracy=0.79),
+        cell(OURS, seed=1, p90=0.07, top=0.2, accuracy=0.79),
         cell("fairfl", p90=0.2, top=0.5),
         cell("seer", sees=True, p90=0.01, top=0.02, accuracy=0.9),
         failed,
@@ -60,7 +60,7 @@ def line(made, entrant, limit=0.1):
 
 
 def test_lines_are_means_over_seeds(made):
-    own = line(made, "agnosticfair")
+    own = line(made, OURS)
     assert own["seeds"] == 2
     assert own["p90"] == pytest.approx(0.06)
     assert own["max"] == pytest.approx(0.15)
@@ -74,23 +74,23 @@ def test_a_verdict_leaves_out_who_sees_and_counts_accuracy(made):
     found = verdict(lines)
     assert found["won"]
     assert found["best"]["entrant"] == "fairfl"
-    far = results(cell("agnosticfair", accuracy=0.77, p90=0.05), cell("fairfl", accuracy=0.8))
+    far = results(cell(OURS, accuracy=0.77, p90=0.05), cell("fairfl", accuracy=0.8))
     assert not verdict(aggregate(far)["lines"])["won"]
-    beaten = results(cell("agnosticfair", p90=0.05, top=0.3), cell("fairfl", p90=0.06, top=0.2))
+    beaten = results(cell(OURS, p90=0.05, top=0.3), cell("fairfl", p90=0.06, top=0.2))
     assert not verdict(aggregate(beaten)["lines"])["won"]
     assert "the lowest max is fairfl's" in document(beaten)
     constant = cell("fairfl", accuracy=0.995, p90=0.0, top=0.0)  # positive for everybody
-    assert verdict(aggregate(results(cell("agnosticfair"), constant))["lines"])["won"]
-    itself = results(cell("agnosticfair", accuracy=0.995, p90=0.0, top=0.0), cell("fairfl"))
+    assert verdict(aggregate(results(cell(OURS), constant))["lines"])["won"]
+    itself = results(cell(OURS, accuracy=0.995, p90=0.0, top=0.0), cell("fairfl"))
     assert not verdict(aggregate(itself)["lines"])["won"]
     assert "our default is constant" in document(itself)
-    nobody = results(cell("agnosticfair", kept=False), cell("fairfl", kept=False))
+    nobody = results(cell(OURS, kept=False), cell("fairfl", kept=False))
     assert "nobody keeps the limit" in document(nobody)
 
 
 def test_the_document_shows_every_cell_and_its_code(made):
     text = document(made)
-    for entrant in ("agnosticfair", "fairfl", "seer", "fairlearn-eg"):
+    for entrant in (OURS, "fairfl", "seer", "fairlearn-eg"):
         assert text.count(f"{entrant}") > 2
     assert "no result: fairlearn is not installed" in text
     assert "commit `0123456789ab` (without local changes), development seeds 0 to 1" in text
@@ -102,7 +102,7 @@ def test_the_document_shows_every_cell_and_its_code(made):
 def test_words_follow_the_numbers(made):
     lines = [f for f in aggregate(made)["lines"] if f["limit"] == 0.1]
     assert "takes 70% off the p90" in paragraph({0.1: lines})
-    alike = results(cell("agnosticfair", p90=0.1), cell("fairfl", p90=0.1))
+    alike = results(cell(OURS, p90=0.1), cell("fairfl", p90=0.1))
     assert "Robustness buys little here" in paragraph({0.1: aggregate(alike)["lines"]})
     assert paragraph({0.1: []}) == "Our default gave no result."
 

@@ -195,7 +195,7 @@ def test_a_fit_without_test_rows_says_so(call, run):
 
 def test_weak_claims_are_warned_of(run):
     for name, changes in (
-        ("history.json", {"events": [{"event": "no answer", "client": "north"}]}),
+        ("history.json", {"events": [{"event": "no answer", "client": "north"}], "parts": {}}),
         ("certificate.json", {"under_floor": ["X"], "outcome": "failed"}),
     ):
         told = json.loads((run / name).read_text())
@@ -265,7 +265,7 @@ SEX_AND_TOWN = (
 )
 
 
-def test_any_notion_and_several_attributes_are_reported(call, files):
+def test_any_notion_and_several_features_are_reported(call, files):
     for k, path in enumerate(files):
         write(path, client_rows(k), town=lambda i, r: "xyz"[i % 3])
     asked = (*SEX_AND_TOWN, "--notion", "equalized_odds", "--run", "run")

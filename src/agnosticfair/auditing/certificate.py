@@ -45,23 +45,53 @@ class Tilt:
 class Certificate:
     """What holds for every reweighing alpha of the rows in A = {0 <= alpha <= bound, mean weight 1}.
 
-    worst_difference: no alpha shows more between two groups that each keep the share ``floor`` of
-    the mass, and alpha_difference shows at least that less ``tolerance``.  pair: these two
-    groups, the one of the higher rate first (a notion that bounds: twice the group of the highest
-    error rate, and that rate instead of a difference).  worst_accuracy: no alpha shows less, and
-    alpha_accuracy shows it.  difference, accuracy: measured on the rows as they are, a
-    weighting that need not lie in A.  Without labels both accuracies are nan.
-    intervals: see ``audit``.  under_floor: groups that have the share ``floor`` under no alpha; they
-    are compared with none.  worst_rows: (k,) the rows weighed most by alpha_difference,
-    worst_weights: (k,) their weights, mean one over all rows; None where rows stay with clients.
-    profile: the features, the most shifted first.  centres: (M, d), to give to another audit.
-    outcome FAILED: the tolerance asked for was not reached; the bounds hold all the same.
-
-    parts: what holds for every named part, where the set is made of them; worst_difference and pair are then those
-    of the worst estimable one.  upper: the bound beyond the rows, over the whole set at ``confidence``; nan where
-    the rows are those of the fit.  mixtures, kernels: the bounds that it is the largest of, besides the parts'.
-    share: of 1 - confidence that each of them has.  sums: what ``verify`` computes all of it from.  notes: where
-    bounds do not hold.
+    Attributes
+    ----------
+    worst_difference : float
+        No alpha shows more between two groups that each keep the share ``floor`` of the mass, and alpha_difference
+        shows at least that less ``tolerance``.
+    worst_accuracy : float
+        No alpha shows less, and alpha_accuracy shows it.
+    difference, accuracy : float
+        Measured on the rows as they are, a weighting that need not lie in A. Without labels accuracies are nan.
+    pair : tuple of str
+        The two groups, the one of the higher rate first (a notion that bounds: twice the group of the highest error
+        rate, and that rate instead of a difference).
+    intervals, confidence, resamples : mapping, float, int
+        See ``audit``.
+    tolerance, outcome : float, Outcome
+        FAILED: the tolerance asked for was not reached; the bounds hold all the same.
+    notion, basis, bound, floor
+        What was asked for.
+    n : int
+        Rows.
+    groups : mapping of str to Group
+    under_floor : tuple of str
+        Groups that have the share ``floor`` under no alpha; they are compared with none.
+    alpha_difference, alpha_accuracy : (M,) array
+        The worst reweighings.
+    profile : tuple of Tilt
+        The features, the most shifted first.
+    worst_rows, worst_weights : (k,) array or None
+        The rows weighed most by alpha_difference, and their weights, mean one over all rows; None where rows stay
+        with clients.
+    centres : (M, d) array or None
+        To give to another audit.
+    parts : tuple of PartRecord
+        What holds for every named part, where the set is made of them; worst_difference and pair are then those of
+        the worst estimable one.
+    upper : float
+        The bound beyond the rows, over the whole set at ``confidence``; nan where the rows are those of the fit.
+    precision : float
+        Parts known no better than +- this are not estimable.
+    share : float
+        Of 1 - confidence that each kind of bound has.
+    mixtures, kernels : float or None, mapping or None
+        The bounds that ``upper`` is the largest of, besides the parts'.
+    sums : mapping or None
+        What ``verify`` computes all of it from.
+    notes : tuple of str
+        Where bounds do not hold.
     """
 
     worst_difference: float

@@ -15,7 +15,7 @@ from agnosticfair.report.static import static
 from agnosticfair.report.tables import Grid
 
 Json = dict[str, Any]
-OURS = "agnosticfair"
+OURS = "agnosticfair-named"
 MAIN_LIMIT = 0.1
 NEAR = 0.02  # accuracy that a verdict allows below the best that keeps the limit
 CONSTANT = 0.01  # share of positives, or negatives, under which a classifier hardly decides

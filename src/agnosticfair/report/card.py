@@ -30,9 +30,10 @@ from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.model import Model
+from agnosticfair.private import private_sentences
 from agnosticfair.report.facts import poor
 from agnosticfair.report.static import static
-from agnosticfair.runs.provenance import compared
+from agnosticfair.runs.provenance import compared_in
 from agnosticfair.runs.tracking import parameters
 
 MOST_PARTS, MOST_FEW = 8, 3
@@ -64,7 +65,7 @@ def card(
     clients: the rows it was made of.  certified: see ``record.certificates``.  target: what the label is called.
     """
     model = fitted.model
-    parts = {key: compared(fitted, table) for key, table in clients.items()}
+    parts = {key: compared_in(fitted, table) for key, table in clients.items()}
     groups = {
         name: np.concatenate([columns[name].values() for columns in parts.values()])
         for name in next(iter(parts.values()))
@@ -76,6 +77,22 @@ def card(
         *(_groups(model, clients, name, values) for name, values in groups.items()),
         *(_certified(name, made) for name, made in certified.items()),
         _limits(fitted, clients, groups),
+        _made(fitted),
+    )
+
+
+def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
+    """The card of a differentially private fit: of what noise let through, and nothing that was measured on rows."""
+    model = fitted.model
+    limits = (
+        "Nothing else was measured on the rows: it would show what the noise hides.",
+        "The claim does not cover what was known before, such as the schema, nor what is measured on these rows later.",
+    )
+    return (
+        _about(model, target),
+        _uses(model),
+        Section("Privacy and certificate", points=private_sentences(model.privacy or {})),
+        Section("Limits", points=limits),
         _made(fitted),
     )
 
@@ -381,11 +398,6 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
     points.append(
         "Labels are taken as they are; where they are unfair, a model that fits them is, too."
     )
-    if fitted.model.privacy is not None:
-        told = fitted.model.privacy
-        points.append(
-            f"Differentially private for rows: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent."
-        )
     return Section("Limits", (), tuple(points))
 
 

@@ -228,7 +228,11 @@ def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
     ended = begins.get("error")
     study["status"] = f"{told} {f'It ended: {ended}' if ended else 'The page follows by itself.'}"
     study["rows_are"] = "training rows"
-    study["warnings"] = ["Still training: nothing here is a result yet."]
+    waiting = begins.get("waiting", {})
+    study["warnings"] = [
+        *(f"Waiting for site {key!r}: {why}." for key, why in waiting.items()),
+        "Still training: nothing here is a result yet.",
+    ]
     return [study]
 
 

@@ -35,12 +35,12 @@ FAIRFL = Entrant(
     "fairfl", lambda t, a: _fit(t, "fairfl", tau=a), "fair under training weights", ours=True
 )
 AGNOSTICFAIR = Entrant(
-    "agnosticfair", lambda t, a: _fit(t, "agnosticfair", tau=a), "the default", ours=True
+    "agnosticfair", lambda t, a: _fit(t, "agnosticfair", tau=a), "robust over kernels", ours=True
 )
 NAMED = Entrant(
     "agnosticfair-named",
     lambda t, a: _fit(t, "agnosticfair-named", tau=a),
-    "a price on every named part",
+    "the default: a price on every named part",
     ours=True,
 )
 NETWORK = Entrant(

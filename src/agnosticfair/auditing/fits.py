@@ -1,0 +1,62 @@
+"""The audit of a fit: the groups that it compared, over the set that it was held to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.table import Column, intersected
+from agnosticfair.mathematics.basis import around, comes_with_rows, design, is_apart, is_centred
+from agnosticfair.methods import Fairness
+
+
+def compared(fairness: Fairness | None, columns: Mapping[str, Column]) -> dict[str, Column]:
+    """The groups that a fit compares: those of each sensitive feature, or the intersections of all.
+
+    >>> two = {"sex": Column.of(["F", "M"]), "race": Column.of(["a", "b"])}
+    >>> list(compared(Fairness(0.05, intersections=True), two)), list(compared(None, two))
+    (['sex & race'], ['sex', 'race'])
+    """
+    if fairness is None or not fairness.intersections or len(columns) < 2:
+        return dict(columns)
+    return {" & ".join(columns): intersected(columns)}
+
+
+def own_set(
+    fairness: Fairness,
+    X: np.ndarray,
+    centres: np.ndarray | None,
+    kernels: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """What ``audit`` is asked with on these rows, for the set and the notion of a fit.
+
+    Who holds a row is not known here: no kernel is split by client, and for kernels by client it is the audit's
+    own set.
+
+    Parameters
+    ----------
+    fairness : Fairness
+        Of the fit's method.
+    X : (n, d) array
+        Rows as the fit saw them.
+    centres : (M, d) array or None
+        Of the fit's kernels.
+    kernels : (n, M) array, optional
+        Where kernels come with the rows.
+    weights : (n,) array, optional
+        The centre of the set; None for equal ones.
+    """
+    own = {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
+    basis = replace(fairness.basis, split=False)
+    b = None if centres is None else centres[: basis.kernels]
+    if is_apart(basis):
+        return own
+    if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
+        return own | {"basis": basis} | ({"centres": b} if is_centred(basis) else {})
+    K = design(basis, X, b, "", ("",)) if kernels is None else kernels
+    K = around(K, weights, fairness.trust)
+    return own | {"basis": lambda _: K}
