@@ -430,7 +430,7 @@ def said(
     """A round's record."""
     return {
         "round": state.round,
-        "kept": kept,
+        "kept": bool(kept),
         "loss": of.loss,
         "worst": of.worst,
         "decrement": promised,

@@ -221,7 +221,7 @@ def step(state: State, reply: Reply) -> State:
     decrement = here.merit(state.nu, fairness_of(state.method).tau) - model.merit
     entry = {
         "round": reply.round,
-        "kept": kept,
+        "kept": bool(kept),
         "loss": there.loss,
         "worst": there.worst,
         "decrement": decrement,
