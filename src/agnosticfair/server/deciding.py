@@ -372,7 +372,8 @@ def tried(state: State, reply: Reply) -> State:
         **said(state, end, gain > 0, state.step, gain),
         "step": float(np.abs(W[t] - here.w).max()),
     }
-    if outcome == "running":
+    if outcome == "running":  # what else is known is of another w
+        entry = {k: v for k, v in entry.items() if k != "positive"}
         entry |= {"loss": float(losses[t]), "worst": worst}
     return replace(
         state,
@@ -444,6 +445,7 @@ def said(
         "damping": state.damping,
         "nu": state.nu,
         "accuracy": float(of.sums["correct"]) / state.game.n,
+        **adversaries.positive_in(of.sums, state.game),
     }
 
 
