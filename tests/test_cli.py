@@ -122,6 +122,18 @@ def test_fit_then_predict_then_evaluate(call, model, files):
     assert north["risk_difference"] == pytest.approx(abs(rates["F"] - rates["M"]))
 
 
+def test_a_column_that_is_no_feature_names_parts(call, files):
+    head = files[0].read_text().splitlines()[0]
+    column = head.split(",").index("job") if "job" in head else 0
+    name = head.split(",")[column]
+    code, _, err = call("fit", *files, *ROLES, "--parts-by", name)
+    assert code == 0, err
+    assert not any(name in feature for feature in load_model(MODEL).encoding.names)
+    code, _, err = call("fit", *files, *ROLES, "--parts-by", name, "--method", "fairfl")
+    assert code != 0
+    assert "has no named parts, so --parts-by has no meaning" in err
+
+
 def test_fit_says_how_it_went(call, files):
     _, out, _ = call("fit", *files, *ROLES, "--method", "fl", "--json", "--out", "m.safetensors")
     told = json.loads(out)

@@ -18,7 +18,7 @@ ASSEMBLED = SIDES | {"federation", "auditing", "target", "private"}
 
 ALLOWED = {
     "errors": set(),
-    "threads": set(),
+    "threads": {"errors"},
     "settings": {"errors"},
     "mathematics": BASE,
     "data": BASE | {"mathematics"},

@@ -31,6 +31,7 @@ from agnosticfair.frames import (
     groups_of,
     layout_of,
     numbers_of,
+    parts_in_units,
     ranges,
     table_of_rows,
 )
@@ -123,6 +124,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     converged_ : bool
     under_floor_ : tuple of str
         Groups too small for the floor, compared with none over A.
+    worst_parts_ : tuple of (str, float)
+        The named parts in which decisions differ most on the training rows.
     fit_ : Fit
         All of the fit.
     certificate_ : Certificate, or a dict of them
@@ -276,6 +279,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array or frame
+            Rows with the columns of the fit.
 
         Returns
         -------
@@ -298,25 +302,27 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : (n, d) array or frame
+        X : as in ``decision_function``
 
         Returns
         -------
         (n,) array
+            Of ``classes_``.
         """
         positive = self.decision_function(X) > 0
         return self.classes_[positive.astype(np.int64)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of ``classes_``.
+        """Probabilities of the two labels.
 
         Parameters
         ----------
-        X : (n, d) array or frame
+        X : as in ``decision_function``
 
         Returns
         -------
         (n, 2) array
+            A column each, in the order of ``classes_``.
         """
         p = sigmoid(self.decision_function(X))
         return np.column_stack([1.0 - p, p])
@@ -389,6 +395,21 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
         codes = np.stack(bands, axis=1)
         return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
+
+    @property
+    def worst_parts_(self) -> tuple[tuple[str, float], ...]:
+        """The named parts in which decisions on the training rows differ most, the worst first, in the columns' own
+        names and units; none where the fit has no named parts."""
+        check_is_fitted(self)
+        if self.fit_.named is None:
+            return ()
+        layout: Layout | None = self._layout
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        columns = [
+            n if isinstance(n, str) else f"x{n}" for n in (layout.names if layout else names)
+        ]
+        said = parts_in_units(*self.fit_.named.agreed, columns, *self._units)
+        return tuple((said[name], worst) for name, worst in self.fit_.worst_parts)
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
@@ -481,7 +502,8 @@ def frontier(
     sample_weight: Any = None,
     estimator: AgnosticFairClassifier | None = None,
     taus: Sequence[float] = TAUS,
-    folds: int = 3,
+    folds: int = 2,
+    n_jobs: int = 1,
     on_progress: Progress | None = None,
 ) -> Frontier:
     """Accuracy against the certified worst difference for every tau, on held-out folds.
@@ -498,6 +520,8 @@ def frontier(
         The path.
     folds : int
         Of the cross-validation.
+    n_jobs : int
+        Processes; in a script under ``if __name__ == "__main__":``.
     on_progress : callable, optional
         Called with (done, total) fits.
 
@@ -511,7 +535,8 @@ def frontier(
     >>> rng = np.random.default_rng(0)
     >>> s = rng.integers(0, 2, 120)
     >>> X = np.c_[rng.normal(s, 1.0), rng.normal(size=120)]
-    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, taus=(0.1, 0.3), folds=2)
+    >>> ask = {"estimator": AgnosticFairClassifier("fairfl"), "taus": (0.1, 0.3), "folds": 2}
+    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, **ask)
     >>> [point.tau for point in found.points]
     [0.1, 0.3]
     """
@@ -533,6 +558,7 @@ def frontier(
         sensitive_features=names,
         taus=taus,
         folds=folds,
+        jobs=n_jobs,
         on_progress=on_progress,
         picked=picked,
         **how,

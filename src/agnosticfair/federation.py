@@ -51,6 +51,7 @@ class Fit:
     Attributes
     ----------
     model : Model
+        The classifier.
     method : Method
         As it was fitted.
     outcome : str
@@ -215,12 +216,8 @@ def fit(
 
     Examples
     --------
-    >>> from agnosticfair.data.table import Column
-    >>> def rows(x, y, s):
-    ...     return Table({"x": np.array(x)}, {}, Column.of(y), {"sex": Column.of(s)})
-    >>> north = rows([1.0, 2.0, 3.0, 4.0], ["no", "no", "yes", "yes"], ["F", "M", "F", "M"])
-    >>> south = rows([2.0, 1.0, 4.0, 2.5], ["no", "no", "yes", "yes"], ["M", "F", "M", "F"])
-    >>> fit({"north": north, "south": south}, "fl").outcome
+    >>> from agnosticfair import iid, load_dataset
+    >>> fit(iid(load_dataset("adult").take(np.arange(1000)), clients=2).train, "fl").outcome
     'converged'
     """
     begin = perf_counter()

@@ -110,26 +110,26 @@ class Model:
 
         Parameters
         ----------
-        table, who
-            As in ``decision``.
+        table, who : as in ``decision``
 
         Returns
         -------
         (n,) array
+            Between 0 and 1.
         """
         return sigmoid(self.decision(table, who))
 
     def predict(self, table: Table, who: str = "the data") -> np.ndarray:
-        """Decisions, 1 for the positive label.
+        """Decisions.
 
         Parameters
         ----------
-        table, who
-            As in ``decision``.
+        table, who : as in ``decision``
 
         Returns
         -------
-        (n,) array of 0 and 1
+        (n,) array of int
+            1 for the positive label, 0 for the other one.
         """
         return (self.decision(table, who) > 0).astype(np.int64)
 

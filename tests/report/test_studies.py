@@ -263,7 +263,7 @@ SEX_AND_TOWN = (
 )
 
 
-def test_any_notion_and_several_attributes_are_reported(call, files):
+def test_any_notion_and_several_features_are_reported(call, files):
     for k, path in enumerate(files):
         write(path, client_rows(k), town=lambda i, r: "xyz"[i % 3])
     asked = (*SEX_AND_TOWN, "--notion", "equalized_odds", "--run", "run")

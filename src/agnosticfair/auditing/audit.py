@@ -330,17 +330,10 @@ def audit_clients(
 
     Examples
     --------
-    >>> from agnosticfair.data.table import Column
-    >>> from agnosticfair.federation import fit
-    >>> rows = Table(
-    ...     {"x": np.tile([1.0, 2.0, 3.0, 4.0], 50)},
-    ...     {},
-    ...     Column.of(["no", "yes"] * 100),
-    ...     {"sex": Column.of(["F", "M", "M", "F"] * 50)},
-    ... )
-    >>> made = fit({"a": rows}, "fl").model
-    >>> audit_clients(made, {"a": rows}, parts=["x"], held_out=False).n
-    200
+    >>> from agnosticfair import fit, load_dataset
+    >>> rows = load_dataset("adult").take(np.arange(500))
+    >>> audit_clients(fit({"a": rows}, "fl").model, {"a": rows}, held_out=False).n
+    500
     """
     ask = (basis, bound, centres, parts, precision, mixtures, bootstrap, seed)
     how: dict[str, Any] = {

@@ -47,7 +47,6 @@ _NOTION = Option(help=f"{', '.join(NOTIONS)}.")
 Notion = Annotated[str | None, _NOTION]
 NotionName = Annotated[str, _NOTION]
 Intersections = Annotated[bool, Option("--intersections", help=SETTINGS["intersections"].words)]
-Bound = Annotated[float | None, Option(help=SETTINGS["bound"].words)]
 Seed = Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")]
 Settings = Mapping[str, Any]
 NONE: Settings = MappingProxyType({})

@@ -214,6 +214,7 @@ def dataset(name: str) -> Dataset:
     Parameters
     ----------
     name : str
+        One of ``DATASETS``.
 
     Returns
     -------

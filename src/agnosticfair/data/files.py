@@ -115,7 +115,7 @@ def _stream(files: Sequence[Path], roles: Roles, who: str) -> Stream:
     if not rows:
         raise DataError(f"{who} has no rows: drop it or check how it was written")
     kinds = all_kinds[0]
-    others = (roles.target, roles.client, *roles.sensitive_features)
+    others = (roles.target, *roles.apart, *roles.sensitive_features)
     columns = (*kinds, *(name for name in others if name is not None))
     return Stream(tuple(found), rows, kinds, columns, partial(_batch, kinds=kinds, roles=roles))
 

@@ -127,6 +127,7 @@ def iid(table: Table, clients: int = 2, seed: int = 0, rate: float = 0.8) -> Spl
     Parameters
     ----------
     table : Table
+        All rows.
     clients : int
     seed : int
     rate : float
@@ -135,12 +136,12 @@ def iid(table: Table, clients: int = 2, seed: int = 0, rate: float = 0.8) -> Spl
     Returns
     -------
     Split
+        ``train`` by client, ``test``, and whose each test row is.
 
     Examples
     --------
-    >>> from agnosticfair.data.table import Column
-    >>> rows = Table({"x": np.arange(10.0)}, {}, Column.of("ab" * 5), {"sex": Column.of("FM" * 5)})
-    >>> [len(part) for part in iid(rows, clients=2).train.values()]
+    >>> from agnosticfair import load_dataset
+    >>> [len(part) for part in iid(load_dataset("adult").take(np.arange(10))).train.values()]
     [4, 4]
     """
     train, test = _shuffled(len(table), rate, np.random.default_rng(seed))
@@ -162,12 +163,11 @@ def dirichlet(
 
     Parameters
     ----------
-    table : Table
-    clients : int
+    table, clients, seed : as in ``iid``
     concentration : float
         Of the Dirichlet draw: the smaller, the less alike are clients.
-    seed : int
     sensitive_feature : str
+        Whose groups are dealt.
 
     Returns
     -------

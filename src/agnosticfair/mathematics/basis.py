@@ -117,7 +117,8 @@ def subpopulations(
     Parameters
     ----------
     columns : sequence of str, optional
-        Whose values name parts: all features unless said. 'site' is the client that holds a row.
+        Whose values name parts: all features unless said, or by '*' among others, ``("*", "race")``. Columns that are
+        no features, and sensitive ones, may be named; 'site' is the client that holds a row.
     depth : int
         Values in one part, 1 to 3.
     least : float
@@ -174,6 +175,7 @@ def indicator(column: int | str, values: Sequence[Any]) -> Reweighing:
     Returns
     -------
     Reweighing
+        A function from X to K, (n, M).
 
     Examples
     --------
@@ -190,9 +192,8 @@ def bands(column: int | str, edges: Sequence[float]) -> Reweighing:
 
     Parameters
     ----------
-    column : int or str
-        Its place, or a frame's name of it.
-    edges : sequence of float
+    column, edges
+        A column as in ``indicator``, and numbers in ascending order.
 
     Returns
     -------

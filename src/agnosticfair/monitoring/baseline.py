@@ -271,6 +271,7 @@ def baseline_of(
     Parameters
     ----------
     model : Model
+        Whose decisions were certified.
     rows : Table
     limit : float
         What was promised of the differences of every named part.
@@ -284,19 +285,15 @@ def baseline_of(
     Returns
     -------
     Baseline
+        To make a ``Monitor`` of.
 
     Examples
     --------
-    >>> from agnosticfair.data.table import Column
-    >>> from agnosticfair.federation import fit
-    >>> rows = Table(
-    ...     {"x": np.tile([1.0, 2.0, 3.0, 4.0], 50)},
-    ...     {},
-    ...     Column.of(["no", "yes"] * 100),
-    ...     {"sex": Column.of(["F", "M", "M", "F"] * 50)},
-    ... )
-    >>> baseline_of(fit({"a": rows}, "fl").model, rows, limit=0.2).n
-    200
+    >>> import agnosticfair
+    >>> held_out = agnosticfair.load_dataset("adult").take(np.arange(500))
+    >>> model = agnosticfair.fit({"a": held_out}, "fl").model
+    >>> baseline_of(model, held_out, limit=0.2, columns=["age"]).n
+    500
     """
     if not len(rows):
         raise DataError(

@@ -59,7 +59,7 @@ class MonitoredClassifier:
 
         Parameters
         ----------
-        X : (n, d) array or frame
+        X : what the estimator takes
         sensitive_features : (n,) array, optional
             Groups, where they are known.
         **options
@@ -68,6 +68,7 @@ class MonitoredClassifier:
         Returns
         -------
         (n,) array
+            What the estimator says.
         """
         labels = np.asarray(self.estimator.predict(X))
         self.record(X, labels, sensitive_features=sensitive_features, **options)
@@ -78,7 +79,7 @@ class MonitoredClassifier:
 
         Parameters
         ----------
-        X : (n, d) array or frame
+        X : what the estimator takes
 
         Returns
         -------
@@ -99,19 +100,18 @@ class MonitoredClassifier:
 
         Parameters
         ----------
-        X : (n, d) array or frame
+        X : what the estimator takes
         labels : (n,) array
             Given by whoever decided.
-        sensitive_features : (n,) array, optional
-            Groups, where they are known.
-        y : (n,) array, optional
-            The true labels.
+        sensitive_features, y : (n,) arrays, optional
+            Groups and true labels, where they are known.
         **options
             As in ``Monitor.update``.
 
         Returns
         -------
         Verdict
+            Where things stand.
         """
         rows = replace(table_of(X), target=None)
         if y is not None:

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agnosticfair.errors import SolverError
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.quadratic import minimise
@@ -50,7 +49,7 @@ NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
 """The limit is looked at once the loss promises less than NEAR. A fit has converged when a step from decisions
 within the limit promises less than SETTLED, or when PATIENCE rounds bettered the best of them by less."""
 
-WORTH, RETREAT, STRICTER = 2e-3, 6, 2.0
+WORTH, RETREAT, STRICTER = 2e-3, 4, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
@@ -295,10 +294,7 @@ def step(state: State, reply: Reply) -> State:
         state = begun(state, reply.sums)
     sums = received(state, reply)
     there = evaluate(state, sums)
-    if not np.isfinite(there.loss):
-        raise SolverError(
-            f"the fit diverged in round {reply.round}: the loss is {there.loss}; scale the features or raise ridge"
-        )
+    exact.check_finite(there.loss, reply.round)
     state, kept = judged(replace(state, round=reply.round), there)
     here = state.here
     assert here is not None

@@ -164,6 +164,9 @@ def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
     blocks = [own if encoding.scale else low + own * (high - low)]
     for j, (_, values) in enumerate(categorical, len(numeric)):
         blocks.append(np.eye(len(values))[(u[:, j] * len(values)).astype(int)])
+    drawn = dict(zip((name for name, *_ in numeric), (low + own * (high - low)).T, strict=True))
+    for name, edges in encoding.bands:
+        blocks.append(np.eye(len(edges) + 1)[np.searchsorted(edges, drawn[name], "right")])
     return np.hstack(blocks)
 
 

@@ -49,6 +49,7 @@ REVEALS = {
     "groups": "how many rows each sensitive group has",
     "numeric": "the smallest and the largest value of every numeric column, each of one person",
     "categorical": "which categories occur",
+    "other": "which values occur in columns that are no features and name parts",
     "weight": "what the site's rows weigh together",
     "count": "how many rows are nearest to each centre",
     "total": "the sum of these rows: with few of them, what they look like",
@@ -229,7 +230,7 @@ def explain_secure(found: Sequence[Explained], census: Census, sites: int) -> li
     """The same messages under secure sums: a site's numbers are masked, and what they could reveal is said of
     the total of all sites."""
     outline = {k: v for k, v in found[1].fields.items() if k not in ("n", "weight")}
-    open_says = {k: REVEALS[k] for k in ("numeric", "categorical")}
+    open_says = {k: REVEALS[k] for k in ("numeric", "categorical", "other")}
     names = {k: f"which {k} occur, without a count" for k in ("labels", "groups")}
     counts = {k: np.zeros(shape) for k, shape in counts_shapes(census).items()}
     key = Offer("x" * 8, "0" * 32, "0" * 64, "0" * 128)
