@@ -41,7 +41,7 @@ from agnosticfair.mathematics.basis import (
     comes_with_rows,
 )
 from agnosticfair.mathematics.linear import on_grid, sigmoid
-from agnosticfair.mathematics.parts import members
+from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import (
     DEFAULT,
     METHODS,
@@ -394,7 +394,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         x = on_grid(x, FEATURE_BITS)  # as the fit saw them
         bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
         codes = np.stack(bands, axis=1)
-        return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
+        return memberships(codes, parts)
 
     @property
     def worst_parts_(self) -> tuple[tuple[str, float], ...]:

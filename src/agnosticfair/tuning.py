@@ -25,7 +25,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.mathematics.metrics import accuracy, positive_rate
-from agnosticfair.mathematics.parts import members
+from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import METHODS, Method, method
 from agnosticfair.model import Model
 from agnosticfair.settings import TAUS
@@ -257,7 +257,7 @@ def held_out(
     if made.named is not None:
         axes, named = made.named.agreed
         codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])
-        K = np.stack([members(codes, part) for part in named], axis=1).astype(float)
+        K = memberships(codes, named)
     ask = own_set(fairness, x, made.centres, K, table.weights)
     ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
     columns = {name: table.column(name) for name in names}
