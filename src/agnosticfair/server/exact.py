@@ -35,6 +35,7 @@ from agnosticfair.server.adversaries import (
     for_clients,
     game,
     loss_of,
+    positive_in,
     ridge_of,
 )
 from agnosticfair.server.adversaries import worst_cases as worst_cases
@@ -231,6 +232,7 @@ def step(state: State, reply: Reply) -> State:
         "damping": state.damping,
         "nu": state.nu,
         "accuracy": float(sums["correct"]) / state.n,
+        **positive_in(sums, state),
     }
     return moved(state, here, model, entry)
 
