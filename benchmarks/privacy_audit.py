@@ -13,6 +13,7 @@ import argparse
 from dataclasses import replace
 
 import numpy as np
+from write_privacy import keep
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
@@ -41,7 +42,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2500)
     parser.add_argument("--epsilon", type=float, default=3.0)
-    asked = parser.parse_args()
+    parser.add_argument("--keep", action="store_true", help="in benchmarks/privacy.json")
+    asked, found = parser.parse_args(), []
     budget, adult = Budget(asked.epsilon, colluding=0), load_dataset("adult")
     few = {"numeric": {"age": adult.numeric["age"]}, "categorical": {}}
     rows = replace(adult, **few).take(np.arange(2000))
@@ -85,11 +87,15 @@ def main() -> None:
             for made in (with_row, without)
         ]
         mu = least_mu(*scores)
+        least = epsilon_of(mu, budget.delta)
+        found.append({"noise": said, "least": least, "claimed": asked.epsilon})
         print(
-            f"noise {said}: epsilon is at least {epsilon_of(mu, budget.delta):.2f} (mu {mu:.3f}) by {asked.runs} runs "
+            f"noise {said}: epsilon is at least {least:.2f} (mu {mu:.3f}) by {asked.runs} runs "
             f"each way; claimed {asked.epsilon:g} at delta {budget.delta:g}",
             flush=True,
         )
+    if asked.keep:
+        keep("audit", {"runs": asked.runs, "found": found})
 
 
 if __name__ == "__main__":

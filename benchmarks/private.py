@@ -16,6 +16,7 @@ import argparse
 from math import inf
 
 import numpy as np
+from write_privacy import keep
 
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import take_census
@@ -54,6 +55,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--colluding", type=int, default=1)
     parser.add_argument("--site-rows", type=int, default=0)
+    parser.add_argument("--keep", action="store_true", help="in benchmarks/privacy.json")
     asked = parser.parse_args()
     rows = load_dataset("adult")
     # the columns of Adult are public knowledge: the schema is drawn up once, for all splits
@@ -82,6 +84,12 @@ def main() -> None:
             spent = told["epsilon"]
             found.append((right, abs(rates[1] - rates[0]), overall, worst, told["at_most"], spent))
         mean, spread = np.mean(found, axis=0), np.std(found, axis=0, ddof=1)
+        if asked.keep:
+            named = ("accuracy", "difference", "overall_at_most", "worst", "at_most", "spent")
+            about = {"epsilon": epsilon, "tau": asked.tau, "seeds": asked.seeds}
+            about |= {"first_seed": asked.first_seed, "spread": spread.tolist()}
+            entry = {**about, **dict(zip(named, mean.tolist(), strict=True))}
+            keep(f"{asked.method} {epsilon:g} {asked.tau:g}", entry)
         print(
             f"{asked.method}, epsilon {epsilon:g} (spent {mean[5]:.3f}): accuracy {mean[0]:.4f} +- {spread[0]:.4f}, "
             f"test risk difference {mean[1]:.4f} +- {spread[1]:.4f} (certified on training rows {mean[2]:.4f}), in the "

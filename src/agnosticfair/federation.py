@@ -26,6 +26,7 @@ from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError, SettingsError, SolverError
+from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
@@ -82,6 +83,10 @@ class Fit:
         Its parts in which decisions differ most, and by how much, of the training rows.
     not_compared : tuple of str
         Its parts in which a group is absent or under the floor.
+    nearly_constant : bool
+        Whether the training rows get hardly more than one answer (``metrics.nearly_constant``).
+    smallest_tau : float or None
+        The smallest worst difference that other decisions than nearly one answer had in any round.
     """
 
     model: Model
@@ -102,10 +107,39 @@ class Fit:
     named: Named | None = field(default=None, repr=False)
     worst_parts: tuple[tuple[str, float], ...] = ()
     not_compared: tuple[str, ...] = ()
+    nearly_constant: bool = False
+    smallest_tau: float | None = None
 
     @property
     def converged(self) -> bool:
         return self.outcome == "converged"
+
+    @property
+    def collapsed(self) -> str | None:
+        """A sentence where tau is kept by nearly one answer for everybody only."""
+        fairness = self.method.fairness
+        if fairness is None or not self.nearly_constant:
+            return None
+        found = "no other decisions were met"
+        if self.smallest_tau is not None:
+            found = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
+        return (
+            f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
+        )
+
+
+def ends_constant(state: solvers.State) -> tuple[bool, float | None]:
+    """Whether a fit ended with nearly one answer, and the smallest worst difference that others had on the way."""
+    base, history = state.plan.base_rate, state.inner.history
+    majority = max(base, 1 - base)
+    told = [
+        (entry["worst"], metrics.nearly_constant(entry["accuracy"], majority, entry["positive"]))
+        for entry in history
+        if "positive" in entry
+    ]
+    others = [worst for worst, constant in told if worst > 0 and not constant]
+    ended = "positive" in history[-1] and told[-1][1]
+    return ended, min(others, default=None)
 
 
 def in_process(
@@ -218,6 +252,7 @@ def fit(
         state.solver.start_of(inner),
         state.plan.task.named,
         *named.ranked(state.plan, inner),
+        *ends_constant(state),
     )
 
 

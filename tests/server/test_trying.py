@@ -8,6 +8,7 @@ from helpers import dealt, question_of, small_table
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
+from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import method
@@ -72,3 +73,36 @@ def test_a_fit_that_needs_trials_is_the_same_for_any_split_and_keeps_its_limit(m
     np.testing.assert_array_equal(one.model.w, many.model.w)
     assert one.converged
     assert one.worst_difference <= 0.02 + 0.002
+
+
+def test_a_result_that_is_nearly_constant_says_so_with_the_smallest_tau_that_was_met():
+    rows = small_table(500, 3)
+    lax, strict = (
+        fit({"a": rows}, method("fairfl", tau=tau), positive="yes") for tau in (0.3, 1e-9)
+    )
+    assert not lax.nearly_constant
+    assert lax.collapsed is None
+    one = replace(strict, nearly_constant=True, smallest_tau=0.04321)
+    assert "smallest that other decisions had in a round is 0.0432: raise tau" in one.collapsed
+    assert "no other decisions were met" in replace(one, smallest_tau=None).collapsed
+    shares = [e for e in lax.history if "positive" in e]
+    assert shares[-1]["positive"] == pytest.approx((lax.model.predict(rows) > 0).mean())
+    seen = [e["worst"] for e in shares if e["worst"] > 0]
+    assert lax.smallest_tau is None or lax.smallest_tau >= min(seen)
+
+
+def test_labels_without_a_pattern_end_in_one_answer_and_say_so():
+    rng = np.random.default_rng(0)
+    rows = small_table(600, 3)
+    few = replace(rows.target, codes=(rng.uniform(size=600) < 0.15).astype(rows.target.codes.dtype))
+    made = fit({"a": replace(rows, target=few)}, method("fairfl", tau=0.05), positive="yes")
+    assert made.nearly_constant
+    assert made.collapsed.startswith("tau 0.05 was kept by nearly one answer for everybody")
+
+
+@pytest.mark.parametrize("tau", [np.inf, -0.1, np.nan, 0.0])
+def test_no_limit_or_none_that_can_be_kept_is_refused_in_a_sentence(tau):
+    with pytest.raises(
+        SettingsError, match="positive number below infinity; for no limit take method 'fl'"
+    ):
+        method("fairfl", tau=tau)

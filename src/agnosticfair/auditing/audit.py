@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agnosticfair.auditing.beyond import bounded, check_clients, check_held_out, fitted_on
+from agnosticfair.auditing.beyond import (
+    bounded,
+    check_clients,
+    check_held_out,
+    fitted_on,
+    looked_at,
+)
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import (
     Features,
@@ -149,7 +155,7 @@ def audit(
     mixtures : bool
         Bound every mixture of the estimable parts, too.
     held_out : bool
-        False for rows that the model was fitted on, beyond which nothing is then bounded.
+        False for rows that the model was fitted on: parts are then measured, and nothing is bounded.
     notion : str
         A key of ``NOTIONS``.
     threshold : float
@@ -190,15 +196,18 @@ def audit(
     K = None if wanted.own is None else checked(wanted.own, X, held.given.n)
     made, psi = _over_rows(asked, held, K, centres, seed, on_progress)
     model = predictions_or_model if isinstance(predictions_or_model, Model) else None
-    if not held_out or (wanted.parts is None and fitted_on(model, X)):
+    if wanted.parts is None and (not held_out or fitted_on(model, X)):
         return made
-    check_held_out(model, X)
+    if held_out:
+        check_held_out(model, X)
     wanted = replace(wanted, kernels=wanted.kernels and (K is None or K.max() <= 1))
     if wanted.parts is None:
         return bounded(made, wanted, psi)
     table = X if isinstance(X, Table) else table_of(X)
     axes = own_axes(table, wanted.parts)
     counts = own_counts(table, axes, held.cells, len(held.groups))
+    if not held_out:
+        return looked_at(made, wanted, axes, counts)
     return bounded(made, wanted, psi, axes, counts, model)
 
 
@@ -370,12 +379,12 @@ def audit_clients(
     encoded, tell = features_of(model.encoding), _counter(on_progress, asked.bootstrap)
     made = measured(asked, sums, plan.task.groups, encoded, True, tell)
     made = replace(made, centres=plan.task.centres)
-    if not held_out:
-        return made
     psi = sums["psi"][0]
     if wanted.parts is None:
-        return bounded(made, wanted, psi)
+        return bounded(made, wanted, psi) if held_out else made
     axes, counts = _asking_parts(asker, census, plan, wanted.parts, model)
+    if not held_out:
+        return looked_at(made, wanted, axes, counts)
     return bounded(made, wanted, psi, axes, counts, model)
 
 

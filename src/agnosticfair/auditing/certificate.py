@@ -159,17 +159,22 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         """For notebooks: the sentence, and the worst estimable parts."""
-        able = sorted((p for p in self.parts if p.estimable), key=lambda p: -p.high)[:10]
+        able = worst_first(self.parts)[:10]
+        few = not_estimable(self.parts)
+        left = f"{len(few):,} more parts are not estimable: too few rows." if few else ""
         rows = "".join(
             f"<tr><td>{escape(p.name)}</td><td>{p.rows:,}</td><td>{p.difference:.3f}</td>"
-            f"<td>{p.low:.3f} to {upper(p.high, 3)}</td></tr>"
+            f"<td>{f'{p.low:.3f} to {upper(p.high, 3)}' if isfinite(p.high) else 'measured only'}</td></tr>"
             for p in able
         )
         head = f"<tr><th>part</th><th>rows</th><th>{self.quantity}</th><th>{self.confidence:.0%}</th></tr>"
-        return f"<p>{escape(str(self))}</p>" + (f"<table>{head}{rows}</table>" if rows else "")
+        table = f"<table>{head}{rows}</table><p>{left}</p>" if rows else ""
+        return f"<p>{escape(str(self))}</p>{table}"
 
     def __str__(self) -> str:
-        return in_parts(self) if self.parts else self._over_kernels()
+        if self.parts and (isfinite(self.upper) or self.basis.kind == "constant"):
+            return in_parts(self)
+        return " ".join((self._over_kernels(), *only_measured(self)))
 
     def _over_kernels(self) -> str:
         worst, (high, low) = upper(self.worst_difference), self.pair
@@ -189,6 +194,8 @@ class Certificate:
 
 def in_parts(made: Certificate) -> str:
     """What is certified, what was only measured and what is not estimable, in two or three sentences."""
+    if not isfinite(made.upper):
+        return " ".join((*only_measured(made), *made.warnings))
     able = [part for part in made.parts if part.estimable]
     accuracy = f"; accuracy {made.accuracy:.4f}" if isfinite(made.accuracy) else ""
     if made.worst_part is None:
@@ -211,6 +218,24 @@ def in_parts(made: Certificate) -> str:
         f"everybody {made.parts[0].difference:.4f}){accuracy}."
     )
     return " ".join((text, *made.warnings))
+
+
+def worst_first(parts: Sequence[PartRecord]) -> list[PartRecord]:
+    """The estimable parts, the highest bound first; by what was measured where nothing is bounded."""
+    able = [part for part in parts if part.estimable]
+    return sorted(able, key=lambda p: -p.high if isfinite(p.high) else -p.difference)
+
+
+def only_measured(made: Certificate) -> tuple[str, ...]:
+    """What parts show on the rows of the fit, where nothing is bounded beyond them: a sentence, or none."""
+    if not made.parts or isfinite(made.upper):
+        return ()
+    able = [part for part in made.parts if part.estimable]
+    part = made.worst_part or made.parts[0]
+    return (
+        f"Measured on the rows of the fit, and not certified: {made.quantity} up to {part.difference:.4f} in "
+        f"{len(able):,} parts with rows enough ({part.name}, {part.rows:,} rows); audit rows held out for a bound.",
+    )
 
 
 def not_estimable(parts: Sequence[PartRecord]) -> tuple[PartRecord, ...]:
@@ -236,7 +261,8 @@ def about(basis: Basis, bound: float) -> str:
 def warnings(made: Mapping[str, Any]) -> tuple[str, ...]:
     """The same of a certificate as JSON."""
     told = [*made.get("notes", ())]
-    if made["under_floor"] and not made.get("parts"):
+    named = made.get("parts") and isfinite(made.get("upper") or nan)
+    if made["under_floor"] and not named:
         share = f"{100 * made['floor']:g}%"
         told.append(f"Left out, as it never has {share} of the mass: {shown(made['under_floor'])}.")
     if made["outcome"] != Outcome.OPTIMAL:

@@ -127,6 +127,8 @@ def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
     from agnosticfair.data.encoding import shown
 
     said = reading.warned(found, tau=fitted.method.fairness is not None)
+    if fitted.collapsed is not None:
+        said.append(fitted.collapsed)
     if not fitted.converged:
         said.append(
             "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."

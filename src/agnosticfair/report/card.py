@@ -16,7 +16,14 @@ from math import isfinite
 
 import numpy as np
 
-from agnosticfair.auditing.certificate import Certificate, lower, upper
+from agnosticfair.auditing.certificate import (
+    Certificate,
+    lower,
+    not_estimable,
+    only_measured,
+    upper,
+    worst_first,
+)
 from agnosticfair.data.encoding import band_names, shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
@@ -28,6 +35,9 @@ from agnosticfair.report.facts import poor
 from agnosticfair.report.static import static
 from agnosticfair.runs.provenance import compared_in
 from agnosticfair.runs.tracking import parameters
+
+MOST_PARTS, MOST_FEW = 8, 3
+"""Parts that a card names: estimable ones, and others."""
 
 FEW = 100
 """Rows of a group under which its rates are said to be uncertain."""
@@ -274,6 +284,9 @@ def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
     title = f"Certificate, by {sensitive_feature}"
     if isinstance(made, str):
         return Section(title, (f"There is none: {made}",))
+    if isfinite(made.upper) and made.parts:
+        where = "This holds for the parts that are named, in the population that the rows were drawn from."
+        return Section(title, (str(made), where), (), _parts(made))
     high, low = made.pair
     where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
     says = (
@@ -295,8 +308,50 @@ def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
         "set, cases unlike any training row, or a change in how labels come about."
     )
     return Section(
-        title, (says, *([accuracy] if isfinite(made.accuracy) else []), what, end), made.warnings
+        title,
+        (says, *([accuracy] if isfinite(made.accuracy) else []), what, end, *_beside(made)),
+        made.warnings,
+        _parts(made) if made.parts else (),
     )
+
+
+def _beside(made: Certificate) -> tuple[str, ...]:
+    """Why a named part may show more than what is certified over kernels, where one does."""
+    if not made.parts:
+        return ()
+    worst = made.worst_part
+    said = " ".join(only_measured(made))
+    if worst is not None and worst.difference > made.worst_difference:
+        said += (
+            " That is more than the bound above: no reweighing in the set singles this part out, so the bound does not "
+            "speak of it."
+        )
+    return (said,)
+
+
+def _parts(made: Certificate) -> tuple[tuple[str, ...], ...]:
+    """The worst named parts, and how many are not estimable, as a table."""
+    able, few = worst_first(made.parts)[:MOST_PARTS], not_estimable(made.parts)
+    level = f"{made.confidence:.0%} interval"
+    head = ("part", "rows", f"{made.quantity}, measured", level)
+    lines = [
+        (
+            part.name,
+            f"{part.rows:,}",
+            _number(part.difference),
+            f"{part.low:.3f} to {upper(part.high, 3)}"
+            if isfinite(part.high)
+            else "none: measured only",
+        )
+        for part in able
+    ]
+    lines += [
+        (part.name, f"{part.rows:,}", _number(part.difference), "not estimable: too few rows")
+        for part in few[:MOST_FEW]
+    ]
+    if len(few) > MOST_FEW:
+        lines.append((f"{len(few) - MOST_FEW:,} more parts", "", "", "not estimable: too few rows"))
+    return (head, *lines)
 
 
 def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.ndarray]) -> Section:
@@ -306,6 +361,8 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
     points = poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
+    if fitted.collapsed is not None:
+        points.append(fitted.collapsed[0].upper() + fitted.collapsed[1:])
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:

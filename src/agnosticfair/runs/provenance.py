@@ -115,6 +115,7 @@ def certificates(
     sensitive feature by itself.
     """
     from agnosticfair.auditing.audit import audit_clients
+    from agnosticfair.auditing.parts import Subpopulations
     from agnosticfair.server.reveals import AUDITED
 
     model, fairness = fitted.model, fitted.method.fairness
@@ -130,6 +131,7 @@ def certificates(
         parts = {k: compared_in(fitted, t) for k, t in tables.items()}
         clients = {k: replace(t, sensitive_features=parts[k]) for k, t in tables.items()}
         names = next(iter(parts.values()))
+        asked.setdefault("parts", Subpopulations())  # measured, for the page and the card
     made, reasons = {}, {}
     for name in names:
         try:

@@ -49,7 +49,7 @@ NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
 """The limit is looked at once the loss promises less than NEAR. A fit has converged when a step from decisions
 within the limit promises less than SETTLED, or when PATIENCE rounds bettered the best of them by less."""
 
-WORTH, RETREAT, STRICTER = 2e-3, 6, 2.0
+WORTH, RETREAT, STRICTER = 2e-3, 4, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
@@ -368,7 +368,8 @@ def tried(state: State, reply: Reply) -> State:
         **said(state, end, gain > 0, state.step, gain),
         "step": float(np.abs(W[t] - here.w).max()),
     }
-    if outcome == "running":
+    if outcome == "running":  # what else is known is of another w
+        entry = {k: v for k, v in entry.items() if k != "positive"}
         entry |= {"loss": float(losses[t]), "worst": worst}
     return replace(
         state,
@@ -430,7 +431,7 @@ def said(
     """A round's record."""
     return {
         "round": state.round,
-        "kept": kept,
+        "kept": bool(kept),
         "loss": of.loss,
         "worst": of.worst,
         "decrement": promised,
@@ -440,6 +441,7 @@ def said(
         "damping": state.damping,
         "nu": state.nu,
         "accuracy": float(of.sums["correct"]) / state.game.n,
+        **adversaries.positive_in(of.sums, state.game),
     }
 
 

@@ -35,6 +35,7 @@ from agnosticfair.server.adversaries import (
     for_clients,
     game,
     loss_of,
+    positive_in,
     ridge_of,
 )
 from agnosticfair.server.adversaries import worst_cases as worst_cases
@@ -221,7 +222,7 @@ def step(state: State, reply: Reply) -> State:
     decrement = here.merit(state.nu, fairness_of(state.method).tau) - model.merit
     entry = {
         "round": reply.round,
-        "kept": kept,
+        "kept": bool(kept),
         "loss": there.loss,
         "worst": there.worst,
         "decrement": decrement,
@@ -231,6 +232,7 @@ def step(state: State, reply: Reply) -> State:
         "damping": state.damping,
         "nu": state.nu,
         "accuracy": float(sums["correct"]) / state.n,
+        **positive_in(sums, state),
     }
     return moved(state, here, model, entry)
 

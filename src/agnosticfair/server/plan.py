@@ -30,7 +30,7 @@ def fairness_of(method: Method) -> Fairness:
 @dataclass(frozen=True)
 class Plan:
     """What the census settles.  n: how many rows there are.  s_bar: the mean of the groups' numbers.
-    negative: the name of the other label."""
+    negative: the name of the other label.  base_rate: the share of positive labels."""
 
     method: Method
     task: Task
@@ -38,6 +38,7 @@ class Plan:
     s_bar: float
     compared: Comparisons
     negative: str
+    base_rate: float = float("nan")
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -117,7 +118,8 @@ def plan(
     )
     s_bar = sum(j * counts.get(g, 0) for j, g in enumerate(task.groups)) / census.n
     negative = others[0] if len(others) == 1 else f"not {positive}"
-    return Plan(method, task, census.n, s_bar, compared, negative)
+    base_rate = census.labels.get(positive, 0) / max(sum(census.labels.values()), 1)
+    return Plan(method, task, census.n, s_bar, compared, negative, base_rate)
 
 
 def sensitive_names(
