@@ -87,7 +87,8 @@ def masses(rows: np.ndarray) -> np.ndarray:
 @cache
 def worst_kernels(notion: str) -> float:
     """The population's worst over its own set, from its own sums: what the bound must not be below."""
-    from agnosticfair.mathematics.ambiguity import Ambiguity, worst_difference, worst_ratio
+    from agnosticfair.mathematics.ambiguity import Ambiguity
+    from agnosticfair.mathematics.ratios import worst_difference, worst_ratio
 
     psi = masses(np.arange(len(population()[3])))
     A = Ambiguity(psi.sum(axis=(0, 1, 2)), float(len(population()[3])), BOUND)

@@ -10,6 +10,7 @@ start, and corrects the drift.
 import argparse
 
 import torch
+from round_vs_matmul import Recorder
 from timing import in_turn, say
 
 from agnosticfair import federation, networks
@@ -19,20 +20,6 @@ from agnosticfair.client.steps import answer
 from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.splits import shift
 from agnosticfair.methods import Network, method
-
-
-class Recorder:
-    """An engine that remembers the questions of each step."""
-
-    def __init__(self, inner):
-        self.inner, self.asked = inner, {}
-
-    def clients(self):
-        return self.inner.clients()
-
-    def exchange(self, step, payload, keys, deadline):
-        self.asked[step] = payload
-        return self.inner.exchange(step, payload, keys, deadline)
 
 
 def plain(client: Client, broadcast, network: Network):

@@ -1,11 +1,12 @@
-"""A deployed round beside the bare engine: Adult over two sites, on this machine, in one run.
+"""A deployed round beside the bare engine: Adult over some sites, on this machine, in one run.
 
-python benchmarks/deployed_round.py [--network mlp] [--port 18700]
+python benchmarks/deployed_round.py [--sites 2] [--network mlp] [--port 18700]
 """
 
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -24,15 +25,15 @@ from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 
-SITES = ("north", "south")
+SITES = ("north", "south", "east", "west")
 ROUNDS = 12
 
 
-def write_sites(folder: Path) -> dict[str, Path]:
+def write_sites(folder: Path, sites: int) -> dict[str, Path]:
     """Adult's rows, a file per site."""
     found = {}
-    train = shift(load_dataset("adult"), dataset("adult"), 2, 0).train
-    for key, table in zip(SITES, train.values(), strict=True):
+    train = shift(load_dataset("adult"), dataset("adult"), sites, 0).train
+    for key, table in zip(SITES, train.values(), strict=False):
         columns: dict = {**table.numeric, "income": table.target.values()}
         for kept in (table.categorical, table.sensitive_features):
             columns |= {name: column.values() for name, column in kept.items()}
@@ -54,7 +55,7 @@ def deployed(folder: Path, files: dict[str, Path], more: list[str]) -> tuple[flo
     settings.write_text(text.replace("certify = true", "certify = false"))
     started = [
         subprocess.Popen(["sh", str(bank / f"start-{name}.sh")], env=own)
-        for name in ("superlink", *SITES)
+        for name in ("superlink", *files)
     ]
     try:
         subprocess.run([*command, "run", str(bank)], check=True, env=own)
@@ -75,22 +76,29 @@ def deployed(folder: Path, files: dict[str, Path], more: list[str]) -> tuple[flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sites", type=int, default=2)
     parser.add_argument("--network")
     parser.add_argument("--port", default="18700")
     asked = parser.parse_args()
     more = ["--port", asked.port] + (["--network", asked.network] if asked.network else [])
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        files = write_sites(folder)
+        files = write_sites(folder, asked.sites)
         total, rounds = deployed(folder, files, more)
         chosen = method("agnosticfair", network=asked.network, max_rounds=ROUNDS)
         tables = read_clients(files.values(), Roles("income", ("sex",)))
         ends: list[float] = []
+        spent = time.process_time()
         fit(tables, chosen, on_round=lambda entry: ends.append(time.perf_counter()))
+        spent = time.process_time() - spent
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     bare = [after - before for before, after in pairwise(ends)]
     here, there = statistics.median(bare), statistics.median(rounds)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    print(f"from nothing to a model: {total:.0f} s")
+    print(
+        f"from nothing to a model of {asked.sites} sites: {total:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of "
+        f"processors over all processes; the bare engine's fit {spent:.1f} s"
+    )
     print(
         f"median round: deployed {there:.2f} s, bare engine {here:.2f} s, ratio {there / here:.1f}"
     )

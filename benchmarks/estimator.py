@@ -21,7 +21,7 @@ from agnosticfair.mathematics.basis import Basis, by_client
 from agnosticfair.mathematics.metrics import accuracy, gap
 from agnosticfair.methods import method
 from agnosticfair.report.figures import BLUE, RED
-from agnosticfair.tuning import TAUS, fit_path
+from agnosticfair.tuning import TAUS, trace
 
 LEAST_CELL = 200
 """Rows of every compared (group, label) that a deployment must have for its gap to be more than noise."""
@@ -266,9 +266,11 @@ def path(split) -> None:
         fit(split.train, method("agnosticfair", tau=tau), **taus)
         times.append(process_time() - begin)
     begin = process_time()
-    rounds = [m.rounds for m in fit_path(split.train, method("agnosticfair"), TAUS, **taus)]
+    found = trace(split.train, method("agnosticfair"), **taus)
     ratio = (process_time() - begin) / np.mean(times)
-    print(f"path: {len(TAUS)} points cost {ratio:.2f} single fits, rounds {rounds}")
+    print(
+        f"frontier: {len(found.points)} points on {found.folds} folds cost {ratio:.2f} single fits"
+    )
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from write_privacy import keep
 
 from agnosticfair.data.census import take_census
 from agnosticfair.data.datasets import load_dataset
@@ -35,7 +36,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=10)
-    asked = parser.parse_args()
+    parser.add_argument("--keep", action="store_true", help="in benchmarks/privacy.json")
+    asked, told = parser.parse_args(), []
     table = load_dataset("adult")
     schema = schema_of(take_census(table, "adult"), "income")
     fair = method("fairfl", tau=0.02)
@@ -63,10 +65,15 @@ def main() -> None:
             half = np.arange(asked.rows) < asked.rows // 2
             model = make({"a": members.take(half), "b": members.take(~half)}, seed)
             found.append(attack(model, members, others))
-        area, advantage = np.mean(found, axis=0)
+        (area, advantage), spread = np.mean(found, axis=0), np.std(found, axis=0, ddof=1)
+        entry = {"fit": name, "area": area, "area_spread": spread[0], "advantage": advantage}
+        told.append(entry)
         print(
-            f"{name}: area {area:.3f}, advantage {advantage:.3f}; {asked.seeds} seeds", flush=True
+            f"{name}: area {area:.3f} +- {spread[0]:.3f}, advantage {advantage:.3f}; {asked.seeds} seeds",
+            flush=True,
         )
+    if asked.keep:
+        keep("membership", {"rows": asked.rows, "seeds": asked.seeds, "found": told})
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import argparse
 from dataclasses import replace
 
 import numpy as np
+from write_privacy import keep
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
@@ -30,7 +31,7 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateMoments,
     PrivateSlopes,
 )
-from agnosticfair.protocol.privacy.sensitivity import clip_of, deviations
+from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian
 from agnosticfair.server.plan import plan
 
@@ -41,7 +42,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2500)
     parser.add_argument("--epsilon", type=float, default=3.0)
-    asked = parser.parse_args()
+    parser.add_argument("--keep", action="store_true", help="in benchmarks/privacy.json")
+    asked, found = parser.parse_args(), []
     budget, adult = Budget(asked.epsilon, colluding=0), load_dataset("adult")
     few = {"numeric": {"age": adult.numeric["age"]}, "categorical": {}}
     rows = replace(adult, **few).take(np.arange(2000))
@@ -49,9 +51,11 @@ def main() -> None:
     z = budget.multipliers(ROUNDS)
     # where the canary's smoothed slope is steepest, and its decision positive
     w = np.full((ROUNDS, task.encoding.width + 1), 1e-3) * np.arange(1, ROUNDS + 1)[:, None]
-    questions = [PrivateCounts(z["private_counts"], 1), PrivateMoments(z["private_moments"], 1)]
-    questions += [PrivateSlopes(z["private_slopes"], 1, 1.0, w[k]) for k in range(ROUNDS)]
-    questions += [PrivateDecisions(z["private_decisions"], 1, w[-1])]
+    only = np.zeros(1)
+    questions = [PrivateCounts(z["private_counts"], 1, 0)]
+    questions += [PrivateMoments(z["private_moments"], 1, 0)]
+    questions += [PrivateSlopes(z["private_slopes"], 1, 0, 1.0, w[k], only) for k in range(ROUNDS)]
+    questions += [PrivateDecisions(z["private_decisions"], 1, 0, w[-1])]
     oldest = int(np.argmax(rows.numeric["age"]))
     base, canary = rows.take(np.arange(20)), rows.take(np.array([oldest]))
 
@@ -72,7 +76,7 @@ def main() -> None:
                 sampler=lambda scale, size: discrete_gaussian(scale * halved, size),
             )
             noisy = site(question.step, Broadcast(k, task, question)).sums
-            for name, sigma in deviations(question.step, question.z, clip_of(task)).items():
+            for name, sigma in deviations(question, task).items():
                 adds = with_row[k].sums[name] - without[k].sums[name]
                 found += float(np.sum(adds * noisy[name])) / sigma**2
         return found
@@ -83,11 +87,15 @@ def main() -> None:
             for made in (with_row, without)
         ]
         mu = least_mu(*scores)
+        least = epsilon_of(mu, budget.delta)
+        found.append({"noise": said, "least": least, "claimed": asked.epsilon})
         print(
-            f"noise {said}: epsilon is at least {epsilon_of(mu, budget.delta):.2f} (mu {mu:.3f}) by {asked.runs} runs "
+            f"noise {said}: epsilon is at least {least:.2f} (mu {mu:.3f}) by {asked.runs} runs "
             f"each way; claimed {asked.epsilon:g} at delta {budget.delta:g}",
             flush=True,
         )
+    if asked.keep:
+        keep("audit", {"runs": asked.runs, "found": found})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A tree of relays beside the flat federation: what the server gets and does per round as clients grow.
 
-python benchmarks/relays.py [--fan 10] [--most 10000]
+python benchmarks/relays.py [--fan 10] [--least 100] [--most 10000]
 """
 
 import argparse
@@ -40,6 +40,7 @@ class Timed:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fan", type=int, default=10)
+    parser.add_argument("--least", type=int, default=100)
     parser.add_argument("--most", type=int, default=10_000)
     asked = parser.parse_args()
     table = load_dataset("adult")
@@ -47,7 +48,7 @@ def main() -> None:
         "| clients | way | answers per round | server's share of a round, ms | clients' share, ms | same bits |"
     )
     print("|---:|---|---:|---:|---:|---|")
-    for count in (c for c in (100, 1000, 10_000) if c <= asked.most):
+    for count in (c for c in (100, 1000, 10_000) if asked.least <= c <= asked.most):
         parts, bits = iid(table, count, 0).train, {}
         leaves = {key: in_process({key: rows}) for key, rows in parts.items()}
         for way, engine in (("flat", in_process(parts)), ("tree", tree(leaves, asked.fan))):

@@ -5,7 +5,7 @@
 In process all sites answer one after the other on one machine. A deployment's sites answer at the same time, each on
 its own: its round is one site's answer and the coordinator's work, and what the network takes, which is
 left out here, so that the ratio is the worst there is. Both are printed. Seconds are of the processor, for others may
-use the machine; a site's answer is the median over sites and rounds.
+use the machine: a round's are the least of all rounds, a site's answer is the median over sites and rounds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from functools import partial
 from itertools import pairwise
 from statistics import median
 from time import process_time
+
+from write_privacy import keep
 
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.splits import iid
@@ -53,7 +55,7 @@ class Watch:
 
 
 def measure(tables, recipe, secure: bool) -> tuple[float, float, float, float]:
-    """Median seconds of a round in this process, of one site's answer, of the coordinator; bytes of a site."""
+    """Least seconds of a round in this process, median of one site's answer, least of the coordinator; bytes."""
     watch, engine, roster = Watch(), in_process(tables), False
     if secure:
         engine, roster = rehearsed(engine, open_steps=("centres",))
@@ -66,8 +68,8 @@ def measure(tables, recipe, secure: bool) -> tuple[float, float, float, float]:
         on_round=watch.end_of_round,
     )
     passed = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(watch.rounds[1:])]
-    whole, at_sites = (median(part) for part in zip(*passed, strict=True))
-    return whole, median(watch.sites), whole - at_sites, watch.size
+    whole, coordinator = min(a for a, _ in passed), min(a - b for a, b in passed)
+    return whole, median(watch.sites), coordinator, watch.size
 
 
 def main() -> None:
@@ -75,6 +77,7 @@ def main() -> None:
     parser.add_argument("--sites", default="2,10,100")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--networks", action="store_true", help="networks, too")
+    parser.add_argument("--keep", action="store_true", help="in benchmarks/privacy.json")
     asked = parser.parse_args()
     rows = load_dataset("adult")
     recipes = [("fairfl", {}), ("agnosticfair", {"centres": "kmeans"})]
@@ -86,6 +89,13 @@ def main() -> None:
             recipe = method(name, max_rounds=asked.rounds, **settings)
             plain, secure = (measure(tables, recipe, with_masks) for with_masks in (False, True))
             apart = [found[1] + found[2] for found in (plain, secure)]
+            if asked.keep:
+                pairs = list(zip(plain, secure, strict=True))
+                entry = {"sites": sites, "method": name, "apart": apart[1] / apart[0]}
+                entry |= {"site": [1e3 * t for t in pairs[1]], "bytes": secure[3] / plain[3]}
+                entry |= {"coordinator": [1e3 * t for t in pairs[2]]}
+                entry |= {"together": secure[0] / plain[0]}
+                keep(f"cost {sites} {name}{' network' * ('network' in settings)}", entry)
             print(
                 f"{sites} sites, {name}{', a network' if 'network' in settings else ''}: a site's answer "
                 f"{plain[1] * 1e3:.1f} -> {secure[1] * 1e3:.1f} ms, the coordinator {plain[2] * 1e3:.0f} -> "

@@ -7,9 +7,16 @@ from pathlib import Path
 from agnosticfair.report.bench import document, readme
 
 ROOT = Path(__file__).resolve().parents[1]
-spec = importlib.util.spec_from_file_location("write", ROOT / "benchmarks" / "write_benchmark.py")
-write = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(write)
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+write = script("write_benchmark")
 
 
 def test_texts_come_from_the_results():
@@ -22,3 +29,11 @@ def test_texts_come_from_the_results():
 def test_the_table_goes_between_its_marks():
     text = f"before\n{write.BEGIN}old\n{write.END}after\n"
     assert write.with_table(text, "new\n") == f"before\n{write.BEGIN}new\n{write.END}after\n"
+
+
+def test_what_is_said_of_privacy_comes_from_what_was_measured():
+    privacy = script("write_privacy")
+    kept, page = json.loads(privacy.FILE.read_text()), privacy.PAGE.read_text()
+    assert privacy.written(page, kept) == page
+    stated, halved = (entry["least"] for entry in kept["audit"]["found"])
+    assert stated < kept["audit"]["found"][0]["claimed"] < halved

@@ -122,6 +122,18 @@ def test_fit_then_predict_then_evaluate(call, model, files):
     assert north["risk_difference"] == pytest.approx(abs(rates["F"] - rates["M"]))
 
 
+def test_a_column_that_is_no_feature_names_parts(call, files):
+    head = files[0].read_text().splitlines()[0]
+    column = head.split(",").index("job") if "job" in head else 0
+    name = head.split(",")[column]
+    code, _, err = call("fit", *files, *ROLES, "--parts-by", name)
+    assert code == 0, err
+    assert not any(name in feature for feature in load_model(MODEL).encoding.names)
+    code, _, err = call("fit", *files, *ROLES, "--parts-by", name, "--method", "fairfl")
+    assert code != 0
+    assert "has no named parts, so --parts-by has no meaning" in err
+
+
 def test_fit_says_how_it_went(call, files):
     _, out, _ = call("fit", *files, *ROLES, "--method", "fl", "--json", "--out", "m.safetensors")
     told = json.loads(out)
@@ -423,3 +435,24 @@ def test_a_narrow_terminal_cuts_no_number(monkeypatch, capsys, width):
     assert "…" not in out
     assert all(f"{x:.4f}" in out for x in numbers)
     assert max(map(len, out.splitlines())) <= width
+
+
+def test_a_private_fit_writes_a_card_that_says_what_was_spent(files, call, tmp_path):
+    columns = ("--target", "income", "--sensitive-features", "sex")
+    drafted = ("--outside", "clip", "--out", "agreed.json")
+    assert call("schema", *files, *columns, *drafted)[0] == 0
+    asked = ("--method", "agnosticfair", "--schema", "agreed.json", "--epsilon", "200")
+    code, out, err = call("fit", *files, *columns, *asked)
+    assert code == 0, err
+    assert "epsilon 200 at delta 1e-05 was spent" in out
+    for kind in ("md", "html"):
+        card = Path(f"model-card.{kind}").read_text()
+        assert "Differentially private for each row: epsilon 200 at delta" in card
+        assert "single values that hold enough rows" in card
+    code, _, err = call("fit", *files, *columns, "--epsilon", "3", "--force")
+    assert (code, "differential privacy needs --schema" in err) == (2, True)
+    code, _, err = call("fit", *files, *columns, "--epsilon", "0", "--force")
+    assert (code, "epsilon is 0" in err) == (2, True)
+    code, out, err = call("fit", *files, *columns, *asked, "--site-rows", "50", "--force")
+    assert code == 0, err
+    assert "private for each site, of at most 50 rows" in out

@@ -137,6 +137,19 @@ BAD_VALUES = {
         "--method": ("fl", "fll"),
         "--notion": ("fair",),
         "--bound": ("-1", "x"),
+        "--jobs": ("0", "-1", "x"),
+        "--separator": (",,",),
+        "--encoding": ("klingon",),
+        "--out": ("a.csv", "a.csv/x"),
+    },
+    "audit b.csv ROLES --model m.safetensors": {
+        "--bootstrap": ("1", "19", "-1", "x"),
+        "--separator": (",,",),
+        "--encoding": ("klingon",),
+        "--sensitive-features": ("sex", "nosuch"),
+        "--threshold": ("nan", "2"),
+        "--confidence": ("0", "1", "x"),
+        "--depth": ("0", "4"),
         "--out": ("a.csv", "a.csv/x"),
     },
     "predict m.safetensors a.csv": {
@@ -190,6 +203,10 @@ LINES = {
     f"audit a.csv {ROLES} --predictions nosuch": "'nosuch'",
     f"audit a.csv {ROLES} --predictions job": "'job'",
     f"audit a.csv {ROLES} --model a.csv": "not a model",
+    f"audit a.csv {ROLES} --model nosuch.onnx": "no model file 'nosuch.onnx'",
+    f"audit a.csv {ROLES} --model x.joblib": "--trust-code",
+    f"audit a.csv {ROLES} --model x.joblib --trust-code": "cannot be read",
+    f"audit a.csv {ROLES} --model x.onnx": "is no ONNX model",
     f"audit a.csv {ROLES} --model m.safetensors --drop age": "--drop",
     f"audit nosuch.csv {ROLES} --model m.safetensors": "'nosuch.csv'",
     f"audit b.csv {ROLES} --model m.safetensors --notion fair": "fair",
@@ -290,7 +307,9 @@ GOOD_LINES = {
     "evaluate m.safetensors a.csv --target income": "majority",
     "evaluate m.safetensors a.csv b.csv --target income --notion equal_opportunity": "equal opportunity",
     "evaluate m.safetensors a.csv --target income --sensitive-features job": "carter",
-    "export m.safetensors --onnx x.onnx": "inputs age",
+    f"audit b.csv {ROLES} --sensitive-features job --model m.safetensors": "true-positive rates: carter",
+    f"audit b.csv {ROLES} --model m.safetensors --kernels 9 --bootstrap 20": "one answer for everybody",
+    "export m.safetensors --onnx y.onnx": "inputs age",
     "data oulad --out o": "held-out.csv",
     "methods": "agnosticfair",
     "--version": "agnosticfair",
@@ -333,6 +352,8 @@ def place(tmp_path, monkeypatch, trained):
     Path("one.csv").write_text(people(200))
     Path("c.csv").mkdir()
     Path("m.safetensors").write_bytes(trained)
+    for name in ("x.joblib", "x.onnx"):
+        Path(name).write_bytes(b"no model")
     middle = len(trained) - 20
     flipped = bytes([*trained[:middle], trained[middle] ^ 1, *trained[middle + 1 :]])
     Path("flipped.safetensors").write_bytes(flipped)

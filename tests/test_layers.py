@@ -18,7 +18,7 @@ ASSEMBLED = SIDES | {"federation", "auditing", "target", "private"}
 
 ALLOWED = {
     "errors": set(),
-    "threads": set(),
+    "threads": {"errors"},
     "settings": {"errors"},
     "mathematics": BASE,
     "data": BASE | {"mathematics"},
@@ -38,7 +38,7 @@ ALLOWED = {
     "estimator": ASSEMBLED | {"frames", "parameters", "tuning"},
     "runs": ASSEMBLED,
     "monitoring": ASSEMBLED,
-    "flower": ASSEMBLED | {"runs"},
+    "flower": ASSEMBLED | {"runs", "monitoring"},
     "experiments": ASSEMBLED | {"runs"},
     "report": ASSEMBLED | {"runs", "tuning", "experiments", "monitoring"},
     "commands": ASSEMBLED | {"runs", "tuning", "experiments", "report", "flower", "monitoring"},

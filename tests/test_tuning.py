@@ -1,4 +1,4 @@
-"""The frontier: warm starts change nothing but the time, the knee, and the command."""
+"""The frontier: its points and what stands beside them, the knee, and the command."""
 
 import json
 
@@ -14,7 +14,8 @@ from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.report import frontier as report
 from agnosticfair.report.figures import png
-from agnosticfair.tuning import fit_path, knee, trace
+from agnosticfair.report.runs import read_run
+from agnosticfair.tuning import _given_way, knee, trace
 
 SMALL = {"kernels": 12, "bound": 20.0}
 TAUS = (0.03, 0.06, 0.1)
@@ -49,15 +50,13 @@ def test_a_warm_start_ends_where_a_cold_one_does():
         fit(tables, "fedavg", start=cold.start)
 
 
-def test_a_path_is_near_the_fits_of_its_points():
-    tables, recipe = dealt(shifted(), 2), method("agnosticfair", **SMALL)
-    losses = []
-    for tau, made in zip(TAUS, fit_path(tables, recipe, TAUS), strict=True):
-        cold = fit(tables, method(recipe, tau=tau))
-        assert made.worst_difference <= tau + 0.002
-        losses.append(made.history[-1]["loss"])
-        assert losses[-1] == pytest.approx(cold.history[-1]["loss"], abs=5e-3)
-    assert losses == sorted(losses, reverse=True), "a looser limit never costs more"
+def test_processes_change_nothing_and_what_loses_more_gives_way():
+    tables, recipe = dealt(shifted(300), 2), method("agnosticfair", **SMALL)
+    ask = {"sensitive_features": "sex", "taus": TAUS, "folds": 2}
+    one, two = (trace(tables, recipe, **ask, jobs=jobs) for jobs in (1, 2))
+    assert (one.points, one.references) == (two.points, two.references)
+    kept = [(0.1, [(0,)]), (0.3, [(1,)]), (np.inf, [(2,)]), (0.05, [(3,)])]
+    assert _given_way(kept) == [(0,), (0,), (0,), (3,)]
 
 
 def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
@@ -73,7 +72,14 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
         on_progress=lambda done, total: seen.append((done, total)),
     )
     assert [p.tau for p in found.points] == [*TAUS]
-    assert seen[-1] == (9, 9)
+    assert seen[-1] == (6, 6)
+    assert found.references["fl"].worst >= found.points[0].worst
+    frame = found.to_frame()
+    cost = found.references["fl"].accuracy - found.points[1].accuracy
+    assert frame["cost against fl"][1] == cost
+    assert {"positive", "cost against fairfl", "knee"} <= {*frame}
+    assert found.plot().axes
+    assert found._repr_html_().count("<tr>") == 1 + 3 + 2
     assert found.points[0].worst < found.points[-1].worst
     one = found.pick(0.06)
     assert one.tau == 0.06
@@ -140,10 +146,15 @@ def test_the_command_writes_the_frontier_and_the_model(tmp_path, capsys):
     file = tmp_path / "rows.csv"
     file.write_text("\n".join(lines) + "\n")
     ask = {"target": "label", "sensitive_features": ["sex"], "folds": 2, "out": tmp_path / "out"}
-    command.tune([file], **ask, taus="0.05,0.2", tau=0.2, bound=20.0)
-    assert "The model is that of tau 0.2" in capsys.readouterr().out
+    command.tune([file], **ask, taus="0.05,0.2", tau=0.2, bound=20.0, jobs=1)
+    said = capsys.readouterr().out
+    assert "The model is that of tau 0.2" in said
+    assert "cost to fl" in said
+    assert (tmp_path / "out" / "model-card.html").exists()
+    assert read_run(tmp_path / "out").kind == "fit", "so that 'report' shows it"
     told = json.loads((tmp_path / "out" / "frontier.json").read_text())
     assert [p["tau"] for p in told["points"]] == [0.05, 0.2]
+    assert [*told["references"]] == ["fairfl", "fl"]
     assert load_model(tmp_path / "out" / "model.safetensors").method["fairness"]["tau"] == 0.2
     with pytest.raises(SettingsError, match="are not numbers"):
         command.tune([file], **ask, taus="a,b")

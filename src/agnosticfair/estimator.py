@@ -31,6 +31,7 @@ from agnosticfair.frames import (
     groups_of,
     layout_of,
     numbers_of,
+    parts_in_units,
     ranges,
     table_of_rows,
 )
@@ -40,7 +41,7 @@ from agnosticfair.mathematics.basis import (
     comes_with_rows,
 )
 from agnosticfair.mathematics.linear import on_grid, sigmoid
-from agnosticfair.mathematics.parts import members
+from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import (
     DEFAULT,
     METHODS,
@@ -123,6 +124,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     converged_ : bool
     under_floor_ : tuple of str
         Groups too small for the floor, compared with none over A.
+    worst_parts_ : tuple of (str, float)
+        The named parts in which decisions differ most on the training rows.
     fit_ : Fit
         All of the fit.
     certificate_ : Certificate, or a dict of them
@@ -165,12 +168,26 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         clients: Any = None,
         sample_weight: Any = None,
     ) -> AgnosticFairClassifier:
-        """Train on rows of numbers X, (n, d), with two labels y, (n,).
+        """Train on rows of numbers with two labels.
 
-        sensitive_features: (n,) the group of every row; or a frame, a dict or (n, a) of several
-        features.  Never a feature.  A method without fairness needs none; the default one, of which nothing
-        about groups is asked, warns that it protects nobody, and fits 'fl'.
-        clients: (n,) who holds every row; None: one holder.  sample_weight: (n,), 2 is the row twice.
+        Parameters
+        ----------
+        X : (n, d) array or frame
+            The features, and the columns that ``sensitive_columns`` names.
+        y : (n,) array
+            The labels, of which there are two.
+        sensitive_features : (n,) array, or a frame, dict or (n, a) array of several, optional
+            The group of every row; never a feature. A method without fairness needs none; the default one, of which
+            nothing about groups is asked, warns that it protects nobody, and fits 'fl'.
+        clients : (n,) array, optional
+            Who holds every row; one holder unless said.
+        sample_weight : (n,) array, optional
+            2 is the row twice.
+
+        Returns
+        -------
+        AgnosticFairClassifier
+            Itself, fitted.
         """
         tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
         if self.limit is None:
@@ -257,7 +274,17 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self._certificate: Certificate | dict[str, Certificate] | None = None
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Signed distances, (n,): positive where the answer is ``classes_[1]``."""
+        """Signed distances, positive where the answer is ``classes_[1]``.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        (n,) array
+        """
         check_is_fitted(self)
         X, model = self._numbers(X), self.fit_.model
         if model.network is None:
@@ -271,12 +298,32 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         return decide(name, model.network["hidden"], model.w, (X - low) / span)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label of every row, (n,)."""
+        """The label of every row.
+
+        Parameters
+        ----------
+        X : as in ``decision_function``
+
+        Returns
+        -------
+        (n,) array
+            Of ``classes_``.
+        """
         positive = self.decision_function(X) > 0
         return self.classes_[positive.astype(np.int64)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of ``classes_``, (n, 2)."""
+        """Probabilities of the two labels.
+
+        Parameters
+        ----------
+        X : as in ``decision_function``
+
+        Returns
+        -------
+        (n, 2) array
+            A column each, in the order of ``classes_``.
+        """
         p = sigmoid(self.decision_function(X))
         return np.column_stack([1.0 - p, p])
 
@@ -289,13 +336,27 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         sample_weight: Any = None,
         **options: Any,
     ) -> Certificate | dict[str, Certificate]:
-        """A certificate on these rows over the set of the fit; one per sensitive feature where there are several.
+        """A certificate on these rows over the set of the fit.
+
         Who holds a row is not known here, so for basis 'by_client' it is over the default set of
         ``agnosticfair.audit``; ``about`` names the set.
 
-        sample_weight: the centre of the set, None for equal weights; "measured" is without it.
-        options: those of ``agnosticfair.audit``; kernels, bound, floor and notion are the fit's unless
-        given.
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) array, optional
+            Labels; without them nothing is said of accuracy.
+        sensitive_features : (n,) array, or a frame or dict of several, optional
+            The groups, where no column of X has them.
+        sample_weight : (n,) array, optional
+            The centre of the set, equal weights unless said; "measured" is without it.
+        **options
+            Those of ``agnosticfair.audit``; kernels, bound, floor and notion are the fit's unless given.
+
+        Returns
+        -------
+        Certificate or dict of str to Certificate
+            One per sensitive feature where there are several.
         """
         check_is_fitted(self)
         rows = self._numbers(X)
@@ -333,7 +394,22 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         x = on_grid(x, FEATURE_BITS)  # as the fit saw them
         bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
         codes = np.stack(bands, axis=1)
-        return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
+        return memberships(codes, parts)
+
+    @property
+    def worst_parts_(self) -> tuple[tuple[str, float], ...]:
+        """The named parts in which decisions on the training rows differ most, the worst first, in the columns' own
+        names and units; none where the fit has no named parts."""
+        check_is_fitted(self)
+        if self.fit_.named is None:
+            return ()
+        layout: Layout | None = self._layout
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        columns = [
+            n if isinstance(n, str) else f"x{n}" for n in (layout.names if layout else names)
+        ]
+        said = parts_in_units(*self.fit_.named.agreed, columns, *self._units)
+        return tuple((said[name], worst) for name, worst in self.fit_.worst_parts)
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
@@ -426,13 +502,43 @@ def frontier(
     sample_weight: Any = None,
     estimator: AgnosticFairClassifier | None = None,
     taus: Sequence[float] = TAUS,
-    folds: int = 3,
+    folds: int = 2,
+    n_jobs: int = 1,
     on_progress: Progress | None = None,
 ) -> Frontier:
     """Accuracy against the certified worst difference for every tau, on held-out folds.
 
-    ``frontier(...).pick(tau)`` is the fitted estimator of a point, ``pick()`` that of the knee;
-    ``points`` has the numbers.  estimator: with all its settings but tau.
+    Parameters
+    ----------
+    X : (n, d) array or frame
+    y : (n,) array
+    sensitive_features, clients, sample_weight : (n,) arrays, optional
+        As in ``AgnosticFairClassifier.fit``.
+    estimator : AgnosticFairClassifier, optional
+        With all its settings but tau.
+    taus : sequence of float
+        The path.
+    folds : int
+        Of the cross-validation.
+    n_jobs : int
+        Processes; in a script under ``if __name__ == "__main__":``.
+    on_progress : callable, optional
+        Called with (done, total) fits.
+
+    Returns
+    -------
+    Frontier
+        ``pick(tau)`` is the fitted estimator of a point, ``pick()`` that of the knee; ``points`` has the numbers.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> s = rng.integers(0, 2, 120)
+    >>> X = np.c_[rng.normal(s, 1.0), rng.normal(size=120)]
+    >>> ask = {"estimator": AgnosticFairClassifier("fairfl"), "taus": (0.1, 0.3), "folds": 2}
+    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, **ask)
+    >>> [point.tau for point in found.points]
+    [0.1, 0.3]
     """
     base = clone(AgnosticFairClassifier() if estimator is None else estimator)
     tables, recipe, how, units = base._problem(X, y, sensitive_features, clients, sample_weight)
@@ -452,6 +558,7 @@ def frontier(
         sensitive_features=names,
         taus=taus,
         folds=folds,
+        jobs=n_jobs,
         on_progress=on_progress,
         picked=picked,
         **how,

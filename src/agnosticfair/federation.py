@@ -26,6 +26,7 @@ from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError, SettingsError, SolverError
+from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
@@ -47,14 +48,45 @@ from agnosticfair.threads import cpus, one_thread
 class Fit:
     """A fitted model and how it came about.
 
-    outcomes counts every round's numerical outcome.  worst_surrogate, worst_difference: the
-    largest difference over the training rows and the adversary's set, of the surrogate and of the
-    true decisions (nan for methods of local steps).  events: the answers that did not come, and what
-    was done about them.  under_floor: groups that have the share ``floor`` of the mass under no
-    reweighing, and are compared with none there.  centres: (M, d), of the kernels, encoded; None where
-    there are none.  start: for a similar fit to begin where this one ended.  named: the named set, where there
-    is one; worst_parts: its parts in which decisions differ most, and by how much, of the training rows;
-    not_compared: its parts in which a group is absent or under the floor.
+    Attributes
+    ----------
+    model : Model
+        The classifier.
+    method : Method
+        As it was fitted.
+    outcome : str
+        'converged', or why it ended.
+    rounds : int
+    history : tuple of dict
+        Every round's record.
+    outcomes : mapping
+        How often each numerical outcome of a round occurred.
+    alpha : (M,) array
+        The loss adversary's last reweighing.
+    worst_surrogate, worst_difference : float
+        The largest difference over the training rows and the adversary's set, of the surrogate and of the true
+        decisions; nan for methods of local steps.
+    seconds : float
+    bytes_per_round : int
+        Of a client's answer.
+    events : tuple of dict
+        The answers that did not come, and what was done about them.
+    under_floor : tuple of str
+        Groups that have the share ``floor`` of the mass under no reweighing, and are compared with none there.
+    centres : (M, d) array or None
+        Of the kernels, encoded.
+    start : Start or None
+        For a similar fit to begin where this one ended.
+    named : Named or None
+        The named set, where there is one.
+    worst_parts : tuple of (str, float)
+        Its parts in which decisions differ most, and by how much, of the training rows.
+    not_compared : tuple of str
+        Its parts in which a group is absent or under the floor.
+    nearly_constant : bool
+        Whether the training rows get hardly more than one answer (``metrics.nearly_constant``).
+    smallest_tau : float or None
+        The smallest worst difference that other decisions than nearly one answer had in any round.
     """
 
     model: Model
@@ -75,10 +107,39 @@ class Fit:
     named: Named | None = field(default=None, repr=False)
     worst_parts: tuple[tuple[str, float], ...] = ()
     not_compared: tuple[str, ...] = ()
+    nearly_constant: bool = False
+    smallest_tau: float | None = None
 
     @property
     def converged(self) -> bool:
         return self.outcome == "converged"
+
+    @property
+    def collapsed(self) -> str | None:
+        """A sentence where tau is kept by nearly one answer for everybody only."""
+        fairness = self.method.fairness
+        if fairness is None or not self.nearly_constant:
+            return None
+        found = "no other decisions were met"
+        if self.smallest_tau is not None:
+            found = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
+        return (
+            f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
+        )
+
+
+def ends_constant(state: solvers.State) -> tuple[bool, float | None]:
+    """Whether a fit ended with nearly one answer, and the smallest worst difference that others had on the way."""
+    base, history = state.plan.base_rate, state.inner.history
+    majority = max(base, 1 - base)
+    told = [
+        (entry["worst"], metrics.nearly_constant(entry["accuracy"], majority, entry["positive"]))
+        for entry in history
+        if "positive" in entry
+    ]
+    others = [worst for worst, constant in told if worst > 0 and not constant]
+    ended = "positive" in history[-1] and told[-1][1]
+    return ended, min(others, default=None)
 
 
 def in_process(
@@ -115,17 +176,49 @@ def fit(
 ) -> Fit:
     """Train one classifier over clients whose rows stay with them.
 
-    clients: a table or a stream per client, or an engine.  method: a name from ``METHODS`` or a recipe.
-    sensitive_features: the name of one, or of some, where the data has several.  seed: draws the kernel centres.
-    scale: columns of numbers are scaled to [0, 1] by their range.  centres: (M, d) of the kernels,
-    encoded, instead of those that the method would find.  start: another fit's, to begin there.
-    strict: a fit that does not converge is an error.  on_round: called with each round's record.
-    deadline: seconds a client has for an answer.  on_failure: what is done about an answer that does
-    not come: 'stop', 'retry', 'wait', 'drop' or a ``Policy``.  checkpoint: a folder; a fit that was
-    interrupted goes on from what is there.  secure: every client's sums masked, so that only totals can be
-    read; the model is the same to the last bit.  True rehearses it among clients of this process; over
-    an engine, the sites' long-term public keys.  schema: agreed on, so that clients are asked for counts
-    only, neither for extremes nor for lists of values.
+    Parameters
+    ----------
+    clients : mapping of str to Table or Stream, or Engine
+        Rows per client, or what carries questions to them.
+    method : str or Method
+        A name of ``METHODS``, or a recipe.
+    sensitive_features : str or sequence of str, optional
+        Those to protect, where the data has several.
+    positive : str, optional
+        The label that counts as 1; by default by what two labels say.
+    seed : int
+        Draws the kernels' centres.
+    scale : bool
+        Columns of numbers are scaled to [0, 1] by their range.
+    centres : (M, d) array, optional
+        Of the kernels, encoded, instead of those that the method would find.
+    start : Start, optional
+        Another fit's, to begin there.
+    strict : bool
+        A fit that does not converge is an error.
+    on_round : callable, optional
+        Called with each round's record.
+    deadline : float, optional
+        Seconds a client has for an answer.
+    on_failure : {'stop', 'retry', 'wait', 'drop'} or Policy
+        What is done about an answer that does not come.
+    checkpoint : path, optional
+        A folder; a fit that was interrupted goes on from what is there.
+    secure : bool or mapping of str to str
+        Every client's sums masked, so that only totals can be read; the model is the same to the last bit. True
+        rehearses it among clients of this process; over an engine, the sites' long-term public keys.
+    schema : Schema, optional
+        Agreed on, so that clients are asked for counts only, neither for extremes nor for lists of values.
+
+    Returns
+    -------
+    Fit
+
+    Examples
+    --------
+    >>> from agnosticfair import iid, load_dataset
+    >>> fit(iid(load_dataset("adult").take(np.arange(1000)), clients=2).train, "fl").outcome
+    'converged'
     """
     begin = perf_counter()
     method = recipe(method) if isinstance(method, str) else method
@@ -159,6 +252,7 @@ def fit(
         state.solver.start_of(inner),
         state.plan.task.named,
         *named.ranked(state.plan, inner),
+        *ends_constant(state),
     )
 
 

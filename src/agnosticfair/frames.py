@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.inputs import codes, name_of
+from agnosticfair.data.axes import band_axis
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table
@@ -21,6 +22,7 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.linear import units
 from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.parts import Axis, Part, part_name
 from agnosticfair.settings import require_name
 
 ALL = "all"
@@ -52,6 +54,32 @@ class Layout:
             for name in self.features
         ]
         return tuple(name for part in made for name in part)
+
+
+def parts_in_units(
+    axes: Sequence[Axis],
+    parts: Sequence[Part],
+    columns: Sequence[str],
+    low: np.ndarray,
+    span: np.ndarray,
+) -> dict[str, str]:
+    """What a fit calls each of its named parts -> the same in the columns' own names and units.
+
+    >>> axes = (band_axis("x0", (0.5,)), band_axis("x1", (1.0,)))
+    >>> low, span = np.array([20.0, 0.0]), np.array([40.0, 1.0])
+    >>> parts_in_units(axes, [((0, 1), (1, 0))], ("age", "job=a"), low, span)
+    {'x0 = 0.5 or more and x1 = under 1': 'age = 40 or more and job=a = no'}
+    """
+    own = []
+    for axis in axes:
+        j = int(axis.name[1:]) if axis.edges else -1  # as ``table_of_rows`` names them
+        if j < 0:
+            own.append(axis)
+        elif "=" in columns[j] and len(axis.edges) == 1 and (low[j], span[j]) == (0.0, 1.0):
+            own.append(Axis(columns[j], ("no", "yes")))
+        else:
+            own.append(band_axis(columns[j], [low[j] + span[j] * edge for edge in axis.edges]))
+    return {part_name(axes, part): part_name(own, part) for part in parts}
 
 
 def layout_of(X: Any, sensitive: Sequence[Any] | str | int | None) -> Layout | None:
@@ -232,9 +260,23 @@ def fairness_scorer(
 ) -> Callable[[Any, Any, Any], float]:
     """A scorer for ``GridSearchCV`` and ``cross_val_score``, whose X has a column with the groups.
 
-    Without a limit: minus the difference that the notion measures.  With one: the accuracy where the
-    limit is kept, and minus the difference, which is always less, where it is not.
+    Parameters
+    ----------
+    sensitive_column : str or int
+        The column of X, by its name or place.
+    notion : str
+        A key of ``NOTIONS``.
+    limit : float, optional
+        Of the difference that the notion measures.
 
+    Returns
+    -------
+    callable
+        Of (estimator, X, y). Without a limit: minus the difference. With one: the accuracy where the limit is kept,
+        and minus the difference, which is always less, where it is not.
+
+    Examples
+    --------
     >>> scorer = fairness_scorer("sex", limit=0.1)
     """
     require_name("notion", notion, NOTIONS)

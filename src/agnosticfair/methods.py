@@ -121,11 +121,25 @@ class Averaging:
 class Network:
     """Which network clients train, and how (``server/saddle.py``).
 
-    name: 'mlp', 'linear', or one that ``networks.register`` was told of.  hidden: widths of its
-    layers.  steps: local steps a round, on ``batch`` rows each (None: all).  rate: of a step, scaled as
-    in Adam.  momentum: of local steps.  decisions: the constraint holds for the decisions, and the
-    surrogate lends its slope only; a network can meet tau in the surrogate and break it in what it
-    decides.  device: 'cpu' or 'cuda'.
+    Parameters
+    ----------
+    name : str
+        'mlp', 'linear', or one that ``networks.register`` was told of.
+    hidden : tuple of int
+        Widths of its layers.
+    steps : int
+        Local steps a round.
+    batch : int or None
+        Rows of a step; None for all.
+    rate : float
+        Of a step, scaled as in Adam.
+    momentum : float
+        Of local steps.
+    decisions : bool
+        The constraint holds for the decisions, and the surrogate lends its slope only; a network can meet tau in the
+        surrogate and break it in what it decides.
+    device : str
+        'cpu' or 'cuda'.
     """
 
     name: str = "mlp"
@@ -154,11 +168,34 @@ class Network:
 
 @dataclass(frozen=True)
 class Method:
-    """One recipe. share: the part of the weight that the loss adversary may move, the rest stays
-    uniform.  q: the power of q-fair federated learning, 0 for a plain (worst-case) mean.
-    ridge: weight of |w|^2 / 2, intercept excepted, which makes the optimum unique.
-    tolerance: what the next step may still promise at the end.  polish: go on until the weights are
-    still, too; without it a constraint may be off by 1e-4.  bands: of columns of numbers, as features beside them.
+    """One recipe: what is minimised, against which adversary, under which constraint, and until when.
+
+    Parameters
+    ----------
+    name : str
+    summary : str
+        The method in a sentence.
+    basis, bound : Basis, float
+        The set of the loss adversary's reweighings.
+    share : float
+        Part of the weight that the loss adversary may move; the rest stays uniform.
+    q : float
+        Power of q-fair federated learning, 0 for a plain (worst-case) mean.
+    fairness : Fairness, optional
+        The constraint.
+    averaging : Averaging, optional
+        Local steps and a plain average, instead of a solver.
+    ridge : float
+        Weight of ``|w|^2 / 2``, intercept excepted, which makes the optimum unique.
+    max_rounds : int
+    tolerance : float
+        What the next step may still promise at the end.
+    polish : bool
+        Go on until the weights are still, too; without it a constraint may be off by 1e-4.
+    network : Network, optional
+        Instead of the linear model.
+    bands : int
+        Of columns of numbers, as features beside them.
     """
 
     name: str

@@ -31,12 +31,31 @@ _TEXTS = ("positive", "negative", "outcome", "version")
 
 @dataclass(frozen=True)
 class Model:
-    """w: (d + 1,), the intercept last; of a network (its name and widths) all weights in one vector, the
-    inputs' centre and scale first.  positive, negative: the labels.  sensitive_features, groups: what the
-    fit protected.  method: the recipe's values.  rows, clients, seed, outcome: the fit's.  trained_on: a
-    digest of its rows, in any order and over any clients; empty where they were out of reach.  privacy:
-    epsilon and delta that the fit spent, of whom, and what is certified under its noise; None where it had
-    none."""
+    """A fitted classifier, with all that is needed to use it and to know where it came from.
+
+    Attributes
+    ----------
+    w : (d + 1,) array
+        The intercept last; of a network all weights in one vector, the inputs' centre and scale first.
+    encoding : Encoding
+        How a row becomes x.
+    positive, negative : str
+        The labels.
+    sensitive_features, groups : tuple of str
+        What the fit protected.
+    method : mapping
+        The recipe's values.
+    seed, rows, clients, outcome
+        The fit's.
+    network : mapping or None
+        Its name and widths, where it is one.
+    trained_on : str
+        A digest of the rows, in any order and over any clients; empty where they were out of reach.
+    privacy : mapping or None
+        Epsilon and delta that the fit spent, of whom, and what is certified under its noise.
+    version : str
+        Of the package that made it.
+    """
 
     w: np.ndarray
     encoding: Encoding
@@ -66,7 +85,19 @@ class Model:
         return sha256(np.ascontiguousarray(self.w).tobytes() + told).hexdigest()
 
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
-        """Signed distances d_w(x), (n,): positive where the model says ``positive``."""
+        """Signed distances d_w(x), positive where the model says ``positive``.
+
+        Parameters
+        ----------
+        table : Table
+            Needs no label and no groups.
+        who : str
+            Names the rows in errors.
+
+        Returns
+        -------
+        (n,) array
+        """
         X = encode(self.encoding, table, who)
         if self.network is None:
             return X @ self.w[:-1] + self.w[-1]
@@ -75,11 +106,31 @@ class Model:
         return decide(self.network["name"], self.network["hidden"], self.w, X)
 
     def probabilities(self, table: Table, who: str = "the data") -> np.ndarray:
-        """Probability of the positive label, (n,)."""
+        """Probability of the positive label.
+
+        Parameters
+        ----------
+        table, who : as in ``decision``
+
+        Returns
+        -------
+        (n,) array
+            Between 0 and 1.
+        """
         return sigmoid(self.decision(table, who))
 
     def predict(self, table: Table, who: str = "the data") -> np.ndarray:
-        """0 or 1 per row; ``who`` names the rows in errors."""
+        """Decisions.
+
+        Parameters
+        ----------
+        table, who : as in ``decision``
+
+        Returns
+        -------
+        (n,) array of int
+            1 for the positive label, 0 for the other one.
+        """
         return (self.decision(table, who) > 0).astype(np.int64)
 
     def to_bytes(self) -> bytes:
@@ -92,7 +143,12 @@ class Model:
         return sealed(save({"w": self.w}, about))
 
     def save(self, path: str | Path) -> None:
-        """Write the model file, whole or not at all."""
+        """Write the model file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or Path
+        """
         try:
             write_atomically({Path(path): self.to_bytes()})
         except OSError as error:
@@ -114,7 +170,22 @@ def _check_seal(path: str | Path, seal: str) -> None:
 
 
 def load_model(path: str | Path) -> Model:
-    """Read a model file; anything that is not one, or was changed since, is refused with a sentence."""
+    """Read a model file; anything that is not one, or was changed since, is refused with a sentence.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Model
+
+    Examples
+    --------
+    >>> load_model("nowhere.safetensors")
+    Traceback (most recent call last):
+    agnosticfair.errors.ModelError: there is no model file 'nowhere.safetensors': check the path
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -182,5 +253,6 @@ def _privacy(value: Any) -> dict[str, Any] | None:
     """What a model says of its privacy, if it says something readable."""
     if value is None:
         return None
-    numbers = {k: float(v) for k, v in dict(value).items() if k != "unit"}
-    return {**numbers, "unit": str(value["unit"])}
+    texts = ("unit", "worst_part")
+    told = {k: str(v) if k in texts else float(v) for k, v in dict(value).items()}
+    return {**told, "unit": str(value["unit"])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan, prod, sqrt
 from pathlib import Path
@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.data.axes import band_axis
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, in_process, model_of
+from agnosticfair.mathematics.basis import constant, subpopulations
+from agnosticfair.mathematics.parts import Axis, Part
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
-from agnosticfair.protocol.faults import Asker, Policy
+from agnosticfair.protocol.engines import Engine
+from agnosticfair.protocol.faults import Asker, Policy, policy
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.privacy.accountant import check_budget, multiplier, spent
 from agnosticfair.protocol.privacy.ledger import Ledger
@@ -28,15 +32,19 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateMoments,
     PrivateSlopes,
 )
-from agnosticfair.protocol.privacy.sensitivity import clip_of, deviations
+from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
-from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.questions import Task, step_of
+from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import plan as server
+from agnosticfair.server.named import part_names, with_parts
 from agnosticfair.server.private import (
     ROUNDS,
     Problem,
     bounded,
+    comparable,
+    next_active,
     second_moment,
     stepped,
     temperature,
@@ -51,20 +59,32 @@ SHARES = {
 }
 """How much of the budget goes to counts, the second moment, all rounds together, and the certificate."""
 
+SHARES_OF_PARTS = {
+    "private_counts": 0.05,
+    "private_moments": 0.2,
+    "private_slopes": 0.5,
+    "private_decisions": 0.25,
+}
+"""The same where parts are counted, too: there are more counts, of fewer rows each."""
+
 LEAST_RIDGE = 1e-4
-PRIVATE = ("fl", "fairfl")
+LEAST_PART = 0.05
+"""The share of the rows that a part has, or noise would hide what is in it."""
+
+PRIVATE = ("fl", "fairfl", "agnosticfair")
 
 
 @dataclass(frozen=True)
 class Budget:
-    """epsilon, delta: for rows, of all answers together.  colluding: how many sites may pool what they know
-    with the coordinator.  ledgers: a folder with a file for each client, kept over fits; None for this
-    fit alone."""
+    """epsilon, delta: of all answers together.  colluding: how many sites may pool what they know with the
+    coordinator.  ledgers: a folder with a file for each client, kept over fits; None for this fit alone.
+    most_rows: 0 to hide rows; to hide whole sites, the rows of which a site adds no more."""
 
     epsilon: float
     delta: float = 1e-5
     colluding: int = 1
     ledgers: Path | None = None
+    most_rows: int = 0
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
@@ -72,11 +92,21 @@ class Budget:
             raise SettingsError(
                 f"colluding is {self.colluding}: give the number of sites, 0 or more"
             )
+        if self.most_rows < 0:
+            raise SettingsError(
+                f"most_rows is {self.most_rows}: give the rows that a site adds at most, or 0 to hide rows"
+            )
 
-    def multipliers(self, rounds: int) -> dict[str, float]:
+    @property
+    def unit(self) -> str:
+        """Who is hidden: a row, or a site."""
+        return "site" if self.most_rows else "row"
+
+    def multipliers(self, rounds: int, parts: bool = False) -> dict[str, float]:
         """The noise multiplier of each step, so that all of them together cost epsilon."""
         whole, times = multiplier(self.epsilon, self.delta), {"private_slopes": rounds}
-        return {step: whole * sqrt(times.get(step, 1) / part) for step, part in SHARES.items()}
+        shares = SHARES_OF_PARTS if parts else SHARES
+        return {step: whole * sqrt(times.get(step, 1) / part) for step, part in shares.items()}
 
 
 @dataclass
@@ -89,94 +119,115 @@ class Asking:
 
     def total(self, kind: type[Any], round: int, task: Task, **more: Any) -> Mapping[str, Any]:
         """The noisy sums of a question of this kind.  more: its other fields."""
-        asked = kind(z=self.multipliers[kind.step], sites=len(self.asker.keys), **more)
+        asked = self.question(kind, **more)
         return self.asker.total(Broadcast(round, task, asked)).sums
 
-    def deviations(self, step: str, task: Task) -> dict[str, float]:
+    def question(self, kind: type[Any], **more: Any) -> Any:
+        """The question of this kind, with its noise."""
+        z, sites = self.multipliers[step_of(kind)], len(self.asker.keys)
+        return kind(z=z, sites=sites, most=self.budget.most_rows, **more)
+
+    def deviations(self, asked: Any, task: Task) -> dict[str, float]:
         """The standard deviations of a total's noise: where sites may collude, more than the budget's."""
         sites = len(self.asker.keys)
         more = sqrt(sites) * share_of(sites, self.budget.colluding)
-        made = deviations(step, self.multipliers[step], clip_of(task))
-        return {name: more * sigma for name, sigma in made.items()}
+        return {name: more * sigma for name, sigma in deviations(asked, task).items()}
 
 
 def fit_private(
-    clients: Mapping[str, Table],
+    clients: Mapping[str, Table] | Engine,
     method: str | Method = "fairfl",
     *,
     budget: Budget,
     schema: Schema,
-    sensitive_features: str | tuple[str, ...] | None = None,
+    sensitive_features: str | Sequence[str] | None = None,
     positive: str | None = None,
     rounds: int = ROUNDS,
     confidence: float = 0.95,
+    secure: Roster | None = None,
+    deadline: float | None = None,
+    on_failure: str | Policy = "stop",
+    on_round: Callable[[dict], None] | None = None,
 ) -> Fit:
     """Train one linear classifier of which no row shows: (epsilon, delta)-differentially private.
 
     Parameters
     ----------
-    clients : a table per client; their sums are clipped, get noise and are masked.
-    method : 'fl' or 'fairfl', or a recipe of one of them.
-    budget : epsilon and delta, against whom, and where ledgers are kept.
+    clients : a table per client, whose sums are clipped, get noise and are masked; or an engine over sites that do
+        that themselves, each within a budget of its own.
+    method : 'fl', 'fairfl', or 'agnosticfair', whose set is then one of single values; or a recipe of one of them.
+    budget : epsilon and delta, of whom and against whom, and where ledgers are kept.
     schema : agreed on, for ranges and categories taken from rows would show some of them.
     confidence : of what the certificate says of these rows under noise.
+    secure : over an engine, the sites' long-term public keys.
     """
     begin = perf_counter()
-    method = recipe(method) if isinstance(method, str) else method
-    _check_method(method)
-    tables = {k: under(schema, rows, f"client {k!r}") for k, rows in clients.items()}
-    asking = Asking(_asker(tables, budget, schema), budget, budget.multipliers(rounds))
+    method = private_recipe(recipe(method) if isinstance(method, str) else method)
+    by_parts = server.fairness_of(method).basis.kind == "named"
+    asker = (
+        _asker(clients, budget, schema)
+        if isinstance(clients, Mapping)
+        else Asker(clients, clients.clients(), policy(on_failure), deadline, secure=secure)
+    )
+    asking = Asking(asker, budget, budget.multipliers(rounds, by_parts))
     with one_thread():
         plan, groups = _plan(asking, method, schema, sensitive_features, positive)
-        w, history = _rounds(asking, plan, groups, rounds)
+        w, history = _rounds(asking, plan, groups, rounds, on_round)
         told = _certified(asking, plan, w, confidence)
-    asked = PrivateSlopes(0.0, 0, 0.0, w)
     spent_now = spent(_all(asking.multipliers, rounds), budget.delta)
-    about = {
-        "epsilon": spent_now,
-        "delta": budget.delta,
-        "unit": "row",
-        "colluding": budget.colluding,
-    }
+    about = {"epsilon": spent_now, "delta": budget.delta, "unit": budget.unit}
+    about |= {"colluding": budget.colluding, "most_rows": budget.most_rows}
+    asked = asking.question(PrivateSlopes, temperature=1.0, w=w, active=np.zeros(1))
     return Fit(
         model_of(plan, w, "rounds", privacy={**about, **told}),
-        method,
+        plan.method,
         "rounds",
         rounds,
         history,
         {"noisy step": rounds},
         np.ones(1),
         nan,
-        told["worst_difference"],
+        float(told["worst_difference"]),
         perf_counter() - begin,
         8 * sum(prod(shape) for shape in asked.shapes(plan.task).values()),
+        tuple(asker.events),
+        named=plan.task.named,
     )
 
 
-def _check_method(method: Method) -> None:
+def private_recipe(method: Method) -> Method:
+    """The recipe as it is under noise: 'agnosticfair' over single values, for noise goes furthest on few numbers."""
     fairness = method.fairness
-    uniform = method.basis.kind == "constant" == (fairness or method).basis.kind
-    if not uniform or method.network or method.averaging or method.q:
+    if fairness is not None and method.name in ("agnosticfair", "agnosticfair-named"):
+        basis = fairness.basis
+        columns = basis.columns if basis.kind == "named" else None
+        single = subpopulations(columns, 1, max(LEAST_PART, basis.least))
+        fairness = replace(fairness, basis=single, each=True)
+        method = replace(method, basis=constant(), fairness=fairness, bands=0)
+    kind = server.fairness_of(method).basis.kind
+    known = method.basis.kind == "constant" and kind in ("constant", "named")
+    if not known or method.network or method.averaging or method.q:
         raise SettingsError(
             f"method {method.name!r} asks for more numbers than noise would leave of use: with epsilon take one "
-            f"of {', '.join(PRIVATE)}"
+            f"of {', '.join(PRIVATE)}, without a network"
         )
     if fairness is not None and fairness.notion != "demographic_parity":
         raise SettingsError(
             f"notion {fairness.notion!r} has no private step: with epsilon take demographic_parity"
         )
+    return method
 
 
-def _asker(tables: Mapping[str, Any], budget: Budget, schema: Schema) -> Asker:
+def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Asker:
     """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
-    engine = in_process(tables)
+    engine = in_process({k: under(schema, rows, f"client {k!r}") for k, rows in clients.items()})
 
     def ledger(key: str) -> Ledger:
         path = None if budget.ledgers is None else budget.ledgers / f"{key}.ledger.json"
-        return Ledger(budget.epsilon, budget.delta, path=path)
+        return Ledger(budget.epsilon, budget.delta, path=path, unit=budget.unit)
 
     sites = {
-        key: PrivateSite(key, answer, ledger(key), budget.colluding)
+        key: PrivateSite(key, answer, ledger(key), budget.colluding, budget.most_rows)
         for key, answer in engine.handlers.items()
     }
     engine, roster = replace(engine, handlers=sites), None
@@ -189,10 +240,10 @@ def _plan(
     asking: Asking,
     method: Method,
     schema: Schema,
-    sensitive_features: str | tuple[str, ...] | None,
+    sensitive_features: str | Sequence[str] | None,
     positive: str | None,
 ) -> tuple[server.Plan, np.ndarray]:
-    """The plan, from the schema alone and a noisy n; and the noisy counts of the groups."""
+    """The plan, from the schema alone and noisy counts; and these counts, by part and group."""
     outline = schema.outline()
     groups = {name: dict.fromkeys(values, 1) for name, values in outline.groups.items()}
     imagined = replace(outline, n=1, labels=dict.fromkeys(outline.labels, 1), groups=groups)
@@ -203,50 +254,96 @@ def _plan(
         sensitive_features=sensitive_features,
         positive=positive,
     )
-    found = asking.total(PrivateCounts, 0, replace(plan.task, n=0))
-    counts = np.maximum(found["groups"], 1.0)
-    n = max(2, round(float(counts.sum())))
+    basis = server.fairness_of(method).basis
+    if basis.kind == "named":
+        axes = schema_axes(schema, basis.columns)
+        every: list[Part] = [
+            ((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))
+        ]
+        plan = with_parts(plan, axes, every)
+    task = replace(plan.task, n=0)
+    counts = np.maximum(asking.total(PrivateCounts, 0, task)["groups"], 1.0)
+    if basis.kind == "named":
+        off = asking.deviations(asking.question(PrivateCounts), task)["groups"]
+        floor = server.fairness_of(method).floor
+        kept = comparable(counts, plan.compared, off, basis.least, floor)
+        plan = with_parts(plan, axes, [part for part, k in zip(every, kept, strict=True) if k])
+        counts = counts[np.r_[True, kept]]
+    n = max(2, round(float(counts[0].sum())))
     return replace(plan, task=replace(plan.task, n=n), n=n), counts
 
 
+def schema_axes(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Axis, ...]:
+    """The axes that a schema declares: its categories, and the bands of its numbers, where it has any."""
+    found = {name: Axis(name, tuple(values)) for name, values in schema.categorical.items()}
+    found |= {name: band_axis(name, edges) for name, edges in schema.bands.items() if edges}
+    for name in columns or ():
+        if name not in found:
+            raise SettingsError(
+                f"column {name!r} names no part under noise: the schema declares neither categories nor bands of it"
+            )
+    axes = tuple(found[name] for name in (columns or sorted(found)) if len(found[name].values) > 1)
+    if not axes:
+        raise SettingsError(
+            "the schema declares no categories and no bands to name parts by: add 'bands', or take fairfl"
+        )
+    return axes
+
+
 def _rounds(
-    asking: Asking, plan: server.Plan, groups: np.ndarray, rounds: int
+    asking: Asking,
+    plan: server.Plan,
+    groups: np.ndarray,
+    rounds: int,
+    on_round: Callable[[dict], None] | None,
 ) -> tuple[np.ndarray, tuple[dict, ...]]:
     """From the second moment to the last w, and what each round showed."""
     task, method = plan.task, plan.method
     upper = asking.total(PrivateMoments, 0, task)["moments"]
-    S = second_moment(upper, asking.deviations("private_moments", task)["moments"])
+    S = second_moment(upper, asking.deviations(asking.question(PrivateMoments), task)["moments"])
     fair = method.fairness
     compared = replace(plan.compared, pairs=plan.compared.pairs if fair else ())
     tau, ridge = fair.tau if fair else inf, max(method.ridge, LEAST_RIDGE)
-    problem = Problem(plan.n, groups, S, compared, tau, ridge)
-    w, history = np.zeros(len(S)), []
+    active, history = np.zeros(1, int), []
+    some = asking.question(PrivateSlopes, temperature=1.0, w=upper, active=active)
+    off = asking.deviations(some, task)["hat"]
+    problem = Problem(plan.n, groups, S, compared, tau, ridge, off)
+    w = np.zeros(len(S))
     for k in range(1, rounds + 1):
         T = temperature(problem, w)
-        sums = asking.total(PrivateSlopes, k, task, w=w, temperature=T)
-        before, w = w, stepped(problem, w, sums, k)
+        sums = asking.total(PrivateSlopes, k, task, w=w, temperature=T, active=active.astype(float))
+        before, w = w, stepped(problem, w, sums, k, active)
+        active = next_active(problem, sums["hat"])
         slope = float(np.linalg.norm(sums["gradient"])) / plan.n
-        entry = {"round": k, "loss": nan, "worst": nan, "slope": slope}
+        entry = {"round": k, "loss": nan, "worst": nan, "accuracy": nan, "slope": slope}
         history.append({**entry, "step": float(np.abs(w - before).max())})
+        if on_round is not None:
+            on_round(history[-1])
     return w, tuple(history)
 
 
 def _certified(
     asking: Asking, plan: server.Plan, w: np.ndarray, confidence: float
-) -> dict[str, float]:
-    """What the model does on the training rows: as measured under noise, and at most."""
+) -> dict[str, float | str]:
+    """What the model does on the training rows, everywhere and in every part: as measured under noise, and at
+    most, at once for all of them."""
     sums = asking.total(PrivateDecisions, 0, plan.task, w=w)
-    counts = 2 * len(plan.compared.parts)
+    counts = 2 * len(plan.compared.parts) * len(sums["groups"])
     quantile = NormalDist().inv_cdf(1 - (1 - confidence) / (2 * counts))
-    sigma = asking.deviations("private_decisions", plan.task)
+    sigma = asking.deviations(asking.question(PrivateDecisions, w=w), plan.task)
     measured, at_most = bounded(sums, sigma, plan.compared, quantile)
-    accuracy = float(sums["right"] / max(sums["groups"].sum(), 1.0))
-    return {
-        "worst_difference": measured,
-        "at_most": at_most,
+    accuracy = float(sums["right"] / max(sums["groups"][0].sum(), 1.0))
+    told: dict[str, float | str] = {
+        "worst_difference": float(measured.max()),
+        "at_most": float(at_most.max()),
         "confidence": confidence,
         "accuracy": min(max(accuracy, 0.0), 1.0),
     }
+    if plan.task.named is not None:
+        names = ("everybody", *part_names(plan))
+        told |= {"parts": len(measured) - 1, "worst_part": names[int(measured.argmax())]}
+        told |= {"overall_difference": float(measured[0]), "overall_at_most": float(at_most[0])}
+    return told
 
 
 def _all(multipliers: Mapping[str, float], rounds: int) -> list[float]:
@@ -256,3 +353,31 @@ def _all(multipliers: Mapping[str, float], rounds: int) -> list[float]:
         for step, z in multipliers.items()
         for _ in range(rounds if step == "private_slopes" else 1)
     ]
+
+
+def private_sentences(told: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a differentially private fit spent and what is certified under its noise, in words."""
+    whom = (
+        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
+    )
+    measured, confidence = "under noise", f"at confidence {told['confidence']:g}"
+    found = [
+        f"Differentially private for {whom}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
+        f"against the coordinator together with {told['colluding']:.0f} of the other sites.",
+        f"Accuracy on the training rows, {measured}: {told['accuracy']:.3f}.",
+    ]
+    if "parts" not in told:
+        difference, most = told["worst_difference"], told["at_most"]
+    else:
+        difference, most = told["overall_difference"], told["overall_at_most"]
+    found.append(
+        f"Risk difference on the training rows: {difference:.4f} as measured {measured}, at most {most:.4f} "
+        f"{confidence}."
+    )
+    if "parts" in told:
+        found.append(
+            f"In every one of {told['parts']:.0f} single values that hold enough rows it is at most "
+            f"{told['at_most']:.4f}, at once with that; as measured it is largest where {told['worst_part']}: "
+            f"{told['worst_difference']:.4f}."
+        )
+    return tuple(found)

@@ -9,6 +9,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -36,6 +37,9 @@ class Kind(NamedTuple):
 
 
 POSITIVE = Kind("a positive number", lambda v: v > 0)
+LIMIT = Kind(
+    "a positive number below infinity; for no limit take method 'fl'", lambda v: 0 < v < inf
+)
 NOT_NEGATIVE = Kind("a number, 0 or more", lambda v: v >= 0)
 SHARE = Kind("a number from 0 to 1", lambda v: 0 <= v <= 1)
 COUNT = Kind("a whole number, 1 or more", lambda v: v >= 1, Integral, int)
@@ -130,7 +134,7 @@ def register_setting(setting: Setting) -> Setting:
 def _known() -> None:
     M, F, S, A, K = Reach
     for made in (
-        Setting("tau", F, "Largest difference between groups over the set A.", POSITIVE),
+        Setting("tau", F, "Largest difference between groups over the set A.", LIMIT),
         Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE),
         Setting("notion", F, "What fairness means: 'demographic_parity', for example.", WORD),
         Setting("intersections", F, "Compare the sensitive features' intersections.", FLAG),

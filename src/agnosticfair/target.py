@@ -33,12 +33,34 @@ def target_weights(
     ridge: float = 1e-3,
     seed: int = 0,
 ) -> np.ndarray:
-    """Weights (n,) of the rows X, mean one, under which they look like the rows ``target``, (m, d).
+    """Weights of rows, mean one, under which they look like the rows of a target.
 
-    how: 'density_ratio' asks a logistic classifier which of the two a row comes from, and weighs by
-    its odds.  'kernel_mean_matching' takes those whose mean of a Gaussian kernel of width ``sigma``, seen
-    from ``kernels`` rows, is nearest to the target's.  No row weighs more than ``most`` times the mean.
+    Parameters
+    ----------
+    X : (n, d) array
+        The rows to weigh.
+    target : (m, d) array
+        Rows of the deployment.
+    how : {'density_ratio', 'kernel_mean_matching'}
+        The first asks a logistic classifier which of the two a row comes from, and weighs by its odds; the second
+        takes those weights whose mean of a Gaussian kernel is nearest to the target's.
+    most : float
+        No row weighs more than this many times the mean.
+    kernels : int
+        Rows from which the kernel's mean is seen.
+    sigma : float or 'median'
+        Width of the kernel.
+    ridge : float
+        Of the classifier, or of the matching.
+    seed : int
+        Draws these rows.
 
+    Returns
+    -------
+    (n,) array
+
+    Examples
+    --------
     >>> X = np.array([[0.0], [0.0], [1.0], [1.0]])
     >>> target_weights(X, np.array([[0.0], [0.0], [0.0], [1.0]]), ridge=1e-9).round(3)
     array([1.5, 1.5, 0.5, 0.5])

@@ -1,35 +1,35 @@
-"""Choosing tau: accuracy against the certified worst case along a path of fits, cross-validated.
+"""Choosing tau: accuracy against the certified worst case along a path of taus, cross-validated.
 
-The path goes from the tightest tau to the loosest; every fit begins where the last ones point to, so
-that ten points cost less than four fits.  The module is not called ``frontier``: it would hide the
-package's function of that name.
+Every point and fold is a fit of its own, of a coarse tolerance, so that all processors can work on them; only the
+point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl', where it would
+end without a limit, and 'fairfl', which is fair on the rows as they are.  The module is not called ``frontier``: it
+would hide the package's function of that name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.auditing.audit import audit
+from agnosticfair.auditing.fits import compared, own_set
+from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.table import Table, concatenate, intersected
+from agnosticfair.data.table import Table, concatenate
 from agnosticfair.errors import SettingsError
-from agnosticfair.federation import Fit, fit, in_process
-from agnosticfair.mathematics.basis import (
-    around,
-    check_seed,
-    comes_with_rows,
-    design,
-    is_apart,
-    is_centred,
-)
-from agnosticfair.mathematics.metrics import accuracy
-from agnosticfair.methods import Method, method
-from agnosticfair.protocol.engines import Engine
+from agnosticfair.federation import Fit, fit
+from agnosticfair.mathematics.basis import check_seed
+from agnosticfair.mathematics.metrics import accuracy, positive_rate
+from agnosticfair.mathematics.parts import memberships
+from agnosticfair.methods import METHODS, Method, method
+from agnosticfair.model import Model
 from agnosticfair.settings import TAUS
+from agnosticfair.threads import spread
 
 COARSE = 3e-4
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
@@ -37,85 +37,100 @@ COARSE = 3e-4
 LEAST_FOLD = 10
 """Rows that a fold has at least."""
 
+REFERENCES = ("fairfl", "fl")
+"""Methods that stand beside the path."""
+
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Point:
-    """One tau: means over the held-out folds. worst: the certified worst difference there.  spread: the
-    standard error of accuracy and worst.  fit: on all rows."""
+    """One tau, or a method beside the path: means over the held-out folds.
 
-    tau: float
+    worst: the certified worst difference there.  positive: the share of positive decisions.  spread: the
+    standard error of accuracy and worst.  tau: None of a method that has none.
+    """
+
+    tau: float | None
     accuracy: float
     worst: float
     measured: float
+    positive: float
     spread: tuple[float, float]
-    fit: Fit = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """The points, by tau; ``knee`` is the place of the one where less fairness stops paying most."""
+    """The points, by tau; ``knee`` is the place of the one where less fairness stops paying most.
+
+    references: what 'fairfl' and 'fl' do on the same folds.
+    """
 
     points: tuple[Point, ...]
     knee: int
     notion: str
     folds: int
-    picked: Callable[[Fit], Any] = field(repr=False)
+    references: Mapping[str, Point]
+    picked: Callable[[float], Any] = field(repr=False)
 
     def to_frame(self) -> Any:
-        """The points as a pandas frame, a line each."""
+        """The points as a pandas frame, a line each, and what accuracy they cost against 'fairfl' and 'fl'."""
         import pandas as pd
 
-        lines = [
-            {k: v for k, v in vars(p).items() if k not in ("fit", "spread")} for p in self.points
-        ]
-        return pd.DataFrame(lines).assign(knee=[k == self.knee for k in range(len(lines))])
+        lines = [{k: v for k, v in vars(p).items() if k != "spread"} for p in self.points]
+        made = pd.DataFrame(lines).assign(knee=[k == self.knee for k in range(len(lines))])
+        for name, other in self.references.items():
+            made[f"cost against {name}"] = other.accuracy - made["accuracy"]
+        return made
+
+    def plot(self) -> Any:
+        """A figure: accuracy over the certified worst difference, a point for every tau."""
+        # the report draws what this room finds, and is looked up only when somebody looks
+        return import_module("agnosticfair.report.frontier").figure(self)
 
     def _repr_html_(self) -> str:
         """The points as a table, in a notebook."""
-        head = ("tau", "accuracy", "certified at most", "measured", "")
-        lines = [
-            (
-                f"{p.tau:g}",
-                f"{p.accuracy:.4f}",
-                f"{p.worst:.4f}",
-                f"{p.measured:.4f}",
-                "knee" * (k == self.knee),
-            )
-            for k, p in enumerate(self.points)
+        grid = import_module("agnosticfair.report.frontier").grid(self)
+        lines = [("th", grid.header), *(("td", line) for line in grid.lines)]
+        rows = [
+            "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in line) for kind, line in lines
         ]
-        rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in line)}</tr>" for line in lines)
-        return f"<table><tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>{rows}</table>"
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
     def pick(self, tau: float | None = None) -> Any:
         """The estimator (or the fit) of the point of that tau, by default of the knee."""
-        if tau is None:
-            return self.picked(self.points[self.knee].fit)
-        near = min(self.points, key=lambda point: abs(point.tau - tau))
-        if abs(near.tau - tau) > 1e-9:
+        taus = [point.tau for point in self.points if point.tau is not None]
+        wanted = taus[self.knee] if tau is None else tau
+        near = min(taus, key=lambda one: abs(one - wanted))
+        if abs(near - wanted) > 1e-9:
             raise SettingsError(
-                f"no point has tau {tau:g}; there are: {', '.join(f'{p.tau:g}' for p in self.points)}"
+                f"no point has tau {wanted:g}; there are: {', '.join(f'{one:g}' for one in taus)}"
             )
-        return self.picked(near.fit)
+        return self.picked(near)
 
 
-def fit_path(
-    clients: Mapping[str, Table] | Engine, recipe: Method, taus: Sequence[float], **how: Any
-) -> Iterator[Fit]:
-    """A fit for every tau, tightest first. One that loses more than the one before it, which keeps the looser
-    limit, too, gives way to that: so the loss never rises along the path."""
-    engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    coarse = replace(recipe, tolerance=max(recipe.tolerance, COARSE), polish=False)
-    last = None
-    for tau in sorted(taus):
-        if last is not None:
-            how["centres"] = last.centres
-        made = fit(engine, method(coarse, tau=tau), **how)
-        if last is not None and last.converged and _loss(last) < _loss(made):
-            made = replace(last, method=made.method)
-        last = made
-        yield made
+@dataclass(frozen=True)
+class _Cell:
+    """A fold and a tau: what is fitted, on what, and what it is measured on.  beside: methods that are fitted and
+    measured there, too."""
+
+    train: Mapping[str, Table]
+    out: Mapping[str, Table]
+    recipe: Method
+    names: tuple[str, ...]
+    how: Mapping[str, Any]
+    beside: Sequence[Method]
+
+
+def _ran(cell: _Cell) -> tuple[float, list[tuple[float, ...]]]:
+    """The loss of a cell's fit, or that it has none to compare by; what it does, and what those beside it do."""
+    made = fit(cell.train, cell.recipe, **cell.how)
+    found: list[tuple[float, ...]] = [held_out(made.model, cell.out, cell.names, made)]
+    plain = {k: v for k, v in cell.how.items() if k != "centres"}
+    for recipe in cell.beside:
+        other = fit(cell.train, recipe, **plain)
+        found.append(held_out(other.model, cell.out, cell.names, made))
+    return _loss(made) if made.converged else np.inf, found
 
 
 def _loss(fitted: Fit) -> float:
@@ -128,16 +143,18 @@ def trace(
     *,
     sensitive_features: str | Sequence[str],
     taus: Sequence[float] = TAUS,
-    folds: int = 3,
+    folds: int = 2,
     seed: int = 0,
+    jobs: int = 1,
     on_progress: Progress | None = None,
     picked: Callable[[Fit], Any] | None = None,
     **how: Any,
 ) -> Frontier:
-    """The frontier of a method over clients: a path on all rows, and one without each fold.
+    """The frontier of a method over clients.
 
     Every client deals its own rows to the folds at random. On the held-out rows, pooled, accuracy is
-    measured and the worst difference certified over the set of the fit.  on_progress: called with
+    measured and the worst difference certified over the set of the fit. A point that loses more in training than
+    a stricter one, which keeps its limit, too, gives way to that.  jobs: processes.  on_progress: called with
     (done, total).
     """
     check(recipe, taus, folds)
@@ -146,47 +163,78 @@ def trace(
         raise SettingsError(
             f"folds is {folds} for {rows} rows; each needs {LEAST_FOLD} rows: take fewer"
         )
-    names = (
-        (sensitive_features,) if isinstance(sensitive_features, str) else tuple(sensitive_features)
-    )
+    alone = isinstance(sensitive_features, str)
+    names = (str(sensitive_features),) if alone else tuple(sensitive_features)
     how = {"sensitive_features": sensitive_features, "seed": seed, **how}
-    total, done, found = (folds + 1) * len(taus), 0, np.zeros((folds, len(taus), 3))
+    path = sorted(taus)
+    cells = _cells(clients, recipe, path, folds, seed, names, how)
+    seen = iter(range(1, len(cells) + 1))
+    tell = (lambda _: on_progress(next(seen), len(cells))) if on_progress else None
+    ran = spread(_ran, cells, jobs, tell)
+    found = [ran[k * len(path) : (k + 1) * len(path)] for k in range(folds)]
+    points = _means(np.array([_given_way(fold) for fold in found]), path)
+    beside = [[values for _, (_, *others) in fold for values in others] for fold in found]
+    means = dict(zip(REFERENCES, _means(np.array(beside), [None] * len(REFERENCES)), strict=True))
+    place = knee(np.array([p.worst for p in points]), np.array([p.accuracy for p in points]))
+    finish = picked or (lambda made: made)
+    notion = recipe.fairness.notion if recipe.fairness is not None else ""
+    return Frontier(
+        points,
+        place,
+        notion,
+        folds,
+        means,
+        lambda tau: finish(fit(clients, method(recipe, tau=tau), **how)),
+    )
 
-    def tell() -> None:
-        nonlocal done
-        done += 1
-        if on_progress is not None:
-            on_progress(done, total)
 
+def _cells(
+    clients: Mapping[str, Table],
+    recipe: Method,
+    path: Sequence[float],
+    folds: int,
+    seed: int,
+    names: tuple[str, ...],
+    how: Mapping[str, Any],
+) -> list[_Cell]:
+    """Fold by fold, the strictest tau first, which has the methods beside it."""
     rng = np.random.default_rng(seed)
     parts = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
+    coarse = replace(recipe, tolerance=max(recipe.tolerance, COARSE), polish=False)
+    assert recipe.fairness is not None, "check has looked"
+    same: dict[str, Any] = {"ridge": recipe.ridge, "bands": recipe.bands, "network": recipe.network}
+    beside = [replace(METHODS[name], **same) for name in REFERENCES]
+    notion = {"notion": recipe.fairness.notion, "intersections": recipe.fairness.intersections}
+    beside = [one if one.fairness is None else method(one, **notion) for one in beside]
+    made = []
     for k in range(folds):
         kept = {key: table.take(parts[key] != k) for key, table in clients.items()}
         train = {key: table for key, table in kept.items() if len(table)}  # one row is in one fold
-        out = [table.take(parts[key] == k) for key, table in clients.items()]
-        for j, made in enumerate(fit_path(train, recipe, taus, **how)):
-            found[k, j] = held_out(made, out, names)
-            tell()
-    fits = []
-    for made in fit_path(clients, recipe, taus, **how):
-        fits.append(made)
-        tell()
-    means, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(folds)
-    points = tuple(
-        Point(tau, mean[0], mean[1], mean[2], (e[0], e[1]), made)
-        for tau, mean, e, made in zip(
-            sorted(taus), means.tolist(), error.tolist(), fits, strict=True
-        )
+        out = {key: table.take(parts[key] == k) for key, table in clients.items()}
+        for tau in path:
+            others = beside if tau == path[0] else ()
+            made.append(_Cell(train, out, method(coarse, tau=tau), names, how, others))
+    return made
+
+
+def _given_way(
+    fold: Sequence[tuple[float, Sequence[tuple[float, ...]]]],
+) -> list[tuple[float, ...]]:
+    """What the points of a fold do, each at least as good in training as those before it."""
+    kept: list[tuple[float, tuple[float, ...]]] = []
+    for loss, (own, *_) in fold:
+        before = bool(kept) and kept[-1][0] < loss
+        kept.append(kept[-1] if before else (loss, own))
+    return [values for _, values in kept]
+
+
+def _means(found: np.ndarray, taus: Sequence[float | None]) -> tuple[Point, ...]:
+    """Points from what was found, (folds, points, 4)."""
+    error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    lines = zip(taus, found.mean(axis=0).tolist(), error.tolist(), strict=True)
+    return tuple(
+        Point(tau, mean[0], mean[1], mean[2], mean[3], (e[0], e[1])) for tau, mean, e in lines
     )
-    place = knee(means[:, 1], means[:, 0])
-    notion = recipe.fairness.notion if recipe.fairness is not None else ""
-
-    def polished(made: Fit) -> Fit:
-        exact = replace(made.method, tolerance=recipe.tolerance, polish=recipe.polish)
-        return fit(clients, exact, **{**how, "start": made.start, "centres": made.centres})
-
-    finish = picked or (lambda made: made)
-    return Frontier(points, place, notion, folds, lambda made: finish(polished(made)))
 
 
 def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
@@ -198,47 +246,31 @@ def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
         raise SettingsError(f"folds is {folds}; it must be at least 2")
 
 
-def held_out(made: Fit, parts: Sequence[Table], names: Sequence[str]) -> tuple[float, float, float]:
-    """Accuracy, certified worst difference and measured difference on these rows, of the worst sensitive feature."""
-    fairness = made.method.fairness
-    assert fairness is not None
-    # who held a row is not known here: kernels are not split, and for by_client it is the audit's own set
-    fairness = replace(fairness, basis=replace(fairness.basis, split=False))
-    certificates = []
-    table = concatenate(parts)
-    ask: dict[str, Any] = {"bound": fairness.bound, "floor": fairness.floor}
+def held_out(
+    model: Model, parts: Mapping[str, Table], names: Sequence[str], made: Fit
+) -> tuple[float, float, float, float]:
+    """Accuracy, certified worst difference, measured difference and positive rate on these rows, of the worst
+    sensitive feature.  made: the fit over whose set is certified."""
+    fairness, table = made.method.fairness, concatenate([*parts.values()])
+    assert fairness is not None, "check has looked"
+    x, K = encode(made.model.encoding, table), table.kernels
+    if made.named is not None:
+        axes, named = made.named.agreed
+        codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])
+        K = memberships(codes, named)
+    ask = own_set(fairness, x, made.centres, K, table.weights)
     ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
-    b = None if made.centres is None else made.centres[: fairness.basis.kernels]
-    if is_apart(fairness.basis):
-        pass
-    elif comes_with_rows(fairness.basis) or table.weights is not None or fairness.trust > 0:
-        K = table.kernels
-        if K is None:
-            K = design(fairness.basis, encode(made.model.encoding, table), b, "", ("",))
-        K = around(K, table.weights, fairness.trust)
-        ask["basis"] = lambda _: K
-    else:
-        ask["basis"] = fairness.basis
-        if is_centred(fairness.basis):
-            ask["centres"] = b
-    compared = {name: table.column(name) for name in names}
-    if fairness.intersections and len(names) > 1:
-        compared = {" & ".join(names): intersected(compared)}
-    for column in compared.values():
-        certificates.append(
-            audit(
-                made.model,
-                table,
-                sensitive_features=column.values(),
-                notion=fairness.notion,
-                **ask,
-            )
-        )
-    y, y_hat = table.labels(made.model.positive), made.model.predict(table)
+    columns = {name: table.column(name) for name in names}
+    certificates = [
+        audit(model, table, sensitive_features=column.values(), **ask)
+        for column in compared(fairness, columns).values()
+    ]
+    y, y_hat = table.labels(model.positive), model.predict(table)
     return (
         accuracy(y, y_hat, table.weights),
         max(one.worst_difference for one in certificates),
         max(one.difference for one in certificates),
+        positive_rate(y_hat, table.weights),
     )
 
 

@@ -609,7 +609,7 @@ def rows(tmp_path, monkeypatch):
 
 
 ROLES = ("--target", "income", "--sensitive-features", "sex")
-BRIEF = (*ROLES, "--kernels", 20, "--bound", 20, "--bootstrap", 5)
+BRIEF = (*ROLES, "--kernels", 20, "--bound", 20, "--bootstrap", 20)
 
 
 def test_the_command_writes_what_the_library_finds(call, rows):
@@ -617,7 +617,7 @@ def test_the_command_writes_what_the_library_finds(call, rows):
     assert (code, err) == (0, "")
     told = json.loads((rows.parent / "one" / "certificate.json").read_text())
     table, model = fitted()
-    made = audit(model, table, sensitive_features="sex", basis=gaussian(20), bound=20, bootstrap=5)
+    made = audit(model, table, sensitive_features="sex", basis=gaussian(20), bound=20, bootstrap=20)
     assert told | json.loads(json.dumps(made.to_json())) == told
     assert told["data"]["rows"]["rows"] == len(table)
     assert told["command"].startswith("agnosticfair audit ")

@@ -8,7 +8,6 @@ import json
 import re
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,6 @@ from agnosticfair.flower.node import cause, load_key, read_site
 from agnosticfair.flower.secrets import tls_certificates
 from agnosticfair.model import load_model
 from agnosticfair.runs import provenance as record
-from agnosticfair.server.reveals import AUDITED
 from agnosticfair.threads import one_thread
 
 pytestmark = pytest.mark.slow
@@ -135,10 +133,8 @@ def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, row
     assert len(trained) == len(SITES) * 3
     assert f"{trained[-1]['sent'] + trained[-1]['received']}" in told.replace(",", "")
     tables = read_clients(files, Roles("income", ("sex",)))
-    given = replace(AUDITED, centres="given")
-    asked = {"basis": given, "centres": expected.centres, "seed": 0}
     with one_thread():
-        certificate = record.certified(*record.certificates(expected, tables, **asked))
+        certificate = record.certified(*record.certificates(expected, tables, seed=0))
     found = bank.result("certificate.json")
     assert {key: found[key] for key in certificate} == json.loads(json.dumps(certificate))
 

@@ -154,7 +154,10 @@ def test_what_is_explained_is_what_is_sent(recipe):
         asked, answered = sizes[step]
         assert answered == {found[step, "site"]}
         assert abs(asked - found[step, "server"]) < 200  # numbers in the header have other digits
-    assert {m.step for m in told} - {"hello"} == sizes.keys()
+    now_and_then = {"trials"}  # where decisions refuse a step, as large as is told at most
+    assert {m.step for m in told} - {"hello"} - now_and_then == sizes.keys() - now_and_then
+    if "trials" in sizes:
+        assert max(sizes["trials"][1]) <= found["trials", "site"] < 1_000_000
     assert all({*m.reveals} == {*m.fields} for m in told if m.sender == "site")
 
 

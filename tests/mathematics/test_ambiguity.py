@@ -14,12 +14,10 @@ from agnosticfair.mathematics.ambiguity import (
     Ambiguity,
     Outcome,
     check,
-    worst_difference,
-    worst_differences,
     worst_linear,
     worst_linear_subject_to,
-    worst_ratio,
 )
+from agnosticfair.mathematics.ratios import worst_difference, worst_differences, worst_ratio
 
 few = settings(max_examples=100, deadline=None)
 seeds = st.integers(0, 2**32 - 1)

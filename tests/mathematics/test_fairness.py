@@ -14,7 +14,7 @@ from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.ambiguity import Ambiguity, worst_difference, worst_ratio
+from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import (
     Surrogate,
     comparisons,
@@ -24,13 +24,14 @@ from agnosticfair.mathematics.fairness import (
 )
 from agnosticfair.mathematics.linear import log_loss
 from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.ratios import worst_difference, worst_ratio
 from agnosticfair.methods import method
 
 SMALL = {"kernels": 12, "bound": 8.0}
 ROWS = small_table(500, 2)
 
 
-def two_attributes(n: int = 500, rare: int = 0) -> Table:
+def two_features(n: int = 500, rare: int = 0) -> Table:
     """Sex and a race of three groups, the last one with ``rare`` rows if any."""
     table = small_table(n, 3)
     race = np.random.default_rng(1).integers(0, 2 if rare else 3, n)
@@ -82,8 +83,8 @@ def test_bounded_group_loss_bounds_the_loss_of_every_group():
     assert losses(made.model).max() <= between + 1e-5 < free.max()
 
 
-def test_attributes_are_protected_each_by_itself_or_in_their_intersections():
-    table = two_attributes()
+def test_sensitive_features_are_protected_each_by_itself_or_in_their_intersections():
+    table = two_features()
     names, s = ("race", "sex"), table.sensitive_features["sex"].codes
     race = table.sensitive_features["race"].codes
 
@@ -109,7 +110,7 @@ def test_attributes_are_protected_each_by_itself_or_in_their_intersections():
 
 
 def test_a_group_under_the_floor_is_named_and_not_compared():
-    table = two_attributes(rare=4)
+    table = two_features(rare=4)
     recipe = method("agnosticfair", tau=0.05, floor=0.1, **SMALL)
     made = fit({"a": table}, recipe, sensitive_features=("race", "sex"), positive="yes")
     assert made.under_floor == ("race c",)
@@ -168,9 +169,9 @@ def test_what_cannot_be_asked_is_refused():
     with pytest.raises(SettingsError, match=r"covariance.* demographic parity only"):
         method("fairfl", notion="equalized_odds", surrogate=Surrogate("covariance"))
     with pytest.raises(SettingsError, match="protects one sensitive feature, not 2"):
-        fit({"a": two_attributes()}, "agnosticfair-printed", sensitive_features=("race", "sex"))
+        fit({"a": two_features()}, "agnosticfair-printed", sensitive_features=("race", "sex"))
     with pytest.raises(SettingsError, match="no sensitive feature 'age'"):
-        fit({"a": two_attributes()}, "fairfl", sensitive_features=("race", "age"))
+        fit({"a": two_features()}, "fairfl", sensitive_features=("race", "age"))
 
 
 @pytest.mark.parametrize("notion", sorted(NOTIONS))

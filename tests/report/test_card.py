@@ -134,7 +134,7 @@ def test_rows_that_were_shown_and_small_groups_are_named():
 
 
 @pytest.mark.parametrize("intersections", [False, True])
-def test_several_attributes_have_a_section_each_or_one_of_their_intersections(intersections):
+def test_several_features_have_a_section_each_or_one_of_their_intersections(intersections):
     table = small_table(600, 2)
     old = Column.of(np.where(table.numeric["age"] > 0, "old", "young"))
     table = replace(table, sensitive_features={**table.sensitive_features, "band": old})

@@ -22,7 +22,7 @@ def fitted(table: Table, name: str, clients: int):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "rounds"), [("adult", 25), ("dutch", 40)])
+@pytest.mark.parametrize(("name", "rounds"), [("adult", 25), ("dutch", 30)])
 def test_few_rounds_and_one_model_for_any_number_of_clients(name, rounds, request):
     table = request.getfixturevalue(name)
     models = []

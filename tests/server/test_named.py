@@ -10,7 +10,8 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import merge
-from agnosticfair.data.table import Column
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.estimator import AgnosticFairClassifier
 from agnosticfair.federation import agree_on_parts, fit, in_process, summaries
@@ -22,7 +23,7 @@ from agnosticfair.methods import Fairness, Method, method
 from agnosticfair.protocol.faults import Asker
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import PartSums
-from agnosticfair.server import deciding, named
+from agnosticfair.server import deciding, limited, named
 from agnosticfair.server import plan as server
 
 ROWS = small_table(400, 5)
@@ -129,7 +130,7 @@ def test_the_price_has_the_gradient_it_says():
         here = replace(state, game=game, w=w, limited=True, slopes=np.arange(plan.kernels[1]))
         found = deciding.received(here, Reply(1, sums(plan, {"one": ROWS}, asked)))
         # decisions, which are charged for, too, lend no slope: the sigmoid's stand for them here
-        return deciding.penalty(here, {**found, "psi_hat": found["psi_g"]})
+        return limited.penalty(here, {**found, "psi_hat": found["psi_g"]})
 
     value, slope, _, _ = charged(w)
     assert value > 0
@@ -146,10 +147,10 @@ def test_one_number_goes_from_lax_to_strict():
 
     def charges(**changes):
         made = replace(plan, method=method(plan.method, **changes))
-        return deciding.charges(deciding.init(made, server.Beginning()), 3)
+        return limited.charges(deciding.init(made, server.Beginning()), 3)
 
     prices, begin = charges()
-    np.testing.assert_allclose(prices, [0.3, 0.3, deciding.WHOLE])
+    np.testing.assert_allclose(prices, [0.3, 0.3, limited.WHOLE])
     np.testing.assert_allclose(begin, [0.025, 0.025, 0.0])
     np.testing.assert_allclose(charges(tau=0.2)[0], prices / 8)
     np.testing.assert_allclose(charges(notion="bounded_group_loss", tau=0.6)[1], 0.6)
@@ -165,6 +166,50 @@ def test_parts_are_named_and_of_three_values():
 def test_sites_are_a_column():
     plan = planned(dealt(ROWS, 2), named_method(basis=subpopulations(columns=("site",), depth=1)))
     assert all(name.startswith("site = ") for name in named.part_names(plan))
+
+
+def test_columns_that_are_no_features_name_parts():
+    town = Column(np.random.default_rng(1).integers(0, 3, len(ROWS)).astype(np.int32), tuple("xyz"))
+    rows = replace(ROWS, other={"town": town})
+    asked = named_method(basis=subpopulations(columns=("*", "town"), least=0.05))
+    one, three = (fit(t, asked, positive="yes") for t in ({"one": rows}, dealt(rows, 3)))
+    np.testing.assert_array_equal(one.model.w, three.model.w)
+    masked = fit(dealt(rows, 3), asked, positive="yes", secure=True)
+    np.testing.assert_array_equal(one.model.w, masked.model.w)
+    assert all("town" not in name for name in one.model.encoding.names)
+    names = named.part_names(planned({"one": rows}, asked))
+    assert "town = x" in names
+    assert any(name.startswith("age ") for name in names)
+    assert not any(
+        "town" in name for name in named.part_names(planned({"one": rows}, named_method()))
+    )
+
+
+def test_a_column_that_one_client_lacks_names_no_part():
+    town = Column(np.zeros(len(ROWS), np.int32), ("x",))
+    tables = {"a": replace(ROWS, other={"town": town}), "b": ROWS}
+    asked = named_method(basis=subpopulations(columns=("*", "town")))
+    with pytest.raises(SettingsError, match="no column 'town' to name parts by"):
+        fit(tables, asked, positive="yes")
+
+
+def test_a_draw_from_the_ranges_lies_in_the_bands_of_its_numbers():
+    plan = planned({"one": ROWS}, named_method())
+    drawn = server.ranges_draw(replace(plan, method=Method("audit", basis=gaussian(20, 1.0))), 0)
+    encoding = plan.task.encoding
+    assert drawn.shape == (20, encoding.width)
+    numeric = {
+        name: low + drawn[:, j] * (high - low)
+        for j, (name, low, high) in enumerate(encoding.numeric)
+    }
+    job = Column(drawn[:, 2:5].argmax(axis=1).astype(np.int32), ("a", "b", "c"))
+    rows = Table(numeric, {"job": job}, None, {})
+    np.testing.assert_allclose(encode(encoding, rows), drawn, atol=2**-20)
+
+
+def test_a_network_has_no_named_parts():
+    with pytest.raises(SettingsError, match="a network has no limit over named parts yet"):
+        fit({"one": ROWS}, named_method(network="mlp"), positive="yes")
 
 
 @pytest.mark.parametrize(
@@ -228,3 +273,27 @@ def test_the_estimator_takes_the_named_set():
     fair = AgnosticFairClassifier("agnosticfair-named", spread=0.5).fit(X, y, sensitive_features=s)
     assert fair.converged_
     assert np.isfinite(fair.certificate_.worst_difference)
+    name, worst = fair.worst_parts_[0]
+    assert name.startswith("x")
+    assert worst == fair.fit_.worst_parts[0][1]
+
+
+def test_the_estimator_names_parts_in_the_columns_units():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    age, job = rng.uniform(20, 60, 400), np.where(rng.uniform(size=400) < 0.5, "a", "b")
+    s = rng.integers(0, 2, 400)
+    y = age + 20 * s + 10 * rng.normal(size=400) > 50
+    X = pd.DataFrame({"age": age, "job": job})
+    fair = AgnosticFairClassifier(tau=0.1).fit(X, y, sensitive_features=s)
+    assert fair.fit_.method.name == "agnosticfair-named"
+    inside = {"age": age >= 40, "job=a": job == "a", "job=b": job == "b"}
+    names = [name for name, _ in fair.worst_parts_]
+    assert all(name.split(" = ")[0] in inside for name in names)
+    alone = dict(fair.worst_parts_)
+    decided = fair.predict(X)
+    for name, worst in alone.items():
+        if name in ("job=a = yes", "job=b = yes"):
+            rows = inside[name.split(" = ")[0]]
+            rates = [decided[rows & (s == g)].mean() for g in (0, 1)]
+            assert worst == pytest.approx(abs(rates[1] - rates[0]))

@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agnosticfair.auditing.beyond import bounded, check_clients, check_held_out, fitted_on
+from agnosticfair.auditing.beyond import (
+    bounded,
+    check_clients,
+    check_held_out,
+    fitted_on,
+    looked_at,
+)
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import (
     Features,
@@ -110,28 +116,63 @@ def audit(
     columns, for each of which an exact interval holds at ``confidence``, for all at once, in the population that
     the rows were drawn from.
 
-    predictions_or_model: decisions 0/1, probabilities (positive above ``threshold``) or labels, (n,);
-    or a classifier with ``predict``, or any function, that gives these for X; or a ``Model``.
-    X: (n, d) numbers, an array or a data frame; or a ``Table``.  The kernels see every column of
-    numbers scaled to [0, 1] by its range, unless ``scale`` is False, and a table's rows as the model
-    encodes them.  y: (n,) labels; of two the last is positive, unless ``positive`` names one.  None
-    leaves the accuracy out, or takes the table's own target.  sensitive_features: (n,) values of two
-    or more groups, or the name of a table's column.
-    basis: Gaussian kernels, or a function from X to K, (n, M).  centres: (M, d), rows like those of X
-    (a table's encoded); by default ``basis.kernels`` distinct rows drawn with ``seed``.
-    parts: names of columns, or ``subpopulations(columns, depth, least, bands)``; all columns of X and pairs of
-    their values where neither parts nor a basis are asked for.  precision: parts whose interval is wider than +-
-    that are not estimable. mixtures: bound every mixture of the estimable parts, too.  held_out: False for rows
-    that the model was fitted on, beyond which nothing is then bounded.  notion: a key of NOTIONS.  on_progress:
-    called with (done, total).
+    Parameters
+    ----------
+    predictions_or_model : (n,) array, classifier, callable or Model
+        Decisions 0/1, probabilities (positive above ``threshold``) or labels; or what gives these for X.
+    X : (n, d) array, frame or Table
+        The kernels see every column of numbers scaled to [0, 1] by its range, unless ``scale`` is False, and a
+        table's rows as the model encodes them.
+    y : (n,) array, optional
+        Labels; of two the last is positive, unless ``positive`` names one. None leaves the accuracy out, or takes
+        the table's own target.
+    sensitive_features : (n,) array or str
+        Values of two or more groups, or the name of a table's column.
+    basis : Basis or callable, optional
+        Gaussian kernels, or a function from X to K, (n, M).
+    bound : float, optional
+        Of the adversary's alpha: larger is a larger set.
+    floor : float
+        Share of the mass that compared groups keep.
+    centres : (M, d) array, optional
+        Rows like those of X (a table's encoded); by default ``basis.kernels`` distinct rows drawn with ``seed``.
+    seed : int
+    tolerance : float
+        Of the worst case over kernels.
+    bootstrap : int, optional
+        Resamples of the rows (each row Poisson(1) times), 200 unless said. For each the worst case over kernels is
+        found anew while kernels, bound and floor stay: the percentiles tell the chance in the rows, not whether A
+        holds the deployment you will meet. A worst case over a set leans outwards in resamples, so its interval lies
+        on the cautious side.
+    confidence : float
+        Of ``upper``, the bound on the difference over the whole set; all that is in the set shares 1 - confidence
+        evenly.
+    parts : sequence of str or Basis, optional
+        Names of columns, or ``subpopulations(columns, depth, least, bands)``; all columns of X and pairs of their
+        values where neither parts nor a basis are asked for.
+    precision : float
+        Parts whose interval is wider than +- that are not estimable.
+    mixtures : bool
+        Bound every mixture of the estimable parts, too.
+    held_out : bool
+        False for rows that the model was fitted on: parts are then measured, and nothing is bounded.
+    notion : str
+        A key of ``NOTIONS``.
+    threshold : float
+        Of probabilities.
+    positive : optional
+        The label that counts as 1.
+    scale : bool
+        Scale columns of numbers to [0, 1].
+    on_progress : callable, optional
+        Called with (done, total).
 
-    ``upper`` bounds the difference over the whole set with that confidence, whatever is in it sharing 1 -
-    confidence evenly. For kernels there are besides, of the worst over the rows, intervals that are percentiles
-    over ``bootstrap`` (200) resamples of the rows (each row Poisson(1) times), for each of which the worst case is
-    found anew while kernels, bound and floor stay: they tell the chance in the rows, not whether A holds the
-    deployment you will meet.  A worst case over a set leans outwards in resamples, so its interval lies on the
-    cautious side.
+    Returns
+    -------
+    Certificate
 
+    Examples
+    --------
     >>> x, s = [[0.0], [0.0], [1.0], [1.0]] * 500, ["F", "M", "F", "M"] * 500
     >>> made = audit([0, 0, 0, 1] * 500, x, [0, 0, 1, 1] * 500, sensitive_features=s)
     >>> made.parts[0].name, made.difference, made.upper >= made.worst_difference
@@ -155,15 +196,18 @@ def audit(
     K = None if wanted.own is None else checked(wanted.own, X, held.given.n)
     made, psi = _over_rows(asked, held, K, centres, seed, on_progress)
     model = predictions_or_model if isinstance(predictions_or_model, Model) else None
-    if not held_out or (wanted.parts is None and fitted_on(model, X)):
+    if wanted.parts is None and (not held_out or fitted_on(model, X)):
         return made
-    check_held_out(model, X)
+    if held_out:
+        check_held_out(model, X)
     wanted = replace(wanted, kernels=wanted.kernels and (K is None or K.max() <= 1))
     if wanted.parts is None:
         return bounded(made, wanted, psi)
     table = X if isinstance(X, Table) else table_of(X)
     axes = own_axes(table, wanted.parts)
     counts = own_counts(table, axes, held.cells, len(held.groups))
+    if not held_out:
+        return looked_at(made, wanted, axes, counts)
     return bounded(made, wanted, psi, axes, counts, model)
 
 
@@ -269,11 +313,36 @@ def audit_clients(
 ) -> Certificate:
     """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
 
-    clients: a table or a stream each, or an engine.  sensitive_features: the name of one, by default the model's.
-    centres: (M, d), in the encoding; by default drawn from the clients' rows, which shows these to
-    all.  Besides, a client sends one message of sums, with resamples that it draws by itself; and counts for
-    named parts, whose axes are agreed on by counts: the bounds are the pooled ones, bit for bit.  secure: as in
-    ``fit``.
+    A client sends one message of sums, with resamples that it draws by itself; and counts for named parts, whose axes
+    are agreed on by counts: the bounds are the pooled ones, bit for bit.
+
+    Parameters
+    ----------
+    model : Model
+    clients : mapping of str to Table or Stream, or Engine
+    sensitive_features : str, optional
+        The name of one, by default the model's.
+    basis, bound, floor, seed, tolerance, bootstrap, confidence
+        As in ``audit``.
+    parts, precision, mixtures, held_out, notion, on_progress
+        As in ``audit``.
+    centres : (M, d) array, optional
+        In the encoding; by default drawn from the clients' rows, which shows these to all.
+    deadline : float, optional
+        Seconds a client has for an answer.
+    secure : bool or mapping of str to str
+        As in ``fit``.
+
+    Returns
+    -------
+    Certificate
+
+    Examples
+    --------
+    >>> from agnosticfair import fit, load_dataset
+    >>> rows = load_dataset("adult").take(np.arange(500))
+    >>> audit_clients(fit({"a": rows}, "fl").model, {"a": rows}, held_out=False).n
+    500
     """
     ask = (basis, bound, centres, parts, precision, mixtures, bootstrap, seed)
     how: dict[str, Any] = {
@@ -310,12 +379,12 @@ def audit_clients(
     encoded, tell = features_of(model.encoding), _counter(on_progress, asked.bootstrap)
     made = measured(asked, sums, plan.task.groups, encoded, True, tell)
     made = replace(made, centres=plan.task.centres)
-    if not held_out:
-        return made
     psi = sums["psi"][0]
     if wanted.parts is None:
-        return bounded(made, wanted, psi)
+        return bounded(made, wanted, psi) if held_out else made
     axes, counts = _asking_parts(asker, census, plan, wanted.parts, model)
+    if not held_out:
+        return looked_at(made, wanted, axes, counts)
     return bounded(made, wanted, psi, axes, counts, model)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,22 @@ def bounded(
         notes=(*made.notes, *_notes(told)),
         **seen,  # type: ignore[arg-type]
     )
+
+
+def looked_at(made: Certificate, wanted: Wanted, axes: Sequence[Axis], ask: Asked) -> Certificate:
+    """The certificate with what its parts show on the rows of the fit: measured, and nothing of it bounded."""
+    assert wanted.parts is not None
+    found = searched(axes, wanted.parts, ask, 1 - made.confidence)
+    groups = tuple(made.groups)
+    checked_groups(found, groups, made.notion)
+    told = records(found, groups, made.notion, made.confidence, wanted.precision)
+    told = tuple(replace(p, low=nan, high=nan, ratio_low=nan, ratio_high=nan) for p in told)
+    made = replace(made, parts=told, precision=wanted.precision)
+    if wanted.kernels:
+        return made
+    worst = worst_of(told) or told[0]
+    pair = (worst.pair[0], worst.pair[-1]) if worst.pair else made.pair
+    return replace(made, worst_difference=worst.difference, pair=pair)
 
 
 def _over_kernels(made: Certificate, psi: np.ndarray) -> Certificate:

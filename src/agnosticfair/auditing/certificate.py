@@ -45,23 +45,53 @@ class Tilt:
 class Certificate:
     """What holds for every reweighing alpha of the rows in A = {0 <= alpha <= bound, mean weight 1}.
 
-    worst_difference: no alpha shows more between two groups that each keep the share ``floor`` of
-    the mass, and alpha_difference shows at least that less ``tolerance``.  pair: these two
-    groups, the one of the higher rate first (a notion that bounds: twice the group of the highest
-    error rate, and that rate instead of a difference).  worst_accuracy: no alpha shows less, and
-    alpha_accuracy shows it.  difference, accuracy: measured on the rows as they are, a
-    weighting that need not lie in A.  Without labels both accuracies are nan.
-    intervals: see ``audit``.  under_floor: groups that have the share ``floor`` under no alpha; they
-    are compared with none.  worst_rows: (k,) the rows weighed most by alpha_difference,
-    worst_weights: (k,) their weights, mean one over all rows; None where rows stay with clients.
-    profile: the features, the most shifted first.  centres: (M, d), to give to another audit.
-    outcome FAILED: the tolerance asked for was not reached; the bounds hold all the same.
-
-    parts: what holds for every named part, where the set is made of them; worst_difference and pair are then those
-    of the worst estimable one.  upper: the bound beyond the rows, over the whole set at ``confidence``; nan where
-    the rows are those of the fit.  mixtures, kernels: the bounds that it is the largest of, besides the parts'.
-    share: of 1 - confidence that each of them has.  sums: what ``verify`` computes all of it from.  notes: where
-    bounds do not hold.
+    Attributes
+    ----------
+    worst_difference : float
+        No alpha shows more between two groups that each keep the share ``floor`` of the mass, and alpha_difference
+        shows at least that less ``tolerance``.
+    worst_accuracy : float
+        No alpha shows less, and alpha_accuracy shows it.
+    difference, accuracy : float
+        Measured on the rows as they are, a weighting that need not lie in A. Without labels accuracies are nan.
+    pair : tuple of str
+        The two groups, the one of the higher rate first (a notion that bounds: twice the group of the highest error
+        rate, and that rate instead of a difference).
+    intervals, confidence, resamples : mapping, float, int
+        See ``audit``.
+    tolerance, outcome : float, Outcome
+        FAILED: the tolerance asked for was not reached; the bounds hold all the same.
+    notion, basis, bound, floor
+        What was asked for.
+    n : int
+        Rows.
+    groups : mapping of str to Group
+    under_floor : tuple of str
+        Groups that have the share ``floor`` under no alpha; they are compared with none.
+    alpha_difference, alpha_accuracy : (M,) array
+        The worst reweighings.
+    profile : tuple of Tilt
+        The features, the most shifted first.
+    worst_rows, worst_weights : (k,) array or None
+        The rows weighed most by alpha_difference, and their weights, mean one over all rows; None where rows stay
+        with clients.
+    centres : (M, d) array or None
+        To give to another audit.
+    parts : tuple of PartRecord
+        What holds for every named part, where the set is made of them; worst_difference and pair are then those of
+        the worst estimable one.
+    upper : float
+        The bound beyond the rows, over the whole set at ``confidence``; nan where the rows are those of the fit.
+    precision : float
+        Parts known no better than +- this are not estimable.
+    share : float
+        Of 1 - confidence that each kind of bound has.
+    mixtures, kernels : float or None, mapping or None
+        The bounds that ``upper`` is the largest of, besides the parts'.
+    sums : mapping or None
+        What ``verify`` computes all of it from.
+    notes : tuple of str
+        Where bounds do not hold.
     """
 
     worst_difference: float
@@ -129,17 +159,22 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         """For notebooks: the sentence, and the worst estimable parts."""
-        able = sorted((p for p in self.parts if p.estimable), key=lambda p: -p.high)[:10]
+        able = worst_first(self.parts)[:10]
+        few = not_estimable(self.parts)
+        left = f"{len(few):,} more parts are not estimable: too few rows." if few else ""
         rows = "".join(
             f"<tr><td>{escape(p.name)}</td><td>{p.rows:,}</td><td>{p.difference:.3f}</td>"
-            f"<td>{p.low:.3f} to {upper(p.high, 3)}</td></tr>"
+            f"<td>{f'{p.low:.3f} to {upper(p.high, 3)}' if isfinite(p.high) else 'measured only'}</td></tr>"
             for p in able
         )
         head = f"<tr><th>part</th><th>rows</th><th>{self.quantity}</th><th>{self.confidence:.0%}</th></tr>"
-        return f"<p>{escape(str(self))}</p>" + (f"<table>{head}{rows}</table>" if rows else "")
+        table = f"<table>{head}{rows}</table><p>{left}</p>" if rows else ""
+        return f"<p>{escape(str(self))}</p>{table}"
 
     def __str__(self) -> str:
-        return in_parts(self) if self.parts else self._over_kernels()
+        if self.parts and (isfinite(self.upper) or self.basis.kind == "constant"):
+            return in_parts(self)
+        return " ".join((self._over_kernels(), *only_measured(self)))
 
     def _over_kernels(self) -> str:
         worst, (high, low) = upper(self.worst_difference), self.pair
@@ -159,6 +194,8 @@ class Certificate:
 
 def in_parts(made: Certificate) -> str:
     """What is certified, what was only measured and what is not estimable, in two or three sentences."""
+    if not isfinite(made.upper):
+        return " ".join((*only_measured(made), *made.warnings))
     able = [part for part in made.parts if part.estimable]
     accuracy = f"; accuracy {made.accuracy:.4f}" if isfinite(made.accuracy) else ""
     if made.worst_part is None:
@@ -181,6 +218,24 @@ def in_parts(made: Certificate) -> str:
         f"everybody {made.parts[0].difference:.4f}){accuracy}."
     )
     return " ".join((text, *made.warnings))
+
+
+def worst_first(parts: Sequence[PartRecord]) -> list[PartRecord]:
+    """The estimable parts, the highest bound first; by what was measured where nothing is bounded."""
+    able = [part for part in parts if part.estimable]
+    return sorted(able, key=lambda p: -p.high if isfinite(p.high) else -p.difference)
+
+
+def only_measured(made: Certificate) -> tuple[str, ...]:
+    """What parts show on the rows of the fit, where nothing is bounded beyond them: a sentence, or none."""
+    if not made.parts or isfinite(made.upper):
+        return ()
+    able = [part for part in made.parts if part.estimable]
+    part = made.worst_part or made.parts[0]
+    return (
+        f"Measured on the rows of the fit, and not certified: {made.quantity} up to {part.difference:.4f} in "
+        f"{len(able):,} parts with rows enough ({part.name}, {part.rows:,} rows); audit rows held out for a bound.",
+    )
 
 
 def not_estimable(parts: Sequence[PartRecord]) -> tuple[PartRecord, ...]:
@@ -206,7 +261,8 @@ def about(basis: Basis, bound: float) -> str:
 def warnings(made: Mapping[str, Any]) -> tuple[str, ...]:
     """The same of a certificate as JSON."""
     told = [*made.get("notes", ())]
-    if made["under_floor"] and not made.get("parts"):
+    named = made.get("parts") and isfinite(made.get("upper") or nan)
+    if made["under_floor"] and not named:
         share = f"{100 * made['floor']:g}%"
         told.append(f"Left out, as it never has {share} of the mass: {shown(made['under_floor'])}.")
     if made["outcome"] != Outcome.OPTIMAL:

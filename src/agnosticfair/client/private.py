@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-from agnosticfair.client.client import Client, cells_of
+from agnosticfair.client.client import Client
+from agnosticfair.data.axes import codes_of
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.linear import sigmoid
+from agnosticfair.mathematics.parts import members
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.questions import (
@@ -35,14 +40,82 @@ def truncated(v: np.ndarray, bits: int) -> np.ndarray:
     return np.trunc(v * 2.0**bits) / 2.0**bits
 
 
-def rows_of(client: Client, task: Task) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows as the private steps see them: X clipped, labels, cells."""
+@dataclass(frozen=True)
+class Seen:
+    """Rows as the private steps see them.  X: encoded.  y, s: labels and cells.  inside: (1 + M, n), whether
+    everybody, and each part, has the row."""
+
+    X: np.ndarray
+    y: np.ndarray
+    s: np.ndarray
+    inside: np.ndarray
+
+    def by_place(self, values: np.ndarray, cells: int) -> np.ndarray:
+        """Sums of one value per row by part and cell, (1 + M, cells)."""
+        own = [self.s == j for j in range(cells)]
+        return np.stack([self.inside[:, rows] @ values[rows] for rows in own], axis=1)
+
+
+def seen(client: Client, broadcast: Broadcast[Any]) -> Seen:
+    """The client's rows, of which only the first ``most`` take part where it says so."""
     if client.rows.weights is not None:
         raise DataError(
             f"{client.who} has weighted rows, of which privacy has no bound: leave weights out"
         )
-    rows, bits = client.prepare(task), base_bits(task.n)
-    return clipped(rows.X, clip_of(task), min(16, bits // 2)), rows.y, rows.s
+    task = broadcast.task
+    rows, taken = client.prepare(task), broadcast.asked.most or len(client.rows)
+    inside = client.kept(task, places_of)
+    assert rows.order is not None
+    kept = rows.order < taken
+    return Seen(rows.X[kept], rows.y[kept], rows.s[kept], inside[:, kept])
+
+
+def places_of(client: Client, task: Task) -> np.ndarray:
+    """Which rows, in the order of their cells, everybody and each part has, (1 + M, n) of 0 and 1."""
+    axes, parts = ((), []) if task.named is None else task.named.agreed
+    codes = codes_of(client.rows, axes, client.who, client.key)[client.prepare(task).order]
+    return np.array([members(codes, part) for part in [(), *parts]], np.float64)
+
+
+def counts(client: Client, broadcast: Broadcast[PrivateCounts]) -> Reply:
+    """How many rows each group has."""
+    rows = seen(client, broadcast)
+    return Reply(
+        broadcast.round, {"groups": rows.by_place(np.ones(len(rows.y)), broadcast.task.cells)}
+    )
+
+
+def moments(client: Client, broadcast: Broadcast[PrivateMoments]) -> Reply:
+    """The upper triangle of sum x x^T."""
+    X = _clipped(seen(client, broadcast), broadcast.task)
+    return Reply(broadcast.round, {"moments": (X.T @ X)[np.triu_indices(X.shape[1])]})
+
+
+def _clipped(rows: Seen, task: Task) -> np.ndarray:
+    return clipped(rows.X, clip_of(task), min(16, base_bits(task.n) // 2))
+
+
+def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
+    """At w: the loss's gradient, and per group decisions and their smoothed slope, with one curvature.
+
+    gradient = sum (p - y) x,  slopes[k, j] = sum_{s=j, in k} 4 g (1 - g) x with g = sigmoid(d / temperature),
+    hat[m, j] = sum_{s=j, in m} [d > 0],  curve = sum 4 p (1 - p).
+    """
+    rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
+    X, G, bits = _clipped(rows, task), task.cells, base_bits(task.n)
+    d = X @ asked.w
+    p, g = sigmoid(d), sigmoid(d / asked.temperature)
+    steep = truncated((4 * g * (1 - g))[:, None] * X, bits)
+    active = [rows.inside[k] > 0 for k in np.asarray(asked.active, int)]
+    return Reply(
+        broadcast.round,
+        {
+            "gradient": truncated((p - rows.y)[:, None] * X, bits).sum(axis=0),
+            "slopes": np.stack([by_cell(rows.s[own], steep[own], G) for own in active]),
+            "hat": rows.by_place((d > 0).astype(float), G),
+            "curve": np.array(truncated(4 * p * (1 - p), bits).sum()),
+        },
+    )
 
 
 def by_cell(cells: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
@@ -50,50 +123,15 @@ def by_cell(cells: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     return np.stack([values[cells == j].sum(axis=0) for j in range(count)])
 
 
-def counts(client: Client, broadcast: Broadcast[PrivateCounts]) -> Reply:
-    """How many rows each group has."""
-    codes = cells_of(client, client.rows, broadcast.task)
-    count = np.bincount(codes, minlength=broadcast.task.cells).astype(float)
-    return Reply(broadcast.round, {"groups": count})
-
-
-def moments(client: Client, broadcast: Broadcast[PrivateMoments]) -> Reply:
-    """The upper triangle of sum x x^T."""
-    X, _, _ = rows_of(client, broadcast.task)
-    return Reply(broadcast.round, {"moments": (X.T @ X)[np.triu_indices(X.shape[1])]})
-
-
-def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
-    """At w: the loss's gradient, and per group decisions and their smoothed slope, with one curvature.
-
-    gradient = sum (p - y) x,  slopes[j] = sum_{s=j} 4 g (1 - g) x with g = sigmoid(d / temperature),
-    hat[j] = sum_{s=j} [d > 0],  curve = sum 4 p (1 - p).
-    """
-    X, y, s = rows_of(client, broadcast.task)
-    w, G = broadcast.asked.w, broadcast.task.cells
-    bits = base_bits(broadcast.task.n)
-    d = X @ w
-    p, g = sigmoid(d), sigmoid(d / broadcast.asked.temperature)
-    return Reply(
-        broadcast.round,
-        {
-            "gradient": truncated((p - y)[:, None] * X, bits).sum(axis=0),
-            "slopes": by_cell(s, truncated((4 * g * (1 - g))[:, None] * X, bits), G),
-            "hat": by_cell(s, (d > 0).astype(float), G),
-            "curve": np.array(truncated(4 * p * (1 - p), bits).sum()),
-        },
-    )
-
-
 def decisions(client: Client, broadcast: Broadcast[PrivateDecisions]) -> Reply:
     """What the certificate needs: rows, and positive and right decisions, of the model on unclipped rows."""
-    rows, G = client.prepare(broadcast.task), broadcast.task.cells
+    rows, G = seen(client, broadcast), broadcast.task.cells
     d = rows.X @ broadcast.asked.w
     return Reply(
         broadcast.round,
         {
-            "groups": by_cell(rows.s, np.ones(len(d)), G),
-            "hat": by_cell(rows.s, (d > 0).astype(float), G),
+            "groups": rows.by_place(np.ones(len(d)), G),
+            "hat": rows.by_place((d > 0).astype(float), G),
             "right": np.array(float(((d > 0) == (rows.y > 0)).sum())),
         },
     )

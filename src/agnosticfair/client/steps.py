@@ -70,6 +70,7 @@ STEPS: dict[str, Step] = {
         Step("centres", answers.centres, by_batch=True),
         Step("clusters", answers.clusters, by_batch=True),
         Step("sums", sums),
+        Step("trials", float64.trials, by_batch=True),
         Step("histograms", parts.histograms, by_batch=True),
         Step("part_counts", parts.counts, by_batch=True),
         Step("part_sums", parts.part_values, by_batch=True),

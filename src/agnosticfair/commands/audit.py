@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 EPILOG = "Example: agnosticfair audit test.csv --target income --sensitive-features sex --model model.safetensors"
 
+LEAST_RESAMPLES = 20
+"""With fewer an interval may leave out its own estimate."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -198,6 +201,10 @@ def _set(kernels: int | None, sigma: float, bound: float, bootstrap: int) -> dic
     """The kernels that were asked for, if any."""
     from agnosticfair.mathematics.basis import gaussian
 
+    if bootstrap != 0 and bootstrap < LEAST_RESAMPLES:
+        raise SettingsError(
+            f"bootstrap is {bootstrap}; an interval needs {LEAST_RESAMPLES} resamples or more: take these, or 0, none"
+        )
     if kernels is None:
         return {}
     return {"basis": gaussian(kernels, sigma), "bound": bound, "bootstrap": bootstrap}

@@ -30,7 +30,7 @@ EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
     "--target income --sensitive-features sex"
 )
-ROUND = ("sums", "average", "train", "average_network")
+ROUND = ("sums", "average", "train", "average_network", "private_slopes")
 """The steps of which every round has one."""
 
 deploy = typer.Typer(
@@ -65,6 +65,16 @@ def init(
             "--secure/--plain", help="Mask every site's sums: the coordinator sees totals only."
         ),
     ] = True,
+    schema: Annotated[
+        Path | None, Option(help="What all sites agree on: see 'agnosticfair schema'.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
+    ] = None,
+    delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
+    site_rows: Annotated[
+        int, Option(help="Hide whole sites, of which each adds no more rows; 0 hides rows.")
+    ] = 0,
     host: Annotated[str, Option(help="The SuperLink's address.")] = "127.0.0.1",
     port: Annotated[
         int, Option(help="Its port for sites; the next is for runs, here only.")
@@ -72,8 +82,10 @@ def init(
 ) -> None:
     """Write a folder with TLS certificates for a test, a key pair and a file per site, and start scripts."""
     from agnosticfair.data.files import Roles
+    from agnosticfair.data.schema import load_schema
     from agnosticfair.flower.folder import Federation, write_folder
     from agnosticfair.methods import method as recipe
+    from agnosticfair.private import Budget, private_recipe
     from agnosticfair.protocol.faults import policy
     from agnosticfair.server.plan import centres_kind
 
@@ -97,7 +109,13 @@ def init(
             print(
                 "Note: the kernels' centres are rows of the sites, without label and group, seen by all."
             )
-    write_folder(folder, Federation(_sites(sites), roles, run, host, port, least_rows, secure))
+    if epsilon is not None:
+        private_recipe(chosen)
+        Budget(epsilon, delta, most_rows=site_rows)
+        run |= {"epsilon": epsilon, "delta": delta, "site-rows": site_rows}
+    agreed = "" if schema is None else json.dumps(load_schema(schema).to_json(), indent=1) + "\n"
+    plan = Federation(_sites(sites), roles, run, host, port, least_rows, secure, agreed)
+    write_folder(folder, plan)
     print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
     for name in ("superlink", *sorted(_sites(sites))):
         print(f"  sh {folder}/start-{name}.sh")

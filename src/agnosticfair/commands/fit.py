@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
 from agnosticfair.commands import reading
-from agnosticfair.commands.measuring import labelled, scores, show_scores
+from agnosticfair.commands.leaving import leave, pages_of, present, promised_files
+from agnosticfair.commands.measuring import labelled, scores
 from agnosticfair.commands.options import (
     NONE,
     Encoding,
@@ -26,19 +26,17 @@ from agnosticfair.commands.options import (
     with_roles,
     with_settings,
 )
-from agnosticfair.commands.output import cell, check_file, check_folder, progress, write_files
+from agnosticfair.commands.output import check_file, check_folder, progress, write_files
+from agnosticfair.commands.private import private_fit
 
 if TYPE_CHECKING:
-    from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.auditing.limit import Promise
     from agnosticfair.data.reading import Dialect
-    from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
     from agnosticfair.model import Model
-    from agnosticfair.private import Budget
 
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
@@ -56,6 +54,10 @@ def fit(
     positive: Positive = None,
     method: MethodName = "auto",
     settings: Settings = NONE,
+    parts_by: Annotated[
+        list[str] | None,
+        Option(help="A column, no feature, whose values name parts, too; may be repeated."),
+    ] = None,
     limit: Annotated[
         float | None,
         Option(help="Instead of tau: largest difference of decisions, certified for named parts."),
@@ -98,6 +100,9 @@ def fit(
     ledgers: Annotated[
         Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
     ] = None,
+    site_rows: Annotated[
+        int, Option(help="Hide whole clients, of which each adds no more rows; 0 hides rows.")
+    ] = 0,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     force: Force = False,
     as_json: Json = False,
@@ -112,15 +117,11 @@ def fit(
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.private import Budget
-    from agnosticfair.runs import provenance as record
     from agnosticfair.runs.tracking import parameters, results, tracker
 
-    for path in (out, *(out.parent / f"{out.stem}-card.{kind}" for kind in ("md", "html"))):
-        check_file(path, (*files, *(test or ())), force)
-    for folder, option in ((run, "--run"), (checkpoint, "--checkpoint")):
-        if folder is not None:
-            check_folder(folder, option=option)
+    _check_places(out, (*files, *(test or ())), force, {"--run": run, "--checkpoint": checkpoint})
     chosen, device = _recipe(method, settings, device, limit)
+    roles, chosen = _with_parts(roles, chosen, parts_by)
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     dialect = Dialect(separator, encoding)
@@ -132,41 +133,39 @@ def fit(
     columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
-        budget = Budget(epsilon, delta, ledgers=ledgers)
-        return _private(clients, chosen, budget, agreed, (names, positive), out, as_json)
+        budget = Budget(epsilon, delta, ledgers=ledgers, most_rows=site_rows)
+        columns_of = (target, names, positive)
+        return private_fit(clients, chosen, budget, agreed, columns_of, out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
-    how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict}
-    how |= {"sensitive_features": names, "checkpoint": checkpoint}
-    how |= {"secure": secure, "schema": agreed}
+    how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict, "secure": secure}
+    how |= {"sensitive_features": names, "checkpoint": checkpoint, "schema": agreed}
     ask = {"limit": limit, "confidence": confidence, "precision": precision}
-    promised = None if limit is None else ask
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
-        fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, promised)
+        asked = None if limit is None else ask
+        fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, asked)
         if promise is not None:
-            write_files(out.parent, _promised(promise, out.stem, clients))
-        fitted.model.save(out)
-        found = scores(fitted.model, clients)
-        tested = _tested(fitted.model, test, target, dialect)
-        certified: Any = ({}, {})
-        kept: dict[str, bytes] = {}
-        asked_for = run is not None or track is not None
-        if asked_for or not any(source.streamed for source in clients.values()):
-            certified = record.certificates(fitted, clients, seed=seed + 1)
-        if asked_for:  # each is another pass over the rows
-            told = {"target": target, "training_rows": found}
-            kept = record.run_files(fitted, clients, record.certified(*certified), **told)
-        if run is not None:
-            write_files(run, {**kept, "model.safetensors": fitted.model.to_bytes()})
-        cards = _cards(fitted, clients, certified, target, out.stem)
-        write_files(out.parent, cards)
+            write_files(out.parent, promised_files(promise, out.stem, clients))
+        told: dict[str, Any] = {"target": target, "seed": seed, "run": run}
+        left = leave(fitted, clients, out, **told, keep=track is not None)
         if track is not None:
-            tell("results", results(fitted, certified[0]))
-            pages = _pages(fitted, certified[0], kept)
-            tell("files", {out.name: out.read_bytes(), **cards, **pages})
-    return _present(fitted, found, tested, columns, out, cards, as_json)
+            tell("results", results(fitted, left.certified[0]))
+            tell("files", {out.name: out.read_bytes(), **left.cards, **pages_of(fitted, left)})
+    tested = _tested(fitted.model, test, target, dialect)
+    return present(fitted, left, tested, columns, out, as_json)
+
+
+def _check_places(
+    out: Path, inputs: Sequence[Path], force: bool, folders: Mapping[str, Path | None]
+) -> None:
+    """Say before the work that its results cannot be written, or would be written over something."""
+    for path in (out, *(out.parent / f"{out.stem}-card.{kind}" for kind in ("md", "html"))):
+        check_file(path, inputs, force)
+    for option, folder in folders.items():
+        if folder is not None:
+            check_folder(folder, option=option)
 
 
 def _recipe(
@@ -183,6 +182,23 @@ def _recipe(
         return recipe(chosen, **settings), device
     network = Network(settings["network"], device=device or "cpu")
     return recipe(chosen, **{**settings, "network": network}), None
+
+
+def _with_parts(roles: Roles, chosen: Method, columns: list[str] | None) -> tuple[Roles, Method]:
+    """Columns that name parts beside the features: read, and told to the set."""
+    from agnosticfair.data.axes import FEATURES
+    from agnosticfair.errors import SettingsError
+    from agnosticfair.methods import method as recipe
+
+    if not columns:
+        return roles, chosen
+    basis = None if chosen.fairness is None else chosen.fairness.basis
+    if basis is None or basis.kind != "named":
+        raise SettingsError(
+            f"method {chosen.name!r} has no named parts, so --parts-by has no meaning: take 'agnosticfair-named'"
+        )
+    basis = replace(basis, columns=(FEATURES, *columns))
+    return replace(roles, parts=tuple(columns)), recipe(chosen, basis=basis)
 
 
 def _fitted(
@@ -219,46 +235,6 @@ def _fitted(
         return fit_within(cast("Any", clients), chosen, on_round=on_round, **kept, **promised)
 
 
-def _present(
-    fitted: Fit,
-    found: list[dict[str, Any]],
-    tested: Any,
-    columns: Any,
-    out: Path,
-    cards: Mapping[str, bytes],
-    as_json: bool,
-) -> None:
-    """Say how the fit ended, and what was written."""
-    from agnosticfair.server.plan import centres_kind
-
-    if as_json:
-        names = ("outcome", "rounds", "outcomes", "seconds", "events")
-        ended = {k: getattr(fitted, k) for k in names}
-        about: dict[str, Any] = {"model": str(out), "method": fitted.method.name}
-        about["positive"] = fitted.model.positive
-        about["warnings"] = _warnings(fitted, found, out)
-        about |= {"columns": columns, "held_out_rows": tested}
-        return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
-    show_scores("Training rows", found)
-    if tested:
-        print()
-        show_scores("Held-out rows", tested)
-    how = "converged" if fitted.converged else f"did not converge (outcome {fitted.outcome!r})"
-    rounds = f"{fitted.rounds} round{'s' * (fitted.rounds != 1)}"
-    print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
-    for text in _warnings(fitted, found, out):
-        print("Warning:", text)
-    if fitted.centres is not None and centres_kind(fitted.method) == "rows":
-        print(
-            f"Note: the kernels' centres are {len(fitted.centres)} rows of the clients, without label and group, "
-            "which every client is shown; k-means, ranges and named parts show none."
-        )
-    for event in fitted.events:
-        print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
-    beside = ", ".join(str(out.parent / name) for name in cards) or "no card, for rows are streamed"
-    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
-
-
 def _tested(
     model: Model, files: list[Path] | None, target: str, dialect: Dialect
 ) -> list[dict[str, Any]]:
@@ -266,115 +242,3 @@ def _tested(
     if not files:
         return []
     return scores(model, labelled(model, files, target, model.sensitive_features, None, dialect))
-
-
-def _promised(
-    promise: Promise, stem: str, clients: Mapping[str, Table | Stream]
-) -> dict[str, bytes]:
-    """The certificates of a limit, by file name, for 'verify'."""
-    from agnosticfair.auditing.proof import sealed
-    from agnosticfair.runs.provenance import provenance
-
-    told = {"limit": promise.limit, "kept": promise.kept, "says": str(promise)}
-    print(promise, file=sys.stderr)
-    return {
-        f"{stem}-{name}-certificate.json": json.dumps(
-            sealed(made.to_json() | told | provenance(clients)), indent=1
-        ).encode()
-        for name, made in promise.certificates.items()
-    }
-
-
-def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
-    """What a user should know before using the model."""
-    from agnosticfair.data.encoding import shown
-
-    said = reading.warned(found, tau=fitted.method.fairness is not None)
-    if not fitted.converged:
-        said.append(
-            "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."
-        )
-    if fitted.model.negative.startswith("not "):
-        said.append(
-            f"more than two labels: all but {fitted.model.positive!r} were taken together as negative."
-        )
-    if fitted.under_floor:
-        said.append(
-            f"not protected, being too small to compare: {shown(fitted.under_floor)}; join groups."
-        )
-    if out.suffix != ".safetensors":
-        said.append(
-            f"{out.name!r} holds safetensors whatever its ending says: read it with load_model."
-        )
-    return said
-
-
-def _private(
-    clients: Mapping[str, Table | Stream],
-    method: Method,
-    budget: Budget,
-    schema: Schema | None,
-    about: tuple[tuple[str, ...], str | None],
-    out: Path,
-    as_json: bool,
-) -> None:
-    """A differentially private fit: its model, and what was spent and certified. Nothing else is measured on
-    the rows here, for that would show what the noise hides."""
-    from agnosticfair.data.table import Table
-    from agnosticfair.errors import SettingsError
-    from agnosticfair.private import fit_private
-
-    if schema is None:
-        raise SettingsError(
-            "differential privacy needs --schema: ranges and categories taken from rows would show some of them"
-        )
-    if budget.ledgers is not None:
-        check_folder(budget.ledgers, needed=True)
-    for key, rows in clients.items():
-        if not isinstance(rows, Table):
-            raise SettingsError(
-                f"client {key!r} streams its rows: a private fit needs them in memory"
-            )
-    held = cast("Mapping[str, Table]", clients)
-    fitted = fit_private(
-        held, method, budget=budget, schema=schema, sensitive_features=about[0], positive=about[1]
-    )
-    fitted.model.save(out)
-    told = dict(fitted.model.privacy or {})
-    if as_json:
-        return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
-    print(
-        f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s: epsilon {told['epsilon']:.3g} spent at delta "
-        f"{told['delta']:g}, per row; accuracy on the training rows {told['accuracy']:.3f}, risk difference "
-        f"{told['worst_difference']:.4f}, at most {told['at_most']:.4f} at confidence {told['confidence']:g} (both "
-        "under noise)."
-    )
-    return print(f"Written: {out}, which predicts {fitted.model.positive!r}.")
-
-
-def _cards(
-    fitted: Fit, sources: Mapping[str, Table | Stream], certified: Any, target: str, stem: str
-) -> dict[str, bytes]:
-    """The model's card, in both forms, by file name. It is made of rows in memory: where some are
-    streamed there is none."""
-    from agnosticfair.report import card
-
-    if any(source.streamed for source in sources.values()):
-        return {}
-    clients = cast("Mapping[str, Table]", sources)
-    made, reasons = certified
-    sections = card.card(fitted, clients, {**made, **reasons}, target)
-    texts = {"md": card.markdown(sections), "html": card.html(sections)}
-    return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
-
-
-def _pages(
-    fitted: Fit, certificates: Mapping[str, Certificate], kept: Mapping[str, bytes]
-) -> dict[str, bytes]:
-    """What a tracker keeps besides model and card: the certificates, and the report of the run."""
-    from agnosticfair.report.page import data, html
-    from agnosticfair.report.runs import fit_run
-
-    told = json.dumps({name: made.to_json() for name, made in certificates.items()}, indent=1)
-    report = html(data([fit_run(kept, fitted.model)], None, ()))
-    return {"certificates.json": told.encode(), "report.html": report.encode()}

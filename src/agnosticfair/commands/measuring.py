@@ -88,9 +88,6 @@ def _scores(
 ) -> list[dict[str, Any]]:
     import numpy as np
 
-    from agnosticfair.auditing.certificate import plain
-    from agnosticfair.mathematics import metrics
-
     def counts(table: Table) -> Counter[tuple[str, int, int]]:
         column = table.sensitive_features[sensitive_feature]
         y, y_hat = table.labels(model.positive).astype(int), model.predict(table)
@@ -101,38 +98,41 @@ def _scores(
     parts = {k: table.added_up(counts, cpus()) for k, table in clients.items()}
     total = sum(parts.values(), Counter[tuple[str, int, int]]())
     groups = tuple(sorted({group for group, _, _ in total}))
-    found = []
-    for key, part in {"all rows": total, **parts}.items():
-        s = np.array([groups.index(group) for group, _, _ in part], int)
-        y, y_hat = (np.array([cell[i] for cell in part]) for i in (1, 2))
-        rows = np.array([*part.values()], float)
-        rates = metrics.positive_rates(y_hat, s, rows, len(groups))
-        shares = {}
-        for name, chosen in {"true_positive_rates": 1, "false_positive_rates": 0}.items():
-            of = metrics.positive_rates(y_hat, s, rows * (y == chosen), len(groups))
-            shares[name] = dict(zip(groups, of.tolist(), strict=True))
-        values = {
-            "accuracy": metrics.accuracy(y, y_hat, rows),
-            "majority_rate": metrics.majority_rate(y, rows),
-            "base_rate": metrics.positive_rate(y, rows),
-            "positive_rate": metrics.positive_rate(y_hat, rows),
-            "balanced_accuracy": metrics.balanced_accuracy(y, y_hat, rows),
-            "risk_difference": metrics.risk_difference(y_hat, s, rows),
-            "label_risk_difference": metrics.risk_difference(y, s, rows),
-            "notion": notion,
-            "difference": metrics.gap(notion, y, y_hat, s, rows),
-            "positive_rates": dict(zip(groups, rates.tolist(), strict=True)),
-            **shares,
-        }
-        found.append(
-            {
-                "sensitive_feature": sensitive_feature,
-                "client": key,
-                "rows": part.total(),
-                **plain(values),
-            }
-        )
-    return found if len(parts) > 1 else found[:1]
+    shown = {"all rows": total, **parts} if len(parts) > 1 else {"all rows": total}
+    return [
+        {"sensitive_feature": sensitive_feature, "client": key, **_measured(part, groups, notion)}
+        for key, part in shown.items()
+    ]
+
+
+def _measured(
+    part: Counter[tuple[str, int, int]], groups: tuple[str, ...], notion: str
+) -> dict[str, Any]:
+    """The measures of decided rows.  part: how many there are of each group, label and decision."""
+    import numpy as np
+
+    from agnosticfair.auditing.certificate import plain
+    from agnosticfair.mathematics import metrics
+
+    s = np.array([groups.index(group) for group, _, _ in part], int)
+    y, y_hat = (np.array([cell[i] for cell in part]) for i in (1, 2))
+    rows = np.array([*part.values()], float)
+    of = {"positive_rates": rows, "true_positive_rates": rows * (y == 1)}
+    of |= {"false_positive_rates": rows * (y == 0)}
+    rates = {k: metrics.positive_rates(y_hat, s, w, len(groups)).tolist() for k, w in of.items()}
+    values = {
+        "accuracy": metrics.accuracy(y, y_hat, rows),
+        "majority_rate": metrics.majority_rate(y, rows),
+        "base_rate": metrics.positive_rate(y, rows),
+        "positive_rate": metrics.positive_rate(y_hat, rows),
+        "balanced_accuracy": metrics.balanced_accuracy(y, y_hat, rows),
+        "risk_difference": metrics.risk_difference(y_hat, s, rows),
+        "label_risk_difference": metrics.risk_difference(y, s, rows),
+        "notion": notion,
+        "difference": metrics.gap(notion, y, y_hat, s, rows),
+        **{name: dict(zip(groups, found, strict=True)) for name, found in rates.items()},
+    }
+    return {"rows": part.total(), **plain(values)}
 
 
 def show_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:

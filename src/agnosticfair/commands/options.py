@@ -47,7 +47,6 @@ _NOTION = Option(help=f"{', '.join(NOTIONS)}.")
 Notion = Annotated[str | None, _NOTION]
 NotionName = Annotated[str, _NOTION]
 Intersections = Annotated[bool, Option("--intersections", help=SETTINGS["intersections"].words)]
-Bound = Annotated[float | None, Option(help=SETTINGS["bound"].words)]
 Seed = Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")]
 Settings = Mapping[str, Any]
 NONE: Settings = MappingProxyType({})
@@ -141,7 +140,8 @@ PANELS = {
     "test predictions model trust_code threshold columns mix keep schema data_folder dataset datasets",
     "Fairness": "taus limit",
     "Set": "depth least mixtures confidence precision bootstrap",
-    "Training": "method methods seed seeds strict checkpoint workers device secure epsilon delta ledgers folds jobs",
+    "Training": "method methods seed seeds strict checkpoint workers device secure "
+    "epsilon delta ledgers site_rows folds jobs",
     "Output": "out as_json force run track onnx key",
 }
 """The groups in which a command's help shows its options."""

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from agnosticfair.commands.leaving import leave
 from agnosticfair.commands.options import (
     NONE,
+    Encoding,
     Files,
+    Jobs,
     Json,
     MethodName,
     OutFolder,
     Positive,
     Roles,
     Seed,
+    Separator,
     Settings,
     with_roles,
     with_settings,
 )
-from agnosticfair.commands.output import check_folder, deliver, progress
+from agnosticfair.commands.output import check_folder, deliver, progress, write_files
+from agnosticfair.commands.reading import tell
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import TAUS
+from agnosticfair.threads import cpus
+
+if TYPE_CHECKING:
+    from agnosticfair.tuning import Frontier
 
 EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive-features sex --out tune"
 
+MODEL = "model.safetensors"
 PATH = ",".join(f"{tau:g}" for tau in TAUS)
 
 
@@ -40,46 +51,65 @@ def tune(
     settings: Settings = NONE,
     taus: Annotated[str, Option(help="The path, with commas between.")] = PATH,
     tau: Annotated[float | None, Option(help="The point to take; by default the knee.")] = None,
-    folds: Annotated[int, Option(help="Folds of the cross-validation.")] = 3,
+    folds: Annotated[int, Option(help="Folds of the cross-validation.")] = 2,
     seed: Seed = 0,
+    jobs: Jobs = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     out: OutFolder = Path("tune"),
     as_json: Json = False,
 ) -> None:
     """Draw accuracy against the certified worst difference along tau, and save the model of one point.
 
-    Writes frontier.json, frontier.png and model.safetensors: the knee's model, or that of --tau.
+    Beside the path stand 'fl', where it would end without a limit, and 'fairfl'. Writes frontier.json,
+    frontier.png and, as 'fit --run' does, the model of the knee or of --tau with its card: 'report' shows it.
     """
     from agnosticfair.data.files import read_clients
+    from agnosticfair.data.reading import Dialect
     from agnosticfair.methods import method as recipe
-    from agnosticfair.report import frontier as report
-    from agnosticfair.report.figures import png
     from agnosticfair.tuning import trace
 
     check_folder(out)
     path = _numbers(taus)
     if tau is not None and tau not in path:
         raise SettingsError(f"tau {tau:g} is not on the path {taus}: add it by --taus")
-    chosen = recipe(method, **settings, tau=path[0])
-    clients = read_clients(files, roles)
-    with progress((folds + 1) * len(path), "fits") as advance:
+    chosen, names = recipe(method, **settings, tau=path[0]), roles.sensitive_features
+    target = str(roles.target)
+    clients = read_clients(files, roles, dialect=Dialect(separator, encoding))
+    if not as_json:
+        tell(clients, target, positive)
+    ask: dict[str, Any] = {"taus": path, "folds": folds, "seed": seed}
+    ask |= {"jobs": cpus() if jobs is None else jobs, "positive": positive}
+    with progress(folds * len(path), "fits") as advance:
         found = trace(
             clients,
             chosen,
-            sensitive_features=roles.sensitive_features,
-            positive=positive,
-            taus=path,
-            folds=folds,
-            seed=seed,
+            sensitive_features=names,
             on_progress=lambda done, total: advance(""),
+            **ask,
         )
-    points = [{k: v for k, v in vars(p).items() if k != "fit"} for p in found.points]
+    picked = found.pick(tau)
+    write_files(out, {})
+    left = leave(picked, clients, out / MODEL, target=target, seed=seed, run=out, keep=True)
+    written = (*left.kept, *left.cards, MODEL)
+    _deliver(found, picked.method.fairness.tau, out, written, as_json)
+
+
+def _deliver(
+    found: Frontier, taken: float, out: Path, written: Iterable[str], as_json: bool
+) -> None:
+    """Write the frontier beside what the picked fit left, and show it."""
+    from agnosticfair.report import frontier as report
+    from agnosticfair.report.figures import png
+
     told = {"format": "agnosticfair-frontier-1", "knee": found.knee, "notion": found.notion}
-    text = json.dumps({**told, "points": points}, indent=1)
-    files_out = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(found))}
-    files_out["model.safetensors"] = found.pick(tau).model.to_bytes()
-    taken = found.points[found.knee].tau if tau is None else tau
-    said = f"The model is that of tau {taken:g}."
-    deliver(out, files_out, [report.grid(found)], said, text if as_json else None)
+    told |= {"folds": found.folds, "points": [vars(p) for p in found.points]}
+    told |= {"references": {name: vars(p) for name, p in found.references.items()}, "tau": taken}
+    text = json.dumps(told, indent=1)
+    files = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(found))}
+    beside = ", ".join(str(out / name) for name in written)
+    said = f"The model is that of tau {taken:g}; beside it: {beside}."
+    deliver(out, files, [report.grid(found)], said, text if as_json else None)
 
 
 def _numbers(text: str) -> list[float]:

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agnosticfair.data.census import Census
+from agnosticfair.data.census import MOST_VALUES, Census
 from agnosticfair.data.encoding import band_names, check_finite, shown
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.parts import Axis
 
-SITE = "site"
-"""The axis whose values are the clients."""
+SITE, FEATURES = "site", "*"
+"""The axis whose values are the clients; and what stands for all features among the columns that name parts."""
 
-MOST_VALUES, FINE = 200, 1024
-"""A column with more values names nobody's part; and the cells over a number's range in which clients count."""
+FINE = 1024
+"""The cells over a number's range in which clients count."""
 
 
 def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -76,11 +76,14 @@ def chosen_columns(
     others: Mapping[str, Sequence[str]],
     clients: Sequence[str],
 ) -> tuple[str, ...]:
-    """The columns whose values name parts: those asked for, or all features.  others: the values of columns
-    that are no features."""
+    """The columns whose values name parts: those asked for, '*' being all features, which are meant unless said.
+    others: the values of further columns."""
     known = {**dict.fromkeys(census.numeric), **dict.fromkeys(census.categorical)}
-    names = tuple(sorted(known)) if columns is None else tuple(columns)
-    values = {**census.categorical, **others, SITE: tuple(clients)}
+    asked = (FEATURES,) if columns is None else columns
+    names = tuple(
+        dict.fromkeys(n for name in asked for n in (sorted(known) if name == FEATURES else (name,)))
+    )
+    values = {**census.categorical, **values_of(census, others), SITE: tuple(clients)}
     for name in names:
         if name not in known and name not in values:
             there = shown(sorted({*known, *values}))
@@ -91,6 +94,14 @@ def chosen_columns(
                 "that name parts, or join its values"
             )
     return names
+
+
+def values_of(
+    census: Census, others: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, Sequence[str]]:
+    """The values of columns that are no features: sensitive ones, those of the census, and further ones."""
+    groups = {k: tuple(v) for k, v in census.groups.items()}
+    return {**groups, **census.other, **(others or {})}
 
 
 def axes_of(
@@ -112,9 +123,9 @@ def axes_of(
     bands : int
         Of a number, each with about the same share of rows.
     columns : sequence of str, optional
-        Those that name parts; all features unless said. 'site' is the client.
+        Those that name parts; '*' is all features, which are meant unless said, and 'site' the client.
     others : mapping, optional
-        Values of columns that are no features.
+        Values of further columns.
     """
     others = others or {}
     found = []
@@ -125,7 +136,8 @@ def axes_of(
         elif name in census.categorical:
             found.append(Axis(name, tuple(census.categorical[name])))
         else:
-            found.append(Axis(name, tuple(sorted(others.get(name, clients)))))
+            values = values_of(census, others).get(name, clients)
+            found.append(Axis(name, tuple(sorted(values))))
     return tuple(axis for axis in found if len(axis.values) > 1)
 
 

@@ -17,6 +17,9 @@ from agnosticfair.errors import DataError, FederationError
 MOST_LABELS = 20
 MOST_GROUPS = 100
 MOST_FEATURES = 10_000
+MOST_VALUES = 200
+"""A column with more values names nobody's part."""
+
 YES = {
     "1",
     "yes",
@@ -52,7 +55,8 @@ class Census:
 
     labels: target value -> rows.  groups: sensitive feature -> group -> rows.  numeric:
     column -> (low, high).  categorical: column -> sorted vocabulary, of which not all need occur.
-    weight: of all rows, where they have weights; None for one each.
+    weight: of all rows, where they have weights; None for one each.  other: the values of columns that are no
+    features and may name parts, of those that all clients have.
 
     >>> one = Census(2, {"no": 2}, {}, {"age": (20.0, 30.0)}, {"job": ("a",)})
     >>> one + Census(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
@@ -65,6 +69,7 @@ class Census:
     numeric: Mapping[str, tuple[float, float]]
     categorical: Mapping[str, tuple[str, ...]]
     weight: float | None = field(default=None, repr=False)
+    other: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def mass(self) -> float:
@@ -82,6 +87,10 @@ class Census:
                 for k in sorted(self.categorical)
             },
             None if self.weight is other.weight is None else self.mass + other.mass,
+            {
+                k: tuple(sorted({*self.other[k], *other.other[k]}))
+                for k in sorted({*self.other} & {*other.other})
+            },
         )
 
     def outline(self) -> Census:
@@ -95,6 +104,8 @@ class Census:
         data = asdict(self)
         if self.weight is None:
             del data["weight"]
+        if not self.other:
+            del data["other"]
         return data
 
     @classmethod
@@ -139,6 +150,11 @@ def take_census(table: Table, who: str) -> Census:
         {k: (float(v.min()) + 0.0, float(v.max()) + 0.0) for k, v in numeric},  # -0.0 is 0.0
         {k: tuple(sorted(c.categories)) for k, c in sorted(table.categorical.items())},
         None if table.weights is None else _on_grid(float(table.weights.sum())),
+        {
+            k: tuple(sorted(c.categories))
+            for k, c in sorted(table.other.items())
+            if len(c.categories) <= MOST_VALUES
+        },
     )
 
 
@@ -156,7 +172,7 @@ def counts_of(census: Census, agreed: Census, who: str) -> dict[str, np.ndarray]
     for field_name, (own, known) in columns.items():
         if new := sorted({*own} - {*known}):
             raise DataError(
-                f"{field_name.replace('groups ', 'attribute ')} of {who} has {shown(new)}, which was not "
+                f"{field_name.replace('groups ', 'sensitive feature ')} of {who} has {shown(new)}, which was not "
                 "agreed on: add it to the schema, or correct the rows"
             )
         found[field_name] = np.array([float(own.get(value, 0)) for value in sorted(known)])
@@ -339,8 +355,8 @@ def _number(text: str) -> float | None:
 
 
 def _parse(data: object) -> Census:
-    weighted = {"weight"} if isinstance(data, dict) and "weight" in data else set()
-    fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"} | weighted)
+    optional = {"weight", "other"} & {*data} if isinstance(data, dict) else set()
+    fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"} | optional)
     n = wire.count(fields["n"], "'n'")
 
     def counts(value: object, what: str) -> dict[str, int]:
@@ -349,9 +365,14 @@ def _parse(data: object) -> Census:
             raise ValueError(f"{what} should add up to n")
         return rows
 
+    def vocabularies(value: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+        texts = ((k, wire.texts(v, f"the vocabulary of {k!r}")) for k, v in sorted(value.items()))
+        return {k: tuple(sorted(found)) for k, found in texts}
+
     groups = wire.mapping(fields["groups"], "'groups'")
     numeric = wire.mapping(fields["numeric"], "'numeric'")
     categorical = wire.mapping(fields["categorical"], "'categorical'")
+    other = wire.mapping(fields.get("other", {}), "'other'")
     if both := sorted({*numeric} & {*categorical}):
         raise ValueError(f"column {both[0]!r} is both numeric and categorical")
     return Census(
@@ -359,11 +380,9 @@ def _parse(data: object) -> Census:
         counts(fields["labels"], "'labels'"),
         {k: counts(v, f"the counts of {k!r}") for k, v in sorted(groups.items())},
         {k: wire.limits(v, f"the range of {k!r}") for k, v in sorted(numeric.items())},
-        {
-            k: tuple(sorted(wire.texts(v, f"the vocabulary of {k!r}")))
-            for k, v in sorted(categorical.items())
-        },
-        wire.limits([0, fields["weight"]], "'weight'")[1] if weighted else None,
+        vocabularies(categorical),
+        wire.limits([0, fields["weight"]], "'weight'")[1] if "weight" in optional else None,
+        vocabularies(other),
     )
 
 

@@ -36,7 +36,8 @@ _KEY = re.compile(r"(?i)(^|[_\s-])(id|key|index|uuid|nr|no|number)$|[a-z](ID|Id|
 class Roles:
     """What the columns of a file are for; every other column is a feature.
 
-    Numbers are numeric and text is categorical unless named in ``numeric`` or ``categorical``.
+    Numbers are numeric and text is categorical unless named in ``numeric`` or ``categorical``. Those in ``parts`` name
+    parts of the population, as text, and are no features.
 
     >>> Roles("income", ("sex",), drop=("id",)).target
     'income'
@@ -48,6 +49,7 @@ class Roles:
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, times in Counter(self.named()).items():
@@ -57,11 +59,17 @@ class Roles:
     def named(self) -> tuple[str, ...]:
         """Every column that is named."""
         single = (name for name in (self.target, self.client) if name is not None)
-        return (*single, *self.sensitive_features, *self.numeric, *self.categorical, *self.drop)
+        kinds = (*self.numeric, *self.categorical, *self.drop, *self.parts)
+        return (*single, *self.sensitive_features, *kinds)
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """The columns that are read beside features, target and groups."""
+        return self.parts if self.client is None else (self.client, *self.parts)
 
     def as_text(self) -> list[str]:
         """Columns to take from a CSV file as they are written, so that '01234' stays that."""
-        named = (self.target, self.client, *self.sensitive_features, *self.categorical)
+        named = (self.target, *self.apart, *self.sensitive_features, *self.categorical)
         return [name for name in named if name is not None]
 
 
@@ -76,7 +84,7 @@ def check_columns(names: Iterable[str], there: Sequence[str], who: str) -> None:
 
 def kinds_of(schema: Any, roles: Roles, who: str) -> dict[str, str]:
     """The features and their kinds by their types: all columns that have no other purpose."""
-    special = {roles.target, roles.client, *roles.sensitive_features, *roles.drop}
+    special = {roles.target, *roles.apart, *roles.sensitive_features, *roles.drop}
     names = [name for name in feature_names(schema.names) if name not in special]
     return {name: _kind(name, schema.field(name).type, roles, who) for name in names}
 
@@ -177,7 +185,7 @@ def table_of(
         {name: _column(name, rows[name], who) for name in of("categorical")},
         None if roles.target is None else column(roles.target),
         {name: column(name) for name in roles.sensitive_features},
-        {} if roles.client is None else {roles.client: column(roles.client)},
+        {name: column(name) for name in roles.apart},
         how={name: note for name, note in notes.items() if note}
         | dict.fromkeys(roles.drop, "dropped, as asked"),
     )

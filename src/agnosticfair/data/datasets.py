@@ -209,8 +209,20 @@ DATASETS = {known.name: known for known in _KNOWN}
 
 
 def dataset(name: str) -> Dataset:
-    """The data set of that name.
+    """The description of the data set of that name.
 
+    Parameters
+    ----------
+    name : str
+        One of ``DATASETS``.
+
+    Returns
+    -------
+    Dataset
+        Its columns, what each is for, its shift and where it comes from.
+
+    Examples
+    --------
     >>> dataset("adult").shift.values
     ('Private',)
     """
@@ -220,11 +232,23 @@ def dataset(name: str) -> Dataset:
 
 
 def load_dataset(name: str, folder: str | Path | None = None) -> Table:
-    """The rows of the data set of that name; ``folder`` is where to look for one not shipped.
+    """The rows of the data set of that name.
 
-    Looked for there, else in $AGNOSTICFAIR_DATA, else in the user's cache folder, else downloaded to
-    it. Whatever the place, the file must have a known SHA-256.
+    Looked for in ``folder``, else in $AGNOSTICFAIR_DATA, else in the user's cache folder, else downloaded to it.
+    Whatever the place, the file must have a known SHA-256.
 
+    Parameters
+    ----------
+    name : str
+    folder : path, optional
+        Where to look for one that is not shipped.
+
+    Returns
+    -------
+    Table
+
+    Examples
+    --------
     >>> len(load_dataset("adult"))
     45222
     """

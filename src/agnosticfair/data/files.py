@@ -34,7 +34,30 @@ FOUND = Dialect()
 def read_table(
     path: str | Path, roles: Roles, *, who: str | None = None, dialect: Dialect = FOUND
 ) -> Table:
-    """The rows of one file; ``who`` names it in errors."""
+    """The rows of one file, CSV or Parquet.
+
+    Parameters
+    ----------
+    path : str or Path
+    roles : Roles
+        What its columns are for.
+    who : str, optional
+        Names it in errors.
+    dialect : Dialect
+        Separator and encoding of a CSV file, found out unless said.
+
+    Returns
+    -------
+    Table
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "rows.csv"
+    >>> _ = path.write_text("age,sex,income" + 2 * (chr(10) + "30,F,low" + chr(10) + "41,M,high"))
+    >>> read_table(path, Roles("income", ("sex",))).numeric["age"]
+    array([30., 41., 30., 41.])
+    """
     who = who or called(path)
     rows, written = open_rows(path, roles.as_text(), who, dialect)
     check_columns(roles.named(), rows.column_names, who)
@@ -92,7 +115,7 @@ def _stream(files: Sequence[Path], roles: Roles, who: str) -> Stream:
     if not rows:
         raise DataError(f"{who} has no rows: drop it or check how it was written")
     kinds = all_kinds[0]
-    others = (roles.target, roles.client, *roles.sensitive_features)
+    others = (roles.target, *roles.apart, *roles.sensitive_features)
     columns = (*kinds, *(name for name in others if name is not None))
     return Stream(tuple(found), rows, kinds, columns, partial(_batch, kinds=kinds, roles=roles))
 

@@ -39,12 +39,31 @@ def client_names(clients: int) -> tuple[str, ...]:
 
 
 def shift(table: Table, dataset: Dataset, clients: int | None = 2, seed: int = 0) -> Split:
-    """The data set's shift: one share of the rows of the values it names trains, another of the rest's;
-    everything else, but for what is left out, is the test set, whose parts these two groups are.
+    """Split by the data set's shift: of the rows of the values it names one share trains, of the rest another.
 
-    The first half of the clients (rounded up) shares the first group evenly, the others the second; where
-    the second is held back altogether, all share the first.  clients: None for the data set's natural
-    sites, or two where it has none.
+    Everything else, but for what is left out, is the test set, whose parts these two groups are. The first half of
+    the clients (rounded up) shares the first group evenly, the others the second; where the second is held back
+    altogether, all share the first.
+
+    Parameters
+    ----------
+    table : Table
+    dataset : Dataset
+        Whose shift it is.
+    clients : int or None
+        None for the data set's natural sites, or two where it has none.
+    seed : int
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
+    >>> from agnosticfair.data.datasets import dataset, load_dataset
+    >>> split = shift(load_dataset("adult"), dataset("adult"), clients=2)
+    >>> len(split.train), len(split.test) > 0
+    (2, True)
     """
     if dataset.shift.left_out:
         out = table.column(dataset.shift.column).aligned(dataset.shift.left_out) >= 0
@@ -103,8 +122,28 @@ def _by_site(table: Table, rows: np.ndarray, column: str) -> dict[str, Table]:
 
 
 def iid(table: Table, clients: int = 2, seed: int = 0, rate: float = 0.8) -> Split:
-    """The share ``rate`` of the rows at random trains, dealt evenly to the clients, and so are the test
-    rows."""
+    """Deal training and test rows at random, evenly to the clients.
+
+    Parameters
+    ----------
+    table : Table
+        All rows.
+    clients : int
+    seed : int
+    rate : float
+        Share of the rows that trains.
+
+    Returns
+    -------
+    Split
+        ``train`` by client, ``test``, and whose each test row is.
+
+    Examples
+    --------
+    >>> from agnosticfair import load_dataset
+    >>> [len(part) for part in iid(load_dataset("adult").take(np.arange(10))).train.values()]
+    [4, 4]
+    """
     train, test = _shuffled(len(table), rate, np.random.default_rng(seed))
     _check_clients(clients, len(train))
     return _dealt(table, np.array_split(train, clients), np.array_split(test, clients))
@@ -117,10 +156,28 @@ def dirichlet(
     seed: int = 0,
     sensitive_feature: str = "sex",
 ) -> Split:
-    """60% of the rows train; each sensitive group is dealt to the clients by a Dirichlet draw.
+    """Deal each sensitive group to the clients by a Dirichlet draw; 60% of the rows train.
 
-    Train and test rows follow the same proportions. Draws that leave a client fewer than ten
-    training rows, or no test row, are drawn again.
+    Train and test rows follow the same proportions. Draws that leave a client fewer than ten training rows, or no
+    test row, are drawn again.
+
+    Parameters
+    ----------
+    table, clients, seed : as in ``iid``
+    concentration : float
+        Of the Dirichlet draw: the smaller, the less alike are clients.
+    sensitive_feature : str
+        Whose groups are dealt.
+
+    Returns
+    -------
+    Split
+
+    Examples
+    --------
+    >>> from agnosticfair.data.datasets import load_dataset
+    >>> list(dirichlet(load_dataset("adult"), clients=3).train)
+    ['client-1', 'client-2', 'client-3']
     """
     if not 0 < concentration <= 1e6:
         raise SettingsError(f"concentration {concentration} should be above 0 and at most 1e6")

@@ -17,7 +17,11 @@ Message = TypeVar("Message")
 class Column:
     """A categorical column: ``categories[codes[i]]`` is the value of row i.
 
-    codes: (n,) integers.  categories: the vocabulary, of which not all need occur.
+    Parameters
+    ----------
+    codes : (n,) array of int
+    categories : tuple of str
+        The vocabulary, of which not all need occur.
     """
 
     codes: np.ndarray
@@ -27,6 +31,16 @@ class Column:
     def of(cls, values: Iterable[object]) -> Column:
         """Make a column of any values, its vocabulary sorted.
 
+        Parameters
+        ----------
+        values : iterable
+
+        Returns
+        -------
+        Column
+
+        Examples
+        --------
         >>> Column.of(["b", "a", "b"])
         Column(codes=array([1, 0, 1], dtype=int32), categories=('a', 'b'))
         """
@@ -40,6 +54,16 @@ class Column:
     def aligned(self, categories: tuple[str, ...]) -> np.ndarray:
         """Codes of the same values in another vocabulary, -1 where it lacks the value.
 
+        Parameters
+        ----------
+        categories : tuple of str
+
+        Returns
+        -------
+        (n,) array of int
+
+        Examples
+        --------
         >>> Column.of(["b", "a"]).aligned(("a", "b", "c"))
         array([1, 0])
         """
@@ -50,13 +74,25 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one client, or of a test set.
+    """Rows of one client, or of a test set. Every array has one entry per row.
 
-    numeric and categorical are the features; ``target`` the label; ``sensitive_features`` the protected
-    features, never used to decide; ``other`` columns are only used to split rows or to name
-    sub-populations. ``weights``: what each row counts for, None for one each. ``kernels``: K, (n, M),
-    where its holder made it with a function of its own. Every array has one entry per row. ``how``:
-    how each column of a file was read, in words.
+    Parameters
+    ----------
+    numeric : mapping of str to (n,) array
+    categorical : mapping of str to Column
+        Features, as are the numeric columns.
+    target : Column or None
+        The label.
+    sensitive_features : mapping of str to Column
+        The protected features, never used to decide.
+    other : mapping of str to Column
+        Only used to split rows or to name sub-populations.
+    weights : (n,) array, optional
+        What each row counts for, one each unless said.
+    kernels : (n, M) array, optional
+        K, where its holder made it with a function of its own.
+    how : mapping of str to str
+        How each column of a file was read, in words.
     """
 
     numeric: Mapping[str, np.ndarray]
@@ -101,11 +137,33 @@ class Table:
         )
 
     def added_up(self, function: Callable[[Table], Message], threads: int = 1) -> Message:
-        """What a function of tables says of all rows; see ``Stream``, whose rows come in batches."""
+        """What a function of tables says of all rows; see ``Stream``, whose rows come in batches.
+
+        Parameters
+        ----------
+        function : callable
+            From a table to something that adds up.
+        threads : int
+            For a stream's batches; unused here.
+
+        Returns
+        -------
+        What the function returns.
+        """
         return function(self)
 
     def take(self, rows: np.ndarray) -> Table:
-        """The chosen rows (indices or a mask), with every vocabulary kept."""
+        """The chosen rows, with every vocabulary kept.
+
+        Parameters
+        ----------
+        rows : array
+            Indices, or a mask.
+
+        Returns
+        -------
+        Table
+        """
 
         def pick(columns: Mapping[str, Column]) -> dict[str, Column]:
             return {k: replace(c, codes=c.codes[rows]) for k, c in columns.items()}
@@ -122,7 +180,16 @@ class Table:
         )
 
     def column(self, name: str) -> Column:
-        """The categorical, sensitive or other column of that name."""
+        """The categorical, sensitive or other column of that name.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        Column
+        """
         for columns in (self.categorical, self.other, self.sensitive_features):
             if name in columns:
                 return columns[name]
@@ -130,7 +197,16 @@ class Table:
         raise DataError(f"no categorical column {name!r}; there are: {', '.join(known)}")
 
     def labels(self, positive: str) -> np.ndarray:
-        """y in {0, 1}, (n,): 1 where the target is ``positive``."""
+        """The labels as numbers: 1 where the target is ``positive``, else 0.
+
+        Parameters
+        ----------
+        positive : str
+
+        Returns
+        -------
+        (n,) array
+        """
         if self.target is None:
             raise DataError("these rows have no target column; name one that holds the label")
         return (self.target.aligned((positive,)) == 0).astype(np.float64)

@@ -5,7 +5,6 @@ The app that ``deploy run`` submits imports ``client_app`` and ``server_app`` fr
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,8 +17,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from agnosticfair.data.census import check_census, check_labels_known
+from agnosticfair.data.schema import Schema, load_schema
 from agnosticfair.errors import AgnosticFairError, FederationError
-from agnosticfair.federation import Fit, census_of_all, fit, summaries
+from agnosticfair.federation import Fit, census_of_all, counts_of_all, fit, summaries
 from agnosticfair.flower.causes import identity, read_visits, why_missing
 from agnosticfair.flower.control import public_key
 from agnosticfair.flower.folder import write_whole
@@ -27,13 +27,14 @@ from agnosticfair.flower.masking import BRING, read_key_list
 from agnosticfair.flower.results import publish
 from agnosticfair.flower.site import hello, reason, respond, site_of
 from agnosticfair.methods import Method, method
+from agnosticfair.private import Budget, fit_private, private_sentences
 from agnosticfair.protocol.engines.flower import FlowerEngine, away
 from agnosticfair.protocol.engines.seam import HELLO
 from agnosticfair.protocol.faults import Asker, Missing, Policy, policy
 from agnosticfair.protocol.secure.keys import Roster, digest
 from agnosticfair.runs import provenance as record
+from agnosticfair.runs.provenance import as_json
 from agnosticfair.server import checkpoints
-from agnosticfair.server.reveals import AUDITED
 from agnosticfair.settings import from_config
 from agnosticfair.threads import one_thread
 
@@ -107,7 +108,7 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
     told |= {"traffic": engine.traffic, "certificate": certificate["says"]}
     told["events"] = [*about.events, *told["events"]]
     told["command"] = config.get("command") or told["command"]
-    told["parts"] = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+    told["parts"] = record.digests(parts)
     return parts | {"history.json": as_json(told)}
 
 
@@ -135,14 +136,20 @@ def bring_list(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any
 def checked(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Every site's versions and rows, if their files and keys fit together; nothing is trained. Under masks no
     site's rows are counted, but all of them together are."""
-    secure = replace(asker, secure=masks_of(config))
+    method_of(config), sensitive_features_of(config)
+    schema, secure = schema_of(config), replace(asker, secure=masks_of(config))
+    hidden = {key: {**about, "rows": None} for key, about in joined.items()}
+    if config.get("epsilon"):
+        return hidden  # every count would cost some of the budget
+    if schema is not None:
+        check_census(counts_of_all(secure, schema.outline()))
+        return hidden
     censuses = summaries(secure)
     check_labels_known(censuses, config.get("positive") or None)
-    agreed = census_of_all(secure, censuses)
-    check_census(agreed)
-    method_of(config), sensitive_features_of(config)
-    hidden = secure.secure is not None
-    return {key: {**joined[key], "rows": None if hidden else censuses[key].n} for key in censuses}
+    check_census(census_of_all(secure, censuses))
+    if secure.secure is not None:
+        return hidden
+    return {key: {**joined[key], "rows": censuses[key].n} for key in censuses}
 
 
 def _why(config: Mapping[str, Any], sites: tuple[str, ...]) -> Callable[[str], str]:
@@ -174,6 +181,8 @@ def policy_of(config: Mapping[str, Any]) -> Policy:
 
 def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
     """The fit of a run's settings."""
+    if config.get("epsilon"):
+        return _private(engine, config, on_round)
     return fit(
         engine,
         method_of(config),
@@ -185,7 +194,32 @@ def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> F
         checkpoint=config.get("checkpoint") or None,
         on_round=on_round,
         secure=masks_of(config) or False,
+        schema=schema_of(config),
     )
+
+
+def _private(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
+    """A fit of sums to which every site adds its share of the noise, and counts it in its own ledger."""
+    schema = schema_of(config)
+    assert schema is not None  # 'deploy init' asks for it
+    delta, most = float(config.get("delta") or 1e-5), int(config.get("site-rows") or 0)
+    return fit_private(
+        engine,
+        method_of(config),
+        budget=Budget(float(config["epsilon"]), delta, most_rows=most),
+        schema=schema,
+        sensitive_features=sensitive_features_of(config),
+        positive=config.get("positive") or None,
+        secure=masks_of(config),
+        deadline=float(config["deadline"]),
+        on_failure=policy_of(config),
+        on_round=on_round,
+    )
+
+
+def schema_of(config: Mapping[str, Any]) -> Schema | None:
+    """The schema that the sites agreed on, if they did."""
+    return load_schema(str(config["schema"])) if config.get("schema") else None
 
 
 def masks_of(config: Mapping[str, Any]) -> Roster | None:
@@ -195,26 +229,24 @@ def masks_of(config: Mapping[str, Any]) -> Roster | None:
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
     """The certificate of the model over the sites that made it, unless it is not wanted."""
+    if (
+        fitted.model.privacy is not None
+    ):  # what it certifies has its share of the noise, and of the budget
+        return {"says": " ".join(private_sentences(fitted.model.privacy)), **fitted.model.privacy}
     if not config.get("certify", True):
         return {"says": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
-    own = fitted.centres
-    basis = AUDITED if own is None else replace(AUDITED, centres="given")
     asked: dict[str, Any] = {
         "seed": int(config.get("seed", 0)),
         "deadline": float(config["deadline"]),
     }
     asked |= {"secure": masks_of(config) or False}
     with one_thread():
-        made = record.certificates(fitted, engine, basis=basis, centres=own, **asked)
+        made = record.certificates(fitted, engine, **asked)
     return record.certified(*made)
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON, whole or not at all."""
     write_whole(path, as_json(content).decode())
-
-
-def as_json(content: Mapping[str, Any]) -> bytes:
-    return f"{json.dumps(content, indent=1, default=float)}\n".encode()

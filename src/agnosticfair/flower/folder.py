@@ -32,14 +32,15 @@ QUIET = {
 SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 """Seconds until a run that came is taken up; Flower's own value is 1."""
 
-SETTINGS = "federation.toml"
+SETTINGS, SCHEMA = "federation.toml", "schema.json"
 TOKEN = "state/control.token"  # noqa: S105 - where it is, not what it is
 LISTS = ("numeric", "categorical", "drop")
 
 
 @dataclass(frozen=True)
 class Federation:
-    """sites: each site's key and file.  run: the values of the fit (method, seed, deadline, ...)."""
+    """sites: each site's key and file.  run: the values of the fit (method, seed, deadline, ...).  secure: masked
+    sums.  schema: the text of a file that all sites agree on, or none."""
 
     sites: Mapping[str, Path]
     roles: Roles
@@ -48,6 +49,7 @@ class Federation:
     port: int = 8000
     least_rows: int = 10
     secure: bool = True
+    schema: str = ""
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -66,6 +68,11 @@ class Federation:
                 raise SettingsError(f"column {name!r}: rename it without comma and quotation mark")
         if not 0 < self.port < 65535:
             raise SettingsError(f"port {self.port}: name one between 1 and 65534")
+        if self.run.get("epsilon") and not (self.secure and self.schema):
+            raise SettingsError(
+                "privacy by --epsilon needs secure sums and --schema: ranges and categories taken from rows would show "
+                "some of them"
+            )
         if self.secure:
             check_hidden(len(self.sites), self.run)
 
@@ -127,6 +134,7 @@ def write_folder(folder: Path, plan: Federation) -> None:
         SETTINGS: settings_text(settings),
         "start-superlink.sh": _script("The SuperLink: for the sites", "deploy superlink ."),
     }
+    files |= {SCHEMA: plan.schema} if plan.schema else {}
     authority = secrets["tls/ca.crt"]
     for key, file in plan.sites.items():
         files |= site_files(settings, key, file, authority, app, keeper)
@@ -162,6 +170,8 @@ def _planned(folder: Path, plan: Federation) -> Settings:
         "least-sites": least_sites(len(plan.sites), str(plan.run.get("on-failure", "wait"))),
         "certify": True,
         "secure": plan.secure,
+        "schema": bool(plan.schema),
+        "epsilon": 0.0,
         **plan.run,
         "sites": ",".join(sorted(plan.sites)),
     }
@@ -221,6 +231,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     settings = read_settings(folder)
     out = {"out": str(settings.folder / "results")}
     out["masking"] = str(settings.folder / "keys" / LIST) if settings.run.get("secure") else ""
+    out["schema"] = str(settings.folder / SCHEMA) if settings.run.get("schema") else ""
     return {**settings.run, **out, "checkpoint": str(settings.folder / "state" / "checkpoint")}
 
 
@@ -237,6 +248,12 @@ def site_files(
         config |= {"may-drop": drops, "least-sites": least, "mask-keeper": keeper}
         config |= {"shows-rows": True} if settings.run.get("centres") == "rows" else {}
         masks = f'mask-key = "../keys/{key}.mask"\nmask-list = "../keys/{LIST}"\n'
+    if settings.run.get("schema"):
+        masks += f'schema = "../{SCHEMA}"\n'
+    if settings.run.get("epsilon"):
+        private = ("epsilon", "delta", "site-rows")
+        config |= {name: settings.run[name] for name in private if name in settings.run}
+        masks += f'ledger = "../state/{key}.ledger.json"\n'
     lines = "\n".join(f"{name} = {_toml(value)}" for name, value in config.items())
     text = f'''# Site {key}. Start it by: agnosticfair deploy site {key}.toml
 # Paths are taken from where this file is. A key that is not there is made at the first start.

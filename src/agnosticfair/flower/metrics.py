@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.monitoring.gauges import Gauges
 
 
 def site_metrics(
     site: str, connected: bool, counts: Mapping[tuple[str, str], int], sent: int
 ) -> bytes:
     """A site's events since its start, and the bytes that left it: for a node exporter's text collector."""
-    told = _Told()
+    told = Gauges()
     told.gauge("site_connected", "1 if the SuperLink lets the site in", {"site": site}, connected)
     told.gauge("site_answer_bytes", "Bytes that left the site", {"site": site}, sent)
     told.gauge("site_seen", "When this was written", {"site": site}, time.time())
@@ -33,7 +33,7 @@ def superlink_metrics(
 
     names: by the identity of a key, the site.  last, counts: of ``superlink.Visits``.
     """
-    told = _Told()
+    told = Gauges()
     for (path, status), count in sorted(counts.items()):
         about = {"path": path.rpartition("/")[2], "status": str(status)}
         told.gauge("fleet_requests", "Requests at the sites' door", about, count)
@@ -45,27 +45,3 @@ def superlink_metrics(
     )
     told.gauge("run_waiting", "Sites that the run waits for", {}, len(progress.get("waiting", {})))
     return told.text()
-
-
-class _Told:
-    """A registry that knows a gauge by its name."""
-
-    def __init__(self) -> None:
-        try:
-            import prometheus_client as prometheus
-        except ImportError:
-            raise SettingsError(
-                "metrics need prometheus-client: pip install 'agnosticfair[monitor]'"
-            ) from None
-        self.prometheus, self.known = prometheus, {}  # type: ignore[var-annotated]
-        self.registry = prometheus.CollectorRegistry()
-
-    def gauge(self, name: str, words: str, about: Mapping[str, str], value: float) -> None:
-        if name not in self.known:
-            full = f"agnosticfair_{name}"
-            self.known[name] = self.prometheus.Gauge(full, words, [*about], registry=self.registry)
-        found = self.known[name]
-        (found.labels(**about) if about else found).set(float(value))
-
-    def text(self) -> bytes:
-        return bytes(self.prometheus.generate_latest(self.registry))

@@ -58,7 +58,7 @@ def read_site(path: Path) -> Joined:
         key, log = (path.resolve().parent / str(here[name]) for name in ("key", "log"))
         address, certificate, app = (str(at[n]) for n in ("address", "certificate", "app"))
         config = dict(told["site"])
-        for name in ("mask-key", "mask-list"):
+        for name in ("mask-key", "mask-list", "schema", "ledger"):
             if name in here:
                 config[name] = str(path.resolve().parent / str(here[name]))
         told_to = path.resolve().parent / str(here["metrics"]) if "metrics" in here else None

@@ -29,6 +29,8 @@ from agnosticfair.flower.masking import (
     read_secret,
     take_list,
 )
+from agnosticfair.protocol.engines.relay import Relay
+from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.messages import (
     FORMAT,
     Agreement,
@@ -38,6 +40,8 @@ from agnosticfair.protocol.messages import (
     pack,
     unpack,
 )
+from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.site import PrivateSite
 from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.threads import one_thread
@@ -55,7 +59,10 @@ _SECURE = (
     "shows-rows",
     "schema",
 )
-_NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS, *_SECURE}
+_RAY = ("ray-parts", "ray-address")
+_PRIVATE = ("epsilon", "delta", "colluding", "site-rows", "ledger")
+_OWN = (*_SECURE, *_PRIVATE, *_RAY)
+_NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS, *_OWN}
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,10 @@ class Site:
     fingerprint: whether it tells a digest of its file.  mask_key, mask_list: files of its secret key and
     of all sites' public ones, where it answers in masked sums only; then mask_keeper: the public key of who
     may change that list; least_sites: the fewest that a total may have; may_drop, shows_rows: whether it
-    goes on with fewer sites, and offers rows as kernel centres.  schema: a file that it signed off."""
+    goes on with fewer sites, and offers rows as kernel centres.  schema: a file that it signed off.
+    epsilon, delta, colluding, site_rows: the privacy of its rows, or of itself as a whole, where it answers
+    with noise only (``Budget``); ledger: the file of what was spent.  ray_parts: where not 0, the file is a folder of
+    Parquet files, held in so many parts by a Ray cluster at ray_address."""
 
     key: str
     file: str
@@ -81,6 +91,13 @@ class Site:
     may_drop: bool = False
     shows_rows: bool = False
     schema: str = ""
+    ray_parts: int = 0
+    ray_address: str = ""
+    epsilon: float = 0.0
+    delta: float = 1e-5
+    colluding: int = 1
+    site_rows: int = 0
+    ledger: str = ""
 
 
 def site_of(config: Mapping[str, Any]) -> Site:
@@ -108,11 +125,20 @@ def site_of(config: Mapping[str, Any]) -> Site:
         raise SettingsError(f"least-rows is {least!r}: give a whole number, one or more")
     roles = Roles(str(config["target"]), lists.pop("sensitive-features"), **lists)
     known = bool(config.get("fingerprint", False))
-    own = {name.replace("-", "_"): config[name] for name in _SECURE if name in config}
+    own = {name.replace("-", "_"): config[name] for name in _OWN if name in config}
     if bool(own.get("mask_key")) != bool(own.get("mask_list")):
         raise SettingsError("secure sums need both mask-key and mask-list: name the two files")
     if not isinstance(fewest := own.get("least_sites", 2), int) or fewest < 2:
         raise SettingsError(f"least-sites is {fewest!r}: a total has two sites or more")
+    parts = own.get("ray_parts", 0)
+    if isinstance(parts, bool) or not isinstance(parts, int) or parts < 0:
+        raise SettingsError(f"ray-parts is {parts!r}: give a whole number, 0 for none")
+    if parts and own.get("schema"):
+        raise SettingsError("ray-parts and schema do not go together: give one of them")
+    if own.get("epsilon") and not (own.get("mask_key") and own.get("schema") and own.get("ledger")):
+        raise SettingsError(
+            "privacy by epsilon needs secure sums, a schema and a ledger: name mask-key, mask-list, schema and ledger"
+        )
     return Site(
         str(config["site"]), str(config["file"]), roles, allow, least, imports, known, **own
     )
@@ -127,9 +153,17 @@ def hello(config: Mapping[str, Any], app: str = "") -> str:
         held = read_key_list(site.mask_list)
         told["keys"] = [held.version, digest(held.sites).hex()]
     if site.fingerprint and Path(site.file).is_file():
-        with Path(site.file).open("rb") as file:
-            told["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+        told["sha256"] = _digest(Path(site.file))
     return json.dumps(told)
+
+
+def _digest(path: Path) -> str:
+    """A digest of a file; of a folder, one of its Parquet files' digests."""
+    if path.is_dir():
+        told = "".join(_digest(file) for file in sorted(path.glob("*.parquet")))
+        return hashlib.sha256(told.encode()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
@@ -154,16 +188,20 @@ def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
 
 def _stamp(file: str) -> int:
     path = Path(file)
-    return path.stat().st_mtime_ns if file and path.is_file() else 0
+    return path.stat().st_mtime_ns if file and path.exists() else 0
 
 
 @lru_cache(maxsize=1)
 def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
     """Who answers for the site: itself, or where it has keys for that, itself under masks.  stamps: of the
     site's files; with another one it is made anew."""
-    held = partial(answer, _client(site, stamps[0]))
+    held: Callable[[str, Any], Any] = (
+        _cluster(site) if site.ray_parts else partial(answer, _client(site, stamps[0]))
+    )
     if not site.mask_key:
         return held
+    if site.epsilon:
+        held = PrivateSite(site.key, held, _ledger(site), site.colluding, site.site_rows)
     return masked_site(
         site.mask_key,
         site.mask_list,
@@ -176,12 +214,42 @@ def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
     )
 
 
+def _ledger(site: Site) -> Ledger:
+    unit = "site" if site.site_rows else "row"
+    return Ledger(site.epsilon, site.delta, path=Path(site.ledger), unit=unit)
+
+
 def reason(error: Exception) -> str:
     """What may be told about an error: our own sentences, and of any other its type alone, for it
     may quote a row."""
     if isinstance(error, AgnosticFairError):
         return str(error)
     return f"{type(error).__name__} at the site: look at its SuperNode's log"
+
+
+_CLUSTERS: list[Any] = []
+"""The engine that holds the site's rows now, if one does."""
+
+
+def _cluster(site: Site) -> Callable[[str, Any], Any]:
+    """Who answers where a Ray cluster holds the site's rows: its parts, added up here."""
+    from agnosticfair.client.parts import makers
+    from agnosticfair.protocol.engines.ray import RayEngine
+
+    while _CLUSTERS:  # actors of files that were before would keep their processors
+        _CLUSTERS.pop().close()
+    parts = RayEngine(makers(Path(site.file), site.roles, site.ray_parts), address=site.ray_address)
+    _CLUSTERS.append(parts)
+    region = Relay({site.key: parts})
+
+    def ask(step: str, question: Any) -> Any:
+        found = region.exchange(step, question, region.clients())[site.key]
+        if isinstance(found, Failure):
+            raise FederationError(f"site {site.key!r}: {found.reason}")
+        return found
+
+    _check_groups(site, ask("census", None).groups)
+    return ask
 
 
 @lru_cache(maxsize=1)
@@ -193,7 +261,12 @@ def _client(site: Site, stamp: int) -> Client:
     table = read_table(site.file, site.roles, who=who)
     if site.schema:
         table = applied(load_schema(site.schema), table, who)
-    groups = take_census(table, who=f"site {site.key!r}").groups
+    _check_groups(site, take_census(table, who=f"site {site.key!r}").groups)
+    return Client(site.key, table)
+
+
+def _check_groups(site: Site, groups: Mapping[str, Mapping[str, int]]) -> None:
+    """Raise where a group has so few rows that the site does not answer."""
     for sensitive_feature, counts in groups.items():
         small = [name for name, rows in sorted(counts.items()) if rows < site.least_rows]
         if small:
@@ -201,4 +274,3 @@ def _client(site: Site, stamp: int) -> Client:
                 f"site {site.key!r} has a group of {sensitive_feature!r} with fewer than {site.least_rows} "
                 "rows and does not answer: leave it out, or let the site lower least-rows"
             )
-    return Client(site.key, table)

@@ -57,17 +57,55 @@ class Basis:
 
 
 def constant() -> Basis:
-    """One kernel, K = 1: every alpha in A is uniform weights."""
+    """One kernel, K = 1: every alpha in A is uniform weights.
+
+    Returns
+    -------
+    Basis
+
+    Examples
+    --------
+    >>> constant().kernels
+    1
+    """
     return Basis("constant")
 
 
 def by_client() -> Basis:
-    """One indicator per client: the mixtures of agnostic federated learning."""
+    """One indicator per client: the mixtures of agnostic federated learning.
+
+    Returns
+    -------
+    Basis
+
+    Examples
+    --------
+    >>> by_client().kind
+    'by_client'
+    """
     return Basis("by_client")
 
 
 def gaussian(kernels: int = 200, sigma: float | str = 1.0, centres: str = "rows") -> Basis:
-    """Gaussians around centres (eq. Gaussian_kernel), which are drawn from the training rows."""
+    """Gaussians around centres (eq. Gaussian_kernel), which are drawn from the training rows.
+
+    Parameters
+    ----------
+    kernels : int
+    sigma : float or 'median'
+        Their width.
+    centres : {'rows', 'ranges', 'kmeans'}
+        How they are found.
+
+    Returns
+    -------
+    Basis
+
+    Examples
+    --------
+    >>> gaussian(50, sigma=0.5).kernels
+    50
+    """
     return Basis("gaussian", kernels, sigma, centres)
 
 
@@ -79,13 +117,18 @@ def subpopulations(
     Parameters
     ----------
     columns : sequence of str, optional
-        Whose values name parts: all features unless said. 'site' is the client that holds a row.
+        Whose values name parts: all features unless said, or by '*' among others, ``("*", "race")``. Columns that are
+        no features, and sensitive ones, may be named; 'site' is the client that holds a row.
     depth : int
         Values in one part, 1 to 3.
     least : float
         The share of the rows that a part holds at least.
     bands : int
         Into which a column of numbers is cut, each with about as many rows, by counts that clients send.
+
+    Returns
+    -------
+    Basis
 
     Examples
     --------
@@ -121,8 +164,21 @@ def _column(X: Any, column: int | str) -> np.ndarray:
 
 
 def indicator(column: int | str, values: Sequence[Any]) -> Reweighing:
-    """One kernel per value of a column (its number, or a frame's name), and none for other values.
+    """One kernel per value of a column, and none for other values.
 
+    Parameters
+    ----------
+    column : int or str
+        Its place, or a frame's name of it.
+    values : sequence
+
+    Returns
+    -------
+    Reweighing
+        A function from X to K, (n, M).
+
+    Examples
+    --------
     >>> indicator(0, (1, 2))(np.array([[2], [1], [3]]))
     array([[0., 1.],
            [1., 0.],
@@ -134,6 +190,17 @@ def indicator(column: int | str, values: Sequence[Any]) -> Reweighing:
 def bands(column: int | str, edges: Sequence[float]) -> Reweighing:
     """One kernel per band of a numeric column: below the first edge, between two, from the last one up.
 
+    Parameters
+    ----------
+    column, edges
+        A column as in ``indicator``, and numbers in ascending order.
+
+    Returns
+    -------
+    Reweighing
+
+    Examples
+    --------
     >>> bands(0, (30, 50))(np.array([[29], [30], [64]]))
     array([[1., 0., 0.],
            [0., 1., 0.],
@@ -144,7 +211,24 @@ def bands(column: int | str, edges: Sequence[float]) -> Reweighing:
 
 
 def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighing:
-    """Gaussians around centres (M, d) that you name, a public sample say, in the units of X."""
+    """Gaussians around centres that you name, a public sample say.
+
+    Parameters
+    ----------
+    centres : (M, d) array
+        In the units of X.
+    sigma : float
+        Their width.
+
+    Returns
+    -------
+    Reweighing
+
+    Examples
+    --------
+    >>> gaussian_at([[0.0], [1.0]])(np.array([[0.0]])).round(3)
+    array([[1.   , 0.607]])
+    """
     b = np.asarray(centres, float)
     return lambda X: gaussian_kernel(np.asarray(X, float), b, sigma)
 
@@ -152,6 +236,16 @@ def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighing:
 def product(one: Reweighing, two: Reweighing) -> Reweighing:
     """Every kernel of one times every kernel of the other.
 
+    Parameters
+    ----------
+    one, two : Reweighing
+
+    Returns
+    -------
+    Reweighing
+
+    Examples
+    --------
     >>> product(bands(0, (1,)), indicator(1, (5, 6)))(np.array([[0, 5], [2, 6]]))
     array([[1., 0., 0., 0.],
            [0., 0., 0., 1.]])

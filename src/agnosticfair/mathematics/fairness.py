@@ -22,17 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.mathematics.ambiguity import (
-    Ambiguity,
-    Outcome,
-    Worst,
-    worst_difference,
-    worst_differences,
-    worst_linear,
-    worst_ratio,
-)
+from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, Worst, worst_linear
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.notions import PARITY, notion_of
+from agnosticfair.mathematics.ratios import worst_difference, worst_differences, worst_ratio
 from agnosticfair.settings import POSITIVE, require, require_name
 
 MOST_CUTS = 6

@@ -73,6 +73,31 @@ def majority_rate(y: ArrayLike, weights: ArrayLike | None = None) -> float:
     return float(mass.max() / mass.sum()) if mass.sum() > 0 else float("nan")
 
 
+NEARLY_CONSTANT, NO_BETTER, FEWER = 0.01, 0.02, 0.25
+"""Nearly one answer: the other is given to a smaller share of rows than NEARLY_CONSTANT; or to less than FEWER of those
+that have the rarer label, by a classifier that is right on no more than NO_BETTER above the majority's share."""
+
+
+def nearly_constant(accuracy: float, majority: float, positive: float) -> bool:
+    """Whether decisions are hardly more than one answer for everybody.
+
+    Parameters
+    ----------
+    accuracy, majority
+        Of the decisions, and of the commonest label given to everybody.
+    positive
+        The share of positive decisions.
+
+    Examples
+    --------
+    >>> nearly_constant(0.765, 0.752, 0.02), nearly_constant(0.82, 0.752, 0.2)
+    (True, False)
+    """
+    rarer = min(positive, 1 - positive)
+    poor = accuracy < majority + NO_BETTER and rarer < FEWER * (1 - majority)
+    return bool(rarer < NEARLY_CONSTANT or poor)
+
+
 def positive_rate(y_hat: ArrayLike, weights: ArrayLike | None = None) -> float:
     """Share of the weight that is decided positively.
 

@@ -69,7 +69,23 @@ NOTIONS: dict[str, Notion] = {}
 
 
 def register_notion(notion: Notion) -> Notion:
-    """Make a notion known by its name, in this process, to everything that reads notions."""
+    """Make a notion known by its name, in this process, to everything that reads notions.
+
+    Parameters
+    ----------
+    notion : Notion
+
+    Returns
+    -------
+    Notion
+        The same.
+
+    Examples
+    --------
+    >>> made = register_notion(Notion("toy", ((0,),), "difference of false positive rates"))
+    >>> NOTIONS.pop("toy") is made
+    True
+    """
     require(Notion, notion=notion)
     NOTIONS[notion.name] = notion
     return notion

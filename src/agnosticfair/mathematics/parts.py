@@ -69,6 +69,16 @@ def members(codes: np.ndarray, part: Part) -> np.ndarray:
     return inside
 
 
+def memberships(codes: np.ndarray, parts: Sequence[Part]) -> np.ndarray:
+    """Which parts each row lies in, as kernels: (n, M).
+
+    >>> memberships(np.array([[0], [1]]), [(), ((0, 1),)])
+    array([[1., 0.],
+           [1., 1.]])
+    """
+    return np.stack([members(codes, part) for part in parts], axis=1).astype(float)
+
+
 def starts_of(sizes: Sequence[int]) -> np.ndarray:
     """Where each axis' indicators begin among all I of them, and I last: (C + 1,)."""
     return np.concatenate([[0], np.cumsum(np.asarray(sizes, int))])

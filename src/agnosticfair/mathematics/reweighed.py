@@ -8,10 +8,11 @@ from itertools import permutations, product
 import numpy as np
 
 from agnosticfair.mathematics import notions
-from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, worst_difference, worst_ratio
+from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome
 from agnosticfair.mathematics.binomial import chernoff, clopper_pearson
 from agnosticfair.mathematics.confidence import compared
 from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.ratios import worst_difference, worst_ratio
 
 SUPPORT = 3
 """Parts that a worst mixture needs: one equation for the weights, and one for each group's mass."""

@@ -45,18 +45,28 @@ OTHER = "the model and the certificate do not belong together: give the certific
 class Baseline:
     """The rows a promise was made about, as counts.
 
-    Parameters
+    Attributes
     ----------
-    axes, parts : the named parts; the first one is everybody
-    counts : (I, I), rows of every pair of values
-    n : rows in all
-    groups : of the sensitive features, as the model has them
-    notion : what is compared
-    limit : what was certified: no part's difference is to exceed it
-    bound : of mixtures of single values: no row weighs more
-    model : digest of the model; empty where decisions are handed over
-    part_rows : (P,), rows of every part
-    compared : (P, G), the groups of each part that the promise is about; all of them where None
+    axes, parts
+        The named parts; the first one is everybody.
+    counts : (I, I) array
+        Rows of every pair of values.
+    n : int
+        Rows in all.
+    sensitive_features, groups : tuple of str
+        As the model has them.
+    notion : str
+        What is compared.
+    limit : float
+        What was certified: no part's difference is to exceed it.
+    bound : float
+        Of mixtures of single values: no row weighs more.
+    model : str
+        Digest of the model; empty where decisions are handed over.
+    part_rows : (P,) tuple
+        Rows of every part.
+    compared : (P, G) tuple or None
+        The groups of each part that the promise is about; all of them where None.
     """
 
     axes: tuple[Axis, ...]
@@ -103,6 +113,7 @@ class Baseline:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
+        """The baseline as JSON can hold it."""
         axes = [[a.name, list(a.values), list(a.edges)] for a in self.axes]
         own = {k: v for k, v in vars(self).items() if k not in ("axes", "counts", "parts")}
         parts = [[list(one) for one in part] for part in self.parts]
@@ -111,7 +122,16 @@ class Baseline:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Baseline:
-        """Read what ``to_json`` wrote; anything else is refused."""
+        """Read what ``to_json`` wrote; anything else is refused.
+
+        Parameters
+        ----------
+        content : mapping
+
+        Returns
+        -------
+        Baseline
+        """
         try:
             made = dict(content)
             if made.pop("format") != FORMAT:
@@ -250,13 +270,30 @@ def baseline_of(
 
     Parameters
     ----------
-    limit : what was promised of the differences of every named part
-    columns, depth, least, bands : as in ``subpopulations``
-    bound : of mixtures; 1 / least unless said, with which all weight may go to one part
+    model : Model
+        Whose decisions were certified.
+    rows : Table
+    limit : float
+        What was promised of the differences of every named part.
+    notion : str
+        A key of ``NOTIONS``.
+    columns, depth, least, bands
+        As in ``subpopulations``.
+    bound : float, optional
+        Of mixtures; 1 / least unless said, with which all weight may go to one part.
+
+    Returns
+    -------
+    Baseline
+        To make a ``Monitor`` of.
 
     Examples
     --------
-    See docs/monitoring.md.
+    >>> import agnosticfair
+    >>> held_out = agnosticfair.load_dataset("adult").take(np.arange(500))
+    >>> model = agnosticfair.fit({"a": held_out}, "fl").model
+    >>> baseline_of(model, held_out, limit=0.2, columns=["age"]).n
+    500
     """
     if not len(rows):
         raise DataError(

@@ -55,16 +55,36 @@ class MonitoredClassifier:
         self.monitor = Monitor(None, certificate, state=state, confidence=confidence)
 
     def predict(self, X: Any, *, sensitive_features: Any = None, **options: Any) -> np.ndarray:
-        """The estimator's labels, (n,), of rows that are counted first.
+        """The estimator's labels of rows that are counted first.
 
-        sensitive_features : (n,), groups where they are known.  options : ``when`` and ``again`` of ``Monitor``.
+        Parameters
+        ----------
+        X : what the estimator takes
+        sensitive_features : (n,) array, optional
+            Groups, where they are known.
+        **options
+            ``when`` and ``again`` of ``Monitor.update``.
+
+        Returns
+        -------
+        (n,) array
+            What the estimator says.
         """
         labels = np.asarray(self.estimator.predict(X))
         self.record(X, labels, sensitive_features=sensitive_features, **options)
         return labels
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The estimator's own; nothing is counted."""
+        """The estimator's own probabilities; nothing is counted.
+
+        Parameters
+        ----------
+        X : what the estimator takes
+
+        Returns
+        -------
+        (n, 2) array
+        """
         return np.asarray(self.estimator.predict_proba(X))
 
     def record(
@@ -76,7 +96,23 @@ class MonitoredClassifier:
         y: Any = None,
         **options: Any,
     ) -> Verdict:
-        """Count rows with the labels they were given, and the true ones, ``y``, where they are known."""
+        """Count rows with the labels they were given, and the true ones where they are known.
+
+        Parameters
+        ----------
+        X : what the estimator takes
+        labels : (n,) array
+            Given by whoever decided.
+        sensitive_features, y : (n,) arrays, optional
+            Groups and true labels, where they are known.
+        **options
+            As in ``Monitor.update``.
+
+        Returns
+        -------
+        Verdict
+            Where things stand.
+        """
         rows = replace(table_of(X), target=None)
         if y is not None:
             rows = replace(rows, target=Column(self._positive(y, len(rows)), ("0", POSITIVE_LABEL)))

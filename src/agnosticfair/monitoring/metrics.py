@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.monitoring.gauges import Gauges
 from agnosticfair.monitoring.verdict import Verdict
 
 STATES = {"kept": 0, "inside": 0, "not yet known": 1, "edge": 1, "broken": 2, "outside": 2}
@@ -10,29 +10,19 @@ STATES = {"kept": 0, "inside": 0, "not yet known": 1, "edge": 1, "broken": 2, "o
 
 def exposition(verdict: Verdict) -> bytes:
     """What a node exporter's text collector, or an endpoint, hands out."""
-    try:
-        from prometheus_client import CollectorRegistry, Gauge, generate_latest
-    except ImportError:
-        raise SettingsError(
-            "metrics need prometheus-client: install it by pip install 'agnosticfair[monitor]'"
-        ) from None
-    registry = CollectorRegistry()
-
-    def gauge(name: str, words: str, value: float) -> None:
-        Gauge(f"agnosticfair_{name}", words, registry=registry).set(value)
-
-    gauge("rows", "Rows counted", verdict.rows)
-    gauge("undecided_rows", "Rows with a value the model does not know", verdict.undecided)
-    gauge("limit", "Certified limit", verdict.limit)
-    gauge("decisions", "0 kept, 1 not yet known, 2 broken", STATES[verdict.decisions])
-    gauge("where", "0 inside, 1 at the edge, 2 outside the set", STATES[verdict.where])
-    gauge("distance", "From the nearest mix in the set", verdict.distance)
-    gauge("changed", "1 if the mix is not the baseline's", float(verdict.changed))
-    gauge("difference_low", "Lower end of the difference, all rows", verdict.everybody.low)
-    gauge("difference_high", "Upper end of the difference, all rows", verdict.everybody.high)
-    of_part = Gauge(
-        "agnosticfair_part_difference_low", "Lower end, worst parts", ["part"], registry=registry
+    told = Gauges()
+    told.gauge("rows", "Rows counted", {}, verdict.rows)
+    told.gauge("undecided_rows", "Rows with a value the model does not know", {}, verdict.undecided)
+    told.gauge("limit", "Certified limit", {}, verdict.limit)
+    told.gauge("decisions", "0 kept, 1 not yet known, 2 broken", {}, STATES[verdict.decisions])
+    told.gauge("where", "0 inside, 1 at the edge, 2 outside the set", {}, STATES[verdict.where])
+    told.gauge("distance", "From the nearest mix in the set", {}, verdict.distance)
+    told.gauge("changed", "1 if the mix is not the baseline's", {}, float(verdict.changed))
+    told.gauge("difference_low", "Lower end of the difference, all rows", {}, verdict.everybody.low)
+    told.gauge(
+        "difference_high", "Upper end of the difference, all rows", {}, verdict.everybody.high
     )
     for part in verdict.parts[:10]:
-        of_part.labels(part.name).set(part.low)
-    return generate_latest(registry)
+        about = {"part": part.name}
+        told.gauge("part_difference_low", "Lower end, worst parts", about, part.low)
+    return told.text()

@@ -107,11 +107,21 @@ class Monitor:
         rows : Table
             With its sensitive features where they are known, and its labels where they are known. Rows that
             were counted before without labels only have their labels added.
-        decisions : (n,) of 0 and 1, where somebody else decides; else the model does
-        sample : the rows were drawn at random from those counted already, to learn their groups or labels; they
-            count for what decisions do, and not for the mix
-        when : seconds since 1970; now unless said
-        again : count a batch that has the very content of an earlier one
+        decisions : (n,) array of 0 and 1, optional
+            Where somebody else decides; else the model does.
+        sample : bool
+            The rows were drawn at random from those counted already, to learn their groups or labels; they count for
+            what decisions do, and not for the mix.
+        when : float, optional
+            Seconds since 1970; now unless said.
+        again : bool
+            Count a batch that has the very content of an earlier one.
+        who : str
+            Names the batch in errors.
+
+        Returns
+        -------
+        Verdict
         """
         if not len(rows):
             raise DataError(f"{who} has no rows: leave it out")
@@ -135,7 +145,18 @@ class Monitor:
         return replace(verdict, since=dict(self.state.since), batch=alone)
 
     def predict(self, rows: Table, **options: Any) -> np.ndarray:
-        """The model's decisions, (n,) of 0 and 1, on rows that are counted before they are answered."""
+        """The model's decisions on rows that are counted before they are answered.
+
+        Parameters
+        ----------
+        rows : Table
+        **options
+            As in ``update``.
+
+        Returns
+        -------
+        (n,) array of 0 and 1
+        """
         decisions = self._model().predict(rows)
         self.update(rows, **options)
         return decisions

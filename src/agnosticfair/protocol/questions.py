@@ -196,6 +196,18 @@ class PartSums:
         return found | {"J_g": (task.cells, len(self.slopes) + 1, len(self.w))}
 
 
+@question("trials")
+class Trials:
+    """Loss and decisions under several weights W, (T, D), at once: values, and no slope."""
+
+    W: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        M, F = (width(basis, task.clients) for basis in (task.basis, task.fair_basis))
+        T = len(self.W)
+        return {"loss": (T,), "psi_L": (T, M), "psi_hat": (T, task.cells, F + 1)}
+
+
 @question("histograms")
 class Histograms:
     """How many rows lie in each of many equal cells of these columns' agreed ranges (``data.axes``)."""

@@ -16,17 +16,28 @@ from math import isfinite
 
 import numpy as np
 
-from agnosticfair.auditing.certificate import Certificate, lower, upper
+from agnosticfair.auditing.certificate import (
+    Certificate,
+    lower,
+    not_estimable,
+    only_measured,
+    upper,
+    worst_first,
+)
 from agnosticfair.data.encoding import band_names, shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.model import Model
+from agnosticfair.private import private_sentences
 from agnosticfair.report.facts import poor
 from agnosticfair.report.static import static
 from agnosticfair.runs.provenance import compared_in
 from agnosticfair.runs.tracking import parameters
+
+MOST_PARTS, MOST_FEW = 8, 3
+"""Parts that a card names: estimable ones, and others."""
 
 FEW = 100
 """Rows of a group under which its rates are said to be uncertain."""
@@ -66,6 +77,22 @@ def card(
         *(_groups(model, clients, name, values) for name, values in groups.items()),
         *(_certified(name, made) for name, made in certified.items()),
         _limits(fitted, clients, groups),
+        _made(fitted),
+    )
+
+
+def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
+    """The card of a differentially private fit: of what noise let through, and nothing that was measured on rows."""
+    model = fitted.model
+    limits = (
+        "Nothing else was measured on the rows: it would show what the noise hides.",
+        "The claim does not cover what was known before, such as the schema, nor what is measured on these rows later.",
+    )
+    return (
+        _about(model, target),
+        _uses(model),
+        Section("Privacy and certificate", points=private_sentences(model.privacy or {})),
+        Section("Limits", points=limits),
         _made(fitted),
     )
 
@@ -257,6 +284,9 @@ def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
     title = f"Certificate, by {sensitive_feature}"
     if isinstance(made, str):
         return Section(title, (f"There is none: {made}",))
+    if isfinite(made.upper) and made.parts:
+        where = "This holds for the parts that are named, in the population that the rows were drawn from."
+        return Section(title, (str(made), where), (), _parts(made))
     high, low = made.pair
     where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
     says = (
@@ -278,8 +308,50 @@ def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
         "set, cases unlike any training row, or a change in how labels come about."
     )
     return Section(
-        title, (says, *([accuracy] if isfinite(made.accuracy) else []), what, end), made.warnings
+        title,
+        (says, *([accuracy] if isfinite(made.accuracy) else []), what, end, *_beside(made)),
+        made.warnings,
+        _parts(made) if made.parts else (),
     )
+
+
+def _beside(made: Certificate) -> tuple[str, ...]:
+    """Why a named part may show more than what is certified over kernels, where one does."""
+    if not made.parts:
+        return ()
+    worst = made.worst_part
+    said = " ".join(only_measured(made))
+    if worst is not None and worst.difference > made.worst_difference:
+        said += (
+            " That is more than the bound above: no reweighing in the set singles this part out, so the bound does not "
+            "speak of it."
+        )
+    return (said,)
+
+
+def _parts(made: Certificate) -> tuple[tuple[str, ...], ...]:
+    """The worst named parts, and how many are not estimable, as a table."""
+    able, few = worst_first(made.parts)[:MOST_PARTS], not_estimable(made.parts)
+    level = f"{made.confidence:.0%} interval"
+    head = ("part", "rows", f"{made.quantity}, measured", level)
+    lines = [
+        (
+            part.name,
+            f"{part.rows:,}",
+            _number(part.difference),
+            f"{part.low:.3f} to {upper(part.high, 3)}"
+            if isfinite(part.high)
+            else "none: measured only",
+        )
+        for part in able
+    ]
+    lines += [
+        (part.name, f"{part.rows:,}", _number(part.difference), "not estimable: too few rows")
+        for part in few[:MOST_FEW]
+    ]
+    if len(few) > MOST_FEW:
+        lines.append((f"{len(few) - MOST_FEW:,} more parts", "", "", "not estimable: too few rows"))
+    return (head, *lines)
 
 
 def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.ndarray]) -> Section:
@@ -289,6 +361,8 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
     points = poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
+    if fitted.collapsed is not None:
+        points.append(fitted.collapsed[0].upper() + fitted.collapsed[1:])
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:
@@ -326,11 +400,6 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
     points.append(
         "Labels are taken as they are; where they are unfair, a model that fits them is, too."
     )
-    if fitted.model.privacy is not None:
-        told = fitted.model.privacy
-        points.append(
-            f"Differentially private for rows: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent."
-        )
     return Section("Limits", (), tuple(points))
 
 

@@ -10,7 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from agnosticfair.auditing.certificate import Certificate, Tilt, lower, not_estimable, upper
+from agnosticfair.auditing.certificate import (
+    Certificate,
+    Tilt,
+    lower,
+    not_estimable,
+    upper,
+    worst_first,
+)
 from agnosticfair.report.figures import BLUE, GREEN, ORANGE, RED, Style
 from agnosticfair.report.tables import Grid
 
@@ -54,7 +61,7 @@ def _headline(made: Certificate) -> Grid:
 
 def part_grids(made: Certificate) -> list[Grid]:
     """The worst estimable parts with their intervals, what is not estimable, and the groups' impact ratios."""
-    able = sorted((p for p in made.parts if p.estimable), key=lambda p: -p.high)
+    able = worst_first(made.parts)
     few = not_estimable(made.parts)
     head = ("part", "rows", made.quantity, "low", "high", "impact ratio", "its low")
     lines = [
@@ -62,15 +69,18 @@ def part_grids(made: Certificate) -> list[Grid]:
             p.name,
             f"{p.rows:,}",
             f"{p.difference:.4f}",
-            f"{p.low:.4f}",
-            upper(p.high),
+            _rate(p.low),
+            upper(p.high) if isfinite(p.high) else "none",
             _rate(p.ratio),
-            lower(p.ratio_low),
+            lower(p.ratio_low) if isfinite(p.ratio_low) else "none",
         )
         for p in able[:MOST_PARTS]
     ]
     note = f"{len(able):,} parts, the {min(len(able), MOST_PARTS)} of the highest bound; all hold at once."
-    found = [Grid(f"Certified with {made.confidence:.0%} confidence", note, head, lines)]
+    title = f"Certified with {made.confidence:.0%} confidence"
+    if not isfinite(made.upper):
+        title, note = "Parts, measured", "On the rows of the fit: nothing is bounded beyond them."
+    found = [Grid(title, note, head, lines)]
     if few:
         rows = [(p.name, f"{p.rows:,}", _rate(p.difference)) for p in few[:MOST_FEATURES]]
         note = (
@@ -91,8 +101,13 @@ def part_grids(made: Certificate) -> list[Grid]:
         for r in everybody.rates
     ]
     note = (
-        f"Rates and impact ratios as a bias audit wants them; lowest ratio {_rate(everybody.ratio)}, with "
-        f"{made.confidence:.0%} confidence at least {lower(everybody.ratio_low)} (four-fifths rule: 0.8)."
+        f"Rates and impact ratios as a bias audit wants them; lowest ratio {_rate(everybody.ratio)}"
+        + (
+            f", with {made.confidence:.0%} confidence at least {lower(everybody.ratio_low)}"
+            if isfinite(everybody.ratio_low)
+            else ""
+        )
+        + " (four-fifths rule: 0.8)."
     )
     found.append(Grid("Groups", note, ("group", "rows", "rate", "impact ratio", ""), rates))
     return found
@@ -131,7 +146,8 @@ def _kernel_grids(made: Certificate) -> list[Grid]:
 
 def forest(made: Certificate) -> Figure:
     """The parts of the highest bounds, each with its interval; then those that are not estimable, as measured."""
-    able = sorted((p for p in made.parts if p.estimable), key=lambda p: -p.high)[:MOST_PARTS]
+    able = worst_first(made.parts)[:MOST_PARTS]
+    certified = isfinite(made.upper)
     few = [p for p in not_estimable(made.parts) if isfinite(p.difference)][:5]
     shown = [*able, *few]
     drawn = Figure(figsize=(10.5, 1.6 + 0.34 * max(len(shown), 2)), layout="constrained")
@@ -139,28 +155,26 @@ def forest(made: Certificate) -> Figure:
     axes = drawn.subplots()
     for place, part in zip(range(len(shown))[::-1], shown, strict=True):
         if part.estimable:
-            axes.plot((part.low, part.high), (place, place), color=BLUE, lw=2, marker="|", ms=8)
+            if certified:
+                axes.plot((part.low, part.high), (place, place), color=BLUE, lw=2, marker="|", ms=8)
             axes.plot(part.difference, place, "o", color=BLUE, ms=5)
         else:
             axes.plot(part.difference, place, "o", color="#777777", mfc="white", ms=6)
-    axes.axvline(made.upper, color=RED, lw=1.4, ls="--")
     level = f"{made.confidence:.0%}"
-    axes.annotate(
-        f"certified at most {upper(made.upper, 3)}",
-        (made.upper, 1.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(-4 if made.upper > 0.6 else 4, 3),
-        textcoords="offset points",
-        ha="right" if made.upper > 0.6 else "left",
-        fontsize=9,
-        color=RED,
-    )
+    if certified:
+        _draw_upper(axes, made.upper)
     names = [_short(p.name) + f" ({p.rows:,})" for p in shown]
     axes.set_yticks(range(len(shown))[::-1], names, fontsize=9, parse_math=False)
-    most = max([made.upper, *(p.difference for p in shown if isfinite(p.difference))])
+    right = [*(p.difference for p in shown), *(p.high for p in able), made.upper, 0.05]
+    most = max(v for v in right if isfinite(v))
     axes.set(xlim=(-0.01, min(1.02, 1.06 * most)), ylim=(-0.7, len(shown) - 0.3))
+    bars = (
+        f"bars: {level} intervals, all at once"
+        if certified
+        else "dots: measured on the rows of the fit"
+    )
     axes.set_xlabel(
-        f"{made.quantity}\nbars: {level} intervals, all at once; hollow: not estimable, measured only",
+        f"{made.quantity}\n{bars}; hollow: not estimable, measured only",
         fontsize=9,
     )
     axes.set_title("Parts of the population (rows)", fontsize=11, loc="left", pad=16)
@@ -168,6 +182,21 @@ def forest(made: Certificate) -> Figure:
     axes.grid(axis="x", color="#E5E5E5")
     axes.set_axisbelow(True)
     return drawn
+
+
+def _draw_upper(axes: Axes, bound: float) -> None:
+    """The line that no estimable part is above."""
+    axes.axvline(bound, color=RED, lw=1.4, ls="--")
+    axes.annotate(
+        f"certified at most {upper(bound, 3)}",
+        (bound, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(-4 if bound > 0.6 else 4, 3),
+        textcoords="offset points",
+        ha="right" if bound > 0.6 else "left",
+        fontsize=9,
+        color=RED,
+    )
 
 
 def _short(name: str, most: int = 44) -> str:

@@ -13,9 +13,6 @@ from agnosticfair.mathematics import metrics
 LIMIT = 0.1
 """The difference that a verdict is about where a run names none."""
 
-NEARLY_CONSTANT = 0.01
-"""A model is said to give nearly one answer where it gives the other to a smaller share of rows."""
-
 
 def of_rows(rows: Decided) -> dict[str, Any]:
     """The labels' own rate, commonest answer and difference between groups."""
@@ -66,7 +63,7 @@ def poor(
             f"{who} is right less often ({accuracy:.3f}) than one answer for everybody "
             f"({majority:.3f}): try a larger {limit} or method fl."
         )
-    if min(positive, 1 - positive) < NEARLY_CONSTANT:
+    if metrics.nearly_constant(accuracy, majority, positive):
         answer = "positively" if positive > 0.5 else "negatively"
         found.append(
             f"{who} decides nearly everybody ({max(positive, 1 - positive):.1%}) {answer}: equal, "

@@ -6,26 +6,34 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.report.figures import BLUE, GREY, RED
+from agnosticfair.report.figures import BLUE, GREY, RED, Style
 from agnosticfair.report.tables import Grid
 from agnosticfair.tuning import Frontier
 
 
 def grid(found: Frontier) -> Grid:
-    """One line per tau, the knee marked."""
+    """One line per tau, the knee marked, then the methods beside the path."""
+    named = [(f"{p.tau:g}", p, "knee" * (k == found.knee)) for k, p in enumerate(found.points)]
+    named += [(name, p, "") for name, p in found.references.items()]
     lines = tuple(
         (
-            f"{p.tau:g}",
+            name,
             f"{p.accuracy:.4f} ± {p.spread[0]:.4f}",
             f"{p.worst:.4f} ± {p.spread[1]:.4f}",
             f"{p.measured:.4f}",
-            "knee" if k == found.knee else "",
+            f"{p.positive:.4f}",
+            *(f"{other.accuracy - p.accuracy:+.4f}" for other in found.references.values()),
+            mark,
         )
-        for k, p in enumerate(found.points)
+        for name, p, mark in named
     )
     what = NOTIONS[found.notion].quantity
-    header = ("tau", "accuracy", f"certified worst {what}", "measured", "")
-    note = f"Means over {found.folds} held-out folds, ± one standard error."
+    costs = (f"cost to {name}" for name in found.references)
+    header = ("tau", "accuracy", f"certified worst {what}", "measured", "positive", *costs, "")
+    note = (
+        f"Means over {found.folds} held-out folds, ± one standard error; cost: accuracy that it loses to a method "
+        "without that limit."
+    )
     return Grid("Accuracy against fairness", note, header, lines)
 
 
@@ -60,6 +68,10 @@ def figure(found: Frontier) -> Figure:
             fontsize=10 if own else 8,
             color=RED if own else GREY,
         )
+    for shape, (name, p) in zip("sv", found.references.items(), strict=False):
+        axes.plot(p.worst, p.accuracy, shape, color=GREY, ms=7)
+        style: Style = {"xytext": (7, 4), "textcoords": "offset points", "fontsize": 9}
+        axes.annotate(name, (p.worst, p.accuracy), color=GREY, **style)
     axes.set_xlabel(
         f"certified worst {NOTIONS[found.notion].quantity} on held-out rows", fontsize=10
     )

@@ -52,7 +52,8 @@ def read_run(path: Path, live: bool = False) -> Run:
     name = next((name for name in MAIN if (folder / name).is_file()), None)
     running = _running(folder, rounds)
     if live and (name is None or running):  # watching may begin before the run does
-        return Run(path, "running", begins | _error(folder), rounds=rounds)
+        live_told = {"waiting": _waiting(folder), **begins, **_error(folder)}
+        return Run(path, "running", live_told, rounds=rounds)
     if running:
         told = _error(folder).get("error")
         why = f"ended with an error ({told})" if told else "has not ended"
@@ -117,6 +118,15 @@ def _error(folder: Path) -> dict[str, Any]:
     """What a deployed run wrote of its end, if that was an error after its last round."""
     path = folder / "error.json"
     return _json(path) if _time(path) > _time(folder / ROUNDS_FILE) else {}
+
+
+def _waiting(folder: Path) -> dict[str, str]:
+    """For which sites a deployed run waits, and why."""
+    try:
+        found = _json(folder / "progress.json").get("waiting", {})
+    except ModelError:
+        return {}
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
 def _time(path: Path) -> int:

@@ -25,6 +25,9 @@ from agnosticfair.report.figures import NAMES, SETS
 from agnosticfair.report.runs import Run
 from agnosticfair.report.tables import Row, Spread
 
+MOST_PARTS, MOST_FEW = 20, 6
+"""Named parts that a page draws: estimable ones, and others."""
+
 FEW_ROWS = 100
 """A group or a site of fewer test rows is warned of."""
 
@@ -225,7 +228,11 @@ def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
     ended = begins.get("error")
     study["status"] = f"{told} {f'It ended: {ended}' if ended else 'The page follows by itself.'}"
     study["rows_are"] = "training rows"
-    study["warnings"] = ["Still training: nothing here is a result yet."]
+    waiting = begins.get("waiting", {})
+    study["warnings"] = [
+        *(f"Waiting for site {key!r}: {why}." for key, why in waiting.items()),
+        "Still training: nothing here is a result yet.",
+    ]
     return [study]
 
 
@@ -295,9 +302,14 @@ def _reached(certificate: Mapping[str, Any]) -> Json:
     if "worst_difference" not in certificate:
         return {"certified": None}
     intervals = certificate.get("intervals") or {}
+    parts = _parts(certificate)
+    beyond = parts is not None and parts["certified"]
+    kernels = certificate["basis"]["kind"] != "constant"
+    bound = certificate["upper"] if beyond else certificate["worst_difference"] if kernels else None
     return {
-        "certified": _one(certificate["worst_difference"]),
-        "certified_interval": intervals.get("worst_difference"),
+        "certified": None if bound is None else _one(bound),
+        "parts": parts,
+        "certified_interval": None if beyond else intervals.get("worst_difference"),
         "certified_accuracy": certificate.get("worst_accuracy"),
         "interval": intervals.get("difference"),
         "confidence": certificate.get("confidence"),
@@ -307,13 +319,54 @@ def _reached(certificate: Mapping[str, Any]) -> Json:
     }
 
 
+def _parts(certificate: Mapping[str, Any]) -> Json | None:
+    """The named parts of a certificate: the worst that are certified (or only measured, on the rows of a fit), those
+    with too few rows, and how many there are of each."""
+    parts = certificate.get("parts") or ()
+    if not parts:
+        return None
+    keys = ("name", "rows", "difference", "low", "high", "ratio", "ratio_low", "pair")
+
+    def told(some: Sequence[Mapping[str, Any]]) -> list[Json]:
+        return [{key: part[key] for key in keys} for part in some]
+
+    able = [part for part in parts if part["estimable"]]
+    few = [part for part in parts if not part["estimable"] and part["difference"] is not None]
+    held_out = certificate.get("upper") is not None
+    certified, by = held_out and bool(able), "high" if held_out else "difference"
+    able.sort(key=lambda part: -part[by])
+    few.sort(key=lambda part: -part["difference"])
+    return {
+        "certified": certified,
+        "why": f"Measured on {'too few rows' if held_out else 'the rows of the fit'}, and not certified.",
+        "estimable": told(able[:MOST_PARTS]),
+        "few": told(few[:MOST_FEW]),
+        "counts": [len(able), len(parts) - len(able)],
+        "upper": certificate.get("upper") if certified else None,
+        "mixtures": certificate.get("mixtures"),
+        "confidence": certificate.get("confidence"),
+        "precision": certificate.get("precision"),
+        "worst_few": few[0]["difference"] if few else None,
+    }
+
+
 def _certified(certificate: Mapping[str, Any], rows: str) -> Json:
     """The set of a certificate in words, and what it compares."""
     if "worst_difference" not in certificate:
         return {"set": None, "no_set": certificate.get("says") or "There is no certificate."}
+    notion = asdict(notions.notion_of(certificate["notion"]))
+    if certificate["basis"]["kind"] == "constant":
+        parts = _parts(certificate)
+        if parts is None or not parts["certified"]:
+            why = parts["why"] if parts else "No part was looked at."
+            return {"set": None, "no_set": f"Nothing is certified here. {why}", "notion": notion}
+        mixed = " and every mixture of them" if certificate.get("mixtures") is not None else ""
+        level = f"{100 * certificate['confidence']:g}% confidence, all at once"
+        words = f"each of {parts['counts'][0]:,} named parts of the population{mixed}, with {level}"
+        return {"set": words, "notion": notion}
     basis, bound = Basis(**certificate["basis"]), certificate["bound"]
     words = _set(basis, float("inf") if bound is None else bound, certificate["floor"], rows)
-    return {"set": words, "notion": asdict(notions.notion_of(certificate["notion"]))}
+    return {"set": words, "notion": notion}
 
 
 def _set(basis: Basis, bound: float, floor: float, rows: str) -> str:

@@ -70,7 +70,12 @@ def sentences(study: Json) -> list[str]:
     """What was measured, what is certified over which set, and where that ends."""
     methods = {m["name"]: m for m in study["methods"]}
     first = methods[headline(study)]
-    told = [direction(study), _measured(study, first), _certified(study, first)]
+    told = [
+        direction(study),
+        _measured(study, first),
+        _certified(study, first),
+        _only_measured(first),
+    ]
     if len(methods) > 1:
         told.append(_compared(study, methods))
     return [text for text in (*told, _corner(study, first["name"])) if text]
@@ -98,11 +103,49 @@ def _certified(study: Json, method: Json) -> str:
         return ""
     if found is None:
         return "Nothing is certified here: these numbers hold for these rows only."
+    parts = method.get("parts")
+    if parts and parts["certified"]:
+        return _over_parts(study, parts)
     return (
         f"Certified: however the rows are reweighed within the set named below, the "
         f"{study['notion']['quantity']} stays at or below {upper(found, 3)}{_over(method)}. "
         "About any other deployment the certificate says nothing."
     )
+
+
+def _over_parts(study: Json, parts: Json) -> str:
+    """What is certified of named parts, and what is not."""
+    able, few = parts["counts"]
+    text = (
+        f"Certified with {parts['confidence']:.0%} confidence: in none of {able:,} named parts of the population is "
+        f"the {study['notion']['quantity']} above {upper(parts['upper'], 3)}."
+    )
+    if few:
+        text += (
+            f" {few:,} parts are not estimable, having too few rows: for them nothing is certified"
+        )
+        worst = parts.get("worst_few")
+        text += "." if worst is None else f" (measured: up to {worst:.3f})."
+    return text
+
+
+def _only_measured(method: Json) -> str:
+    """Why a part that was measured on the rows of a fit may show more than what is certified over kernels."""
+    parts = method.get("parts")
+    if not parts or parts["certified"] or not parts["estimable"]:
+        return ""
+    worst, bound = parts["estimable"][0], (method.get("certified") or {}).get("mean")
+    text = (
+        f"Among {parts['counts'][0]:,} named parts with rows enough the largest difference is "
+        f"{worst['difference']:.3f} ({worst['name']}, {worst['rows']:,} rows): measured on the rows of the fit, "
+        f"not certified."
+    )
+    if bound is not None and worst["difference"] > bound:
+        text += (
+            " It is above the certified bound because no reweighing in that set singles this part out; for a bound on "
+            "named parts audit rows that were held out."
+        )
+    return text
 
 
 def _compared(study: Json, methods: Mapping[str, Json]) -> str:
@@ -131,4 +174,19 @@ def _corner(study: Json, name: str) -> str:
         f"A part of the rows can differ from the whole: among the {rows} {where}, {name} "
         f"has a {study['notion']['quantity']} of {found['difference']:.3f}, the most of {found['tried']} parts "
         f"with at least {study['explorer']['least_rows']} rows."
+        + why_above(next(m for m in study["methods"] if m["name"] == name), found["difference"])
     )
+
+
+def why_above(method: Json, difference: float) -> str:
+    """Why a part may show more than what is certified, where it does."""
+    bound = (method.get("certified") or {}).get("mean")
+    if bound is None or difference <= bound:
+        return ""
+    parts = method.get("parts")
+    why = (
+        "this part has too few rows to be among the estimable ones, or is cut otherwise"
+        if parts and parts["certified"]
+        else "the certificate is over reweighings that do not single this part out"
+    )
+    return f" That is above the certified {upper(bound, 3)}: {why}. It is measured, not certified."

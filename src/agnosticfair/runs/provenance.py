@@ -110,15 +110,20 @@ def certificates(
     """The certificates of a fit over the clients that made it, by what they compare; and where there is
     none, why: a site may refuse it, and the model is no worse for that.
 
-    Tables can be asked about intersections, too; over an engine, and of streams, it is each sensitive feature
-    by itself.
+    The set is that of the fit's own kernels, or else of kernels around a draw from the agreed ranges, so that nobody
+    is asked for a row. Tables can be asked about intersections, too; over an engine, and of streams, it is each
+    sensitive feature by itself.
     """
     from agnosticfair.auditing.audit import audit_clients
-    from agnosticfair.mathematics.basis import gaussian
+    from agnosticfair.auditing.parts import Subpopulations
+    from agnosticfair.server.reveals import AUDITED
 
     model, fairness = fitted.model, fitted.method.fairness
-    # the rows of the fit, beyond which nothing is bounded; over the set of kernels
-    asked = {"bootstrap": RESAMPLES, "basis": gaussian(200, 1.0), "held_out": False, **asked}
+    # the rows of the fit, beyond which nothing is bounded
+    own = fitted.centres
+    basis = AUDITED if own is None else replace(AUDITED, centres="given")
+    kernels = {"basis": basis, "centres": own}
+    asked = {"bootstrap": RESAMPLES, **kernels, "held_out": False, **asked}
     asked["notion"] = fairness.notion if fairness else PARITY.name
     names: Iterable[str] = model.sensitive_features
     if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
@@ -126,6 +131,7 @@ def certificates(
         parts = {k: compared_in(fitted, t) for k, t in tables.items()}
         clients = {k: replace(t, sensitive_features=parts[k]) for k, t in tables.items()}
         names = next(iter(parts.values()))
+        asked.setdefault("parts", Subpopulations())  # measured, for the page and the card
     made, reasons = {}, {}
     for name in names:
         try:
@@ -158,10 +164,20 @@ def certified(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> di
 def run_files(
     fitted: Fit, clients: Mapping[str, Table | Stream], certificate: Mapping[str, Any], **told: Any
 ) -> dict[str, bytes]:
-    """History and certificate of a fit, as a deployed run leaves them."""
-    made = history(fitted) | provenance(clients) | {"certificate": certificate["says"], **told}
-    files = {"history.json": made, "certificate.json": certificate}
-    return {k: f"{json.dumps(v, indent=1, default=float)}\n".encode() for k, v in files.items()}
+    """Model, history and certificate of a fit, as a deployed run leaves them."""
+    told = {"certificate": certificate["says"], **told}
+    parts = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
+    made = history(fitted) | provenance(clients) | told | {"parts": digests(parts)}
+    return {**parts, "history.json": as_json(made)}
+
+
+def digests(parts: Mapping[str, bytes]) -> dict[str, str]:
+    """What tells whether files belong to one run, by file name."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
+
+
+def as_json(content: Mapping[str, Any]) -> bytes:
+    return f"{json.dumps(content, indent=1, default=float)}\n".encode()
 
 
 def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable[[dict], None]:

@@ -238,6 +238,13 @@ def worst_decisions(state: State) -> float:
     return 0.0 if found is None else max(found.worst.value, 0.0)
 
 
+def positive_in(sums: Mapping[str, np.ndarray], state: State) -> dict[str, float]:
+    """The share of positive decisions, for a round's record; nothing where decisions are not what was counted."""
+    if fairness_of(state.method).measured.kind == "loss":
+        return {}
+    return {"positive": float(sums["psi_hat"][:, -1].sum()) / state.n}
+
+
 def worst_cases(state: State) -> tuple[float, float]:
     """The worst difference over the set, of the surrogate and of the true decisions."""
     if state.here is None:

@@ -15,23 +15,32 @@ half the decisions': an adversary who spreads over parts at a quadratic price we
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agnosticfair.errors import SolverError
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.quadratic import minimise
-from agnosticfair.methods import Fairness, Method
+from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import PartSums, Question, Sums
-from agnosticfair.server import adversaries, exact
+from agnosticfair.protocol.questions import PartSums, Question, Sums, Trials
+from agnosticfair.server import adversaries, exact, trying
+from agnosticfair.server.limited import (
+    FIRST_DAMPING,
+    State,
+    charged,
+    charges,
+    cuts_at,
+    decided,
+    deviation,
+    differences,
+    evaluate,
+    penalty,
+)
+from agnosticfair.server.limited import by_part as by_part
+from agnosticfair.server.limited import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, Start
-
-TOLERATED = 1e-3
-"""Decisions are steps, and rows lie on the threshold: a limit kept to this is kept."""
 
 COOL, FAR = 0.6, 0.5
 """A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
@@ -40,65 +49,12 @@ NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
 """The limit is looked at once the loss promises less than NEAR. A fit has converged when a step from decisions
 within the limit promises less than SETTLED, or when PATIENCE rounds bettered the best of them by less."""
 
-WHOLE, USUAL_TAU, STEEP = 20.0, 0.05, 1.5
-"""What an adversary who spreads charges for the squared difference among everybody, from 0 on. All prices are those
-at USUAL_TAU, and grow as tau falls, by the power STEEP: one number goes from lax to strict."""
+WORTH, RETREAT, STRICTER = 2e-3, 4, 4.0
+"""Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
+violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
-DECIDED = 0.5
-"""The share of decisions, not of the sigmoid, in what is charged for. Where few features make few different scores, a
-warm sigmoid sees no difference that decisions have; decisions alone hold for these rows and less for others."""
-
-FIRST_DAMPING = 1e-2
-LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_CUTS = 1e-5, 64.0, 900_000, 300
-"""MOST_BYTES of slopes are asked for in a round, which bounds the working set; and MOST_CUTS go into a model."""
-
-
-@dataclass(frozen=True)
-class State:
-    """All of the solver between two rounds.
-
-    game: both adversaries' sets and what is compared.  metric: X'X / n, (D, D), in which steps are measured.
-    limited: whether the limit is looked at yet.  frozen: the temperature from then on, where
-    differences are charged for.  promised: by the step to w.  best: the answered w of least merit
-    whose decisions keep the limit; ``since``: the rounds it stands.  slopes: the parts whose slopes are asked for,
-    None for all.
-    """
-
-    game: adversaries.State
-    w: np.ndarray
-    alpha: np.ndarray
-    round: int = 0
-    metric: np.ndarray | None = None
-    limited: bool = False
-    frozen: float | None = None
-    here: adversaries.Point | None = None
-    step: adversaries.Step | None = None
-    promised: float = 0.0
-    best: adversaries.Point | None = None
-    since: int = 0
-    refused: int = 0
-    damping: float = FIRST_DAMPING
-    nu: float = 2.0
-    slopes: np.ndarray | None = None
-    outcome: str = "running"
-    history: tuple[dict, ...] = field(default_factory=tuple)
-
-    @property
-    def under_floor(self) -> tuple[str, ...]:
-        return self.game.under_floor
-
-    @property
-    def fairness(self) -> Fairness:
-        assert self.game.method.fairness is not None
-        return self.game.method.fairness
-
-    def over(self, worst: float) -> float:
-        """How far a difference is over the limit, as the merit counts it."""
-        return max(worst - self.fairness.tau - TOLERATED, 0.0)
-
-    def merit(self, point: adversaries.Point) -> float:
-        return point.loss + (self.nu * self.over(point.worst) if self.limited else 0.0)
-
+LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
+"""MOST_BYTES of slopes, or of trials' decisions, are asked for in a round."""
 
 TYPES = (State,)
 
@@ -133,13 +89,6 @@ def start_of(state: State) -> Start | None:
     return None if start is None else replace(start, metric=state.metric)
 
 
-def deviation(metric: np.ndarray | None, w: np.ndarray) -> float:
-    """The standard deviation of the scores x.w, from X'X / n, whose last column has the means."""
-    if metric is None:
-        return 0.0
-    return float(np.sqrt(max(w @ metric @ w - (metric[-1] @ w) ** 2, 0.0)))
-
-
 def temperature(state: State) -> float:
     """T at the trial w: a share of the scores' deviation there. Where differences are charged for it stays what it
     was without a limit, so that one smooth problem is solved."""
@@ -150,6 +99,8 @@ def temperature(state: State) -> float:
 
 def question(state: State) -> Question:
     """What the next round asks of every client."""
+    if state.trials is not None:
+        return Trials(state.trials)
     game, here, measured = state.game, state.here, state.fairness.measured
     C = game.C if here is None else adversaries.for_clients(game.C, game, here.sums)
     if measured.kind == "sigmoid":
@@ -183,129 +134,6 @@ def received(state: State, reply: Reply) -> dict[str, np.ndarray]:
         away = (state.metric @ state.w - means * (means @ state.w)) / std**2
         sums["J_hat"] = sums["J_g"] - (sums["J_g"] @ state.w)[..., None] * away
     return sums
-
-
-def decided(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The sums that the limit is on: of decisions, or of the loss where that is bounded."""
-    return sums["psi_hat" if state.fairness.measured.kind == "sigmoid" else "psi_g"]
-
-
-def differences(state: State, psi: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Of every pair compared, in every kernel, (pairs, F + 1): -inf where a group is absent or under the floor.
-
-    psi, theta: (G, F + 1), by cell.
-    """
-    parts, floor = state.game.compared.parts, state.fairness.floor
-    mass = parts @ theta
-    enough = mass >= np.maximum(floor * theta.sum(axis=0), 1e-9)
-    rates = parts @ psi / np.where(enough, mass, 1.0)
-    none = np.zeros((1, rates.shape[1]))
-    rates, enough = np.vstack([rates, none]), np.vstack([enough, none == 0])
-    j, k = _ends(state)
-    return np.where(enough[j] & enough[k], rates[j] - rates[k], -np.inf)
-
-
-def _ends(state: State) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs compared, as two arrays; a rate alone is compared with the last row, zero."""
-    pairs = state.game.compared.pairs
-    P = len(state.game.compared.parts)
-    found = np.array([(j, P if k is None else k) for j, k in pairs], int).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
-
-
-def dense_cuts(state: State, chosen: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Cuts (k, G, F + 1) of the chosen (pair, kernel), (k, 2)."""
-    parts, (j, k) = state.game.compared.parts, _ends(state)
-    mass = parts @ theta
-    cuts = np.zeros((len(chosen), *theta.shape))
-    for row, (pair, m) in enumerate(chosen):
-        cuts[row, :, m] = parts[j[pair]] / mass[j[pair], m]
-        if k[pair] < len(parts):
-            cuts[row, :, m] -= parts[k[pair]] / mass[k[pair], m]
-    return cuts
-
-
-def limited_columns(state: State, F: int) -> np.ndarray:
-    """The kernels, of F + 1, in which the limit holds one by one: all parts and everybody; everybody alone under an
-    adversary who spreads."""
-    fairness = state.fairness
-    if fairness.basis.kind != "named":
-        return np.arange(F)
-    return np.array([F]) if fairness.spread is not None else np.arange(F + 1)
-
-
-def cuts_at(
-    state: State, psi: np.ndarray, sums: Mapping[str, np.ndarray], least: float
-) -> np.ndarray:
-    """Cuts (k, G, F + 1) of the fairness adversary that exceed ``least`` at psi, the worst ones first."""
-    fairness, theta = state.fairness, sums["psi_theta"]
-    mixed = not fairness.each and fairness.spread is None and fairness.basis.kind != "constant"
-    by_client = fairness.basis.kind == "by_client"
-    if mixed or by_client or np.isfinite(fairness.nominal):
-        cuts = adversaries.cuts_at(state.game, psi, sums)
-        values = np.einsum("kgm,gm->k", cuts, psi)
-    else:
-        columns = limited_columns(state, theta.shape[1] - 1)
-        found = differences(state, psi, theta)[:, columns]
-        chosen = np.argwhere(found > least)
-        order = np.argsort(-found[found > least], kind="stable")[:MOST_CUTS]
-        chosen = chosen[order]
-        chosen[:, 1] = columns[chosen[:, 1]]
-        return dense_cuts(state, chosen, theta)
-    return cuts[values > least]
-
-
-def charges(state: State, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """The price of every part and, last, of everybody; and the difference from which on it is charged."""
-    fairness = state.fairness
-    tau, price = fairness.tau, fairness.spread or 0.0
-    if NOTIONS[fairness.notion].bounds:  # a group's loss is no difference: charged over its limit
-        return np.append(np.full(columns - 1, price), WHOLE), np.full(columns, tau)
-    strict = (USUAL_TAU / tau) ** STEEP
-    prices = np.append(np.full(columns - 1, price), WHOLE)
-    return strict * prices, np.append(np.full(columns - 1, tau / 2), 0.0)
-
-
-def charged(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The sums (G, F + 1) whose differences are charged for."""
-    return (1 - DECIDED) * sums["psi_g"] + DECIDED * decided(state, sums)
-
-
-def penalty(
-    state: State, sums: Mapping[str, np.ndarray]
-) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """What the adversary who spreads charges: value, gradient (D,), Gauss-Newton curvature (D, D) and the weights
-    it puts on cells and parts (G, F + 1)."""
-    D, theta = len(state.w), sums["psi_theta"]
-    weights = np.zeros_like(theta)
-    if state.fairness.spread is None or not state.limited:
-        return 0.0, np.zeros(D), np.zeros((D, D)), weights
-    prices, begin = charges(state, theta.shape[1])
-    excess = np.maximum(differences(state, charged(state, sums), theta) - begin, 0.0)
-    parts, (j, k) = state.game.compared.parts, _ends(state)
-    mass = np.vstack([parts @ theta, np.ones(theta.shape[1])])
-    of_parts = np.einsum("pg,gmd->pmd", parts, sums["J_g"])
-    slopes = np.concatenate([of_parts, np.zeros((1, *of_parts.shape[1:]))])
-    a, m = np.nonzero(excess)
-    J = slopes[j[a], m] / mass[j[a], m, None] - slopes[k[a], m] / mass[k[a], m, None]
-    own = 2 * prices[m] * excess[a, m]
-    by_cell = np.vstack([parts, np.zeros(parts.shape[1])])
-    shares = by_cell[j[a]] / mass[j[a], m, None] - by_cell[k[a]] / mass[k[a], m, None]
-    np.add.at(weights.T, m, own[:, None] * shares)
-    value = float((prices * excess**2).sum())
-    return value, own @ J, (J * (2 * prices[m])[:, None]).T @ J, weights
-
-
-def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
-    """Loss with what the adversary charges, and the worst difference of decisions, over the whole of all sets."""
-    game, w = state.game, state.w
-    loss, alpha = adversaries.loss_of(game, sums)
-    psi = decided(state, sums)
-    tau = state.fairness.tau
-    cuts = cuts_at(state, psi, sums, 0.25 * tau) if state.limited else np.zeros((0, *psi.shape))
-    worst = float(np.einsum("kgm,gm->k", cuts, psi).max(initial=0.0))
-    loss += float(adversaries.ridge_of(game) @ (w * w)) / 2 + penalty(state, sums)[0]
-    return adversaries.Point(w, sums, loss, worst, alpha, cuts)
 
 
 @dataclass(frozen=True)
@@ -355,12 +183,9 @@ def _passes(
     here, game = model.here, state.game
     sums, D = here.sums, len(here.w)
     assert state.metric is not None
-    P = np.zeros((D + 2, D + 2))
-    P[:D, :D] = model.H + damping * (state.metric + 1e-6 * np.eye(D))
-    q = np.concatenate([model.q, [1.0, state.nu]])
     psi = decided(state, sums)
     for left in reversed(range(exact.MOST_PASSES)):
-        rows = _rows(state, model, alphas, cuts)
+        P, q, *rows = _program(state, model, damping, alphas, cuts)
         solution = minimise(P, q, *rows)
         p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
         if solution.outcome is not Outcome.OPTIMAL or not left:
@@ -395,6 +220,17 @@ def _passes(
         cuts[of_fair > 1e-7],
     )
     return step, alphas, cuts
+
+
+def _program(
+    state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """P, q, G and h of the program."""
+    D = len(model.here.w)
+    assert state.metric is not None
+    P = np.zeros((D + 2, D + 2))
+    P[:D, :D] = model.H + damping * (state.metric + 1e-6 * np.eye(D))
+    return P, np.concatenate([model.q, [1.0, state.nu]]), *_rows(state, model, alphas, cuts)
 
 
 def _loss_at(state: State, here: adversaries.Point) -> float:
@@ -444,26 +280,27 @@ def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
     """What the first reply settles; at w = 0 every row's curvature is 1/4, so that H is X'X / 4."""
     state = replace(state, game=adversaries.begun(state.game, sums))
     if state.metric is None:
-        state = replace(state, metric=4 * sums["H"] / state.game.n)
+        positive = 0.5 - sums["J_1"][-1] / state.game.n
+        constant = float(np.log(positive / (1 - positive))) if 0 < positive < 1 else None
+        state = replace(state, metric=4 * sums["H"] / state.game.n, constant=constant)
     return state
 
 
 def step(state: State, reply: Reply) -> State:
     """One round: judge the trial w the clients answered for, then propose the next."""
+    if state.trials is not None:
+        return tried(replace(state, round=reply.round), reply)
     if state.here is None:
         state = begun(state, reply.sums)
     sums = received(state, reply)
     there = evaluate(state, sums)
-    if not np.isfinite(there.loss):
-        raise SolverError(
-            f"the fit diverged in round {reply.round}: the loss is {there.loss}; scale the features or raise ridge"
-        )
+    exact.check_finite(there.loss, reply.round)
     state, kept = judged(replace(state, round=reply.round), there)
     here = state.here
     assert here is not None
     model = model_at(state, here)
     found, damping = solved(state, model)
-    promised = state.merit(here) - found.merit
+    promised = state.merit(here.loss, here.worst) - found.merit
     if not state.limited and promised < NEAR and deviation(state.metric, here.w) > 0:
         frozen = (
             temperature(replace(state, w=here.w)) if state.fairness.spread is not None else None
@@ -473,35 +310,139 @@ def step(state: State, reply: Reply) -> State:
         state = replace(state, here=here)
         model = model_at(state, here)
         found, damping = solved(state, model)
-        promised = state.merit(here) - found.merit
-    return proposed(replace(state, damping=damping), there, kept, found, promised, model.aim)
+        promised = state.merit(here.loss, here.worst) - found.merit
+    return proposed(replace(state, damping=damping), there, kept, found, promised, model)
 
 
 def judged(state: State, there: adversaries.Point) -> tuple[State, bool]:
     """Whether the trial w is kept, how far the next step may go, and the best decisions within the limit so far."""
     kept, damping, here, refused = True, state.damping, state.here, 0
-    if here is not None:
-        ratio = (state.merit(here) - state.merit(there)) / max(state.promised, 1e-12)
+    if here is not None and not state.tries:
+        before, after = (state.merit(at.loss, at.worst) for at in (here, there))
+        ratio = (before - after) / max(state.promised, 1e-12)
         kept = ratio > 0.05 or state.promised < 1e-9
         if state.limited:
             damping *= 5.0 if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else 0.2
         else:  # a loss with an adversary of its own has kinks
             damping = 5.0 * damping if not kept else max(FIRST_DAMPING, 0.2 * damping)
         refused = 0 if kept else state.refused + 1
-        if (
-            refused > MOST_REFUSED
-        ):  # among steps a smaller step tells nothing new: look around elsewhere
+        if refused > MOST_REFUSED:
+            # among steps a smaller step tells nothing new: look around elsewhere
             kept, damping, refused = True, 0.1, 0
-    here = there if kept or here is None else here
     best, since = state.best, state.since + 1
-    if (
-        state.limited
-        and state.over(here.worst) <= 0
-        and (best is None or here.loss < best.loss - SETTLED)
-    ):
-        best, since = here, 0
+    worth = WORTH if state.tries else SETTLED
+    if state.keeps(there) and (best is None or there.loss < best.loss - worth):
+        best, since = there, 0
+    here = there if kept or here is None else here
     damping = max(damping, LEAST_DAMPING)
     return replace(state, here=here, damping=damping, best=best, since=since, refused=refused), kept
+
+
+def tried(state: State, reply: Reply) -> State:
+    """One round of trials: the best of them is asked for its slopes next, or the fit ends with the best so far."""
+    game, here, W = state.game, state.here, state.trials
+    assert here is not None
+    assert W is not None
+    assert state.step is not None
+    every = [
+        adversaries.drawn_together(game, trying.of_trial(here.sums, reply.sums, t))
+        for t in range(len(W))
+    ]
+    losses = np.array([adversaries.loss_of(game, sums)[0] for sums in every])
+    losses += (W * W) @ adversaries.ridge_of(game) / 2
+    stricter = 1.0 if state.best is not None else STRICTER ** max(state.tries - 2, 0)
+    t, worst = trying.best_of(
+        losses,
+        np.array([sums["psi_hat"] for sums in every]),
+        np.concatenate([here.cuts, state.step.cuts]),
+        replace(state, nu=stricter * state.nu).merit,
+        lambda t: cuts_at(state, every[t]["psi_hat"], every[t], 0.0),
+    )
+    gain = state.merit(here.loss, here.worst) - state.merit(losses[t], worst)
+    outcome = "rounds" if state.round >= game.method.max_rounds else "running"
+    if state.best is not None and state.since + 1 >= PATIENCE:
+        outcome = "converged"
+    end = here if outcome == "running" else state.best or here
+    damping = state.damping * trying.damped(t) * (1.0 if gain > 0 else 3.0)
+    entry = {
+        **said(state, end, gain > 0, state.step, gain),
+        "step": float(np.abs(W[t] - here.w).max()),
+    }
+    if outcome == "running":  # what else is known is of another w
+        entry = {k: v for k, v in entry.items() if k != "positive"}
+        entry |= {"loss": float(losses[t]), "worst": worst}
+    return replace(
+        state,
+        here=end,
+        w=W[t] if outcome == "running" else end.w,
+        trials=None,
+        tries=state.tries + 1,
+        since=state.since + 1,
+        damping=float(np.clip(damping, 1e-4, 1.0)),
+        outcome=outcome,
+        history=(*state.history, entry),
+    )
+
+
+def candidates(state: State, model: Model, found: adversaries.Step) -> np.ndarray:
+    """Trials around here: along the steps of several models, beside these, and where nothing else helps retreats."""
+    here, metric = model.here, state.metric
+    assert metric is not None
+    cuts = np.concatenate([found.cuts, here.cuts])
+    steps = []
+    for times, lower in trying.ASKED:
+        aimed = replace(model, aim=model.aim - lower * state.fairness.tau)
+        program = _program(state, aimed, times * state.damping, found.alphas, cuts)
+        steps.append(minimise(*program).x[: len(here.w)])
+    std, most = deviation(metric, here.w), most_trials(state.game)
+    made = trying.around(here.w, np.array(steps))[:most]
+    if state.best is None and state.tries >= RETREAT:
+        back = trying.retreats(here.w, std, state.constant)[:most]
+        made = np.concatenate([made[: most - len(back)], back])
+    return trying.beside(made, metric, std, state.round, most)
+
+
+def most_trials(game: adversaries.State) -> int:
+    """How many trials a reply has room for."""
+    return max(1, min(MOST_TRIALS, MOST_BYTES // (8 * (game.C.size + len(game.alpha) + 1))))
+
+
+def trials_question(plan: Plan) -> Trials | None:
+    """The largest question about trials that a fit may ask; None where it asks for none."""
+    if not suits(plan.method) or plan.task.named is not None or not of_decisions(plan.method):
+        return None
+    return Trials(np.zeros((most_trials(adversaries.game(plan)), plan.features + 1)))
+
+
+def of_decisions(method: Method) -> bool:
+    """Whether the limit is on decisions, and not on a loss."""
+    return method.fairness is not None and method.fairness.measured.kind == "sigmoid"
+
+
+def tries(state: State, kept: bool) -> bool:
+    """Whether the next round looks at many trials: from the first step that decisions refuse on."""
+    may = state.limited and state.slopes is None and of_decisions(state.game.method)
+    return may and (state.tries > 0 or not kept)
+
+
+def said(
+    state: State, of: adversaries.Point, kept: bool, found: adversaries.Step, promised: float
+) -> dict:
+    """A round's record."""
+    return {
+        "round": state.round,
+        "kept": bool(kept),
+        "loss": of.loss,
+        "worst": of.worst,
+        "decrement": promised,
+        "step": float(np.abs(found.p).max()),
+        "cuts": len(found.cuts),
+        "multiplier": found.multiplier,
+        "damping": state.damping,
+        "nu": state.nu,
+        "accuracy": float(of.sums["correct"]) / state.game.n,
+        **adversaries.positive_in(of.sums, state.game),
+    }
 
 
 def proposed(
@@ -510,13 +451,13 @@ def proposed(
     kept: bool,
     found: adversaries.Step,
     promised: float,
-    aim: float,
+    model: Model,
 ) -> State:
     """The next trial w, or the end."""
     game, here, best = state.game, state.here, state.best
     assert here is not None
     tolerance = max(SETTLED, game.method.tolerance)
-    within = state.limited and state.over(here.worst) <= 0 and aim <= state.fairness.tau
+    within = state.keeps(here) and model.aim <= state.fairness.tau
     outcome = "rounds" if state.round >= game.method.max_rounds else "running"
     if (
         within and found.multiplier < 1e-9 and state.fairness.spread is None
@@ -526,23 +467,13 @@ def proposed(
         outcome = "converged"
     if outcome != "running" and best is not None and (not within or best.loss < here.loss):
         here = best
-    said = there if outcome == "running" else here  # the last entry is of what the fit ends with
-    entry = {
-        "round": state.round,
-        "kept": kept,
-        "loss": said.loss,
-        "worst": said.worst,
-        "decrement": promised,
-        "step": float(np.abs(found.p).max()),
-        "cuts": len(found.cuts),
-        "multiplier": found.multiplier,
-        "damping": state.damping,
-        "nu": state.nu,
-        "accuracy": float(said.sums["correct"]) / game.n,
-    }
+    # the last entry is of what the fit ends with
+    entry = said(state, there if outcome == "running" else here, kept, found, promised)
     precision = float(np.clip(0.3 * promised, 3e-5, 1e-3))
+    asked = candidates(state, model, found) if outcome == "running" and tries(state, kept) else None
     return replace(
         state,
+        trials=asked,
         game=replace(game, C=found.C, precision=precision),
         here=here,
         w=here.w if outcome != "running" else here.w + found.p,
@@ -554,29 +485,3 @@ def proposed(
         outcome=outcome,
         history=(*state.history, entry),
     )
-
-
-def by_part(state: State) -> np.ndarray:
-    """The largest difference of what is decided in every named part, (M,); -inf where nothing can be compared."""
-    assert state.here is not None
-    sums = state.here.sums
-    return differences(state, decided(state, sums), sums["psi_theta"])[:, :-1].max(axis=0)
-
-
-def worst_cases(state: State) -> tuple[float, float]:
-    """The worst difference over the set, of the surrogate and of what is decided."""
-    if state.here is None:
-        return float("nan"), float("nan")
-    sums, fairness = state.here.sums, state.fairness
-    if fairness.basis.kind == "named" and fairness.each:
-        every = (
-            differences(state, psi, sums["psi_theta"])
-            for psi in (sums["psi_g"], decided(state, sums))
-        )
-        surrogate, decisions = (float(found.max(initial=0.0)) for found in every)
-        return surrogate, decisions
-    game = replace(state.game, here=state.here)
-    cuts = cuts_at(state, sums["psi_g"], sums, -np.inf)
-    return float(
-        np.einsum("kgm,gm->k", cuts, sums["psi_g"]).max(initial=0.0)
-    ), adversaries.worst_decisions(game)

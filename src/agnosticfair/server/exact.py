@@ -35,6 +35,7 @@ from agnosticfair.server.adversaries import (
     for_clients,
     game,
     loss_of,
+    positive_in,
     ridge_of,
 )
 from agnosticfair.server.adversaries import worst_cases as worst_cases
@@ -199,16 +200,21 @@ def init(plan: Plan, beginning: Beginning) -> State:
     return game(plan) if beginning.start is None else warm(game(plan), beginning.start)
 
 
+def check_finite(loss: float, round: int) -> None:
+    """Raise for a loss that is no number: nothing after it would be."""
+    if not np.isfinite(loss):
+        raise SolverError(
+            f"the fit diverged in round {round}: the loss is {loss}; scale the features or raise ridge"
+        )
+
+
 def step(state: State, reply: Reply) -> State:
     """One round: judge the trial w the clients answered for, then propose the next."""
     if state.here is None:
         state = begun(state, reply.sums)
     sums = drawn_together(state, reply.sums)
     there = evaluate(state, state.w, sums)
-    if not np.isfinite(there.loss):
-        raise SolverError(
-            f"the fit diverged in round {reply.round}: the loss is {there.loss}; scale the features or raise ridge"
-        )
+    check_finite(there.loss, reply.round)
     state, kept = judged(replace(state, round=reply.round), there)
     here = state.here
     assert here is not None
@@ -216,7 +222,7 @@ def step(state: State, reply: Reply) -> State:
     decrement = here.merit(state.nu, fairness_of(state.method).tau) - model.merit
     entry = {
         "round": reply.round,
-        "kept": kept,
+        "kept": bool(kept),
         "loss": there.loss,
         "worst": there.worst,
         "decrement": decrement,
@@ -226,6 +232,7 @@ def step(state: State, reply: Reply) -> State:
         "damping": state.damping,
         "nu": state.nu,
         "accuracy": float(sums["correct"]) / state.n,
+        **positive_in(sums, state),
     }
     return moved(state, here, model, entry)
 

@@ -30,7 +30,7 @@ def fairness_of(method: Method) -> Fairness:
 @dataclass(frozen=True)
 class Plan:
     """What the census settles.  n: how many rows there are.  s_bar: the mean of the groups' numbers.
-    negative: the name of the other label."""
+    negative: the name of the other label.  base_rate: the share of positive labels."""
 
     method: Method
     task: Task
@@ -38,6 +38,7 @@ class Plan:
     s_bar: float
     compared: Comparisons
     negative: str
+    base_rate: float = float("nan")
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -117,7 +118,8 @@ def plan(
     )
     s_bar = sum(j * counts.get(g, 0) for j, g in enumerate(task.groups)) / census.n
     negative = others[0] if len(others) == 1 else f"not {positive}"
-    return Plan(method, task, census.n, s_bar, compared, negative)
+    base_rate = census.labels.get(positive, 0) / max(sum(census.labels.values()), 1)
+    return Plan(method, task, census.n, s_bar, compared, negative, base_rate)
 
 
 def sensitive_names(
@@ -162,6 +164,9 @@ def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
     blocks = [own if encoding.scale else low + own * (high - low)]
     for j, (_, values) in enumerate(categorical, len(numeric)):
         blocks.append(np.eye(len(values))[(u[:, j] * len(values)).astype(int)])
+    drawn = dict(zip((name for name, *_ in numeric), (low + own * (high - low)).T, strict=True))
+    for name, edges in encoding.bands:
+        blocks.append(np.eye(len(edges) + 1)[np.searchsorted(edges, drawn[name], "right")])
     return np.hstack(blocks)
 
 

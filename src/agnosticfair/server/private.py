@@ -1,6 +1,9 @@
 """A linear model from few noisy totals: one noisy second moment, then some steps with noisy slopes.
 
-    min_w  mean loss + ridge |w|^2 / 2   subject to   |rate_j - rate_k| <= tau  for the groups compared
+    min_w  mean loss + ridge |w|^2 / 2   subject to   |rate_j - rate_k| <= tau  for the groups compared,
+
+everywhere and, where there are named parts, in each of them as far as noise lets it be seen: there tau is wider by
+what noise alone would show, and slopes are asked for in the few parts that differ most.
 
 Noise goes furthest on few numbers. The curvature of the logistic loss is at most a quarter of the second
 moment of the rows, and on average a fraction of it that one number per round tells: so the moment is asked
@@ -25,14 +28,18 @@ from agnosticfair.mathematics.quadratic import minimise
 
 ROUNDS = 8
 SLACK, LEAST_CURVE, LEAST_TEMPERATURE = 0.3, 0.02, 0.1
+MOST_ACTIVE, FAR = 3, 20.0
+"""Parts whose slopes a round asks for, at most; and by how many deviations of noise a group's rows must exceed it."""
+
 FIRST_STEP, LATER_STEP = 2.0, 1.0
 """How far the scores may move in a round, as a root mean square: the first step begins at zero."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """n, groups: noisy counts, of all rows and by cell.  S: (D, D), the noisy second moment, a sum, made
-    positive definite.  compared: the parts and their pairs; tau: what is allowed between them."""
+    """n, groups: noisy counts, of all rows, and by part and cell, (1 + M, G), everybody first.  S: (D, D), the
+    noisy second moment, a sum, made positive definite.  compared: the groups and their pairs; tau: what is
+    allowed between them.  off: the standard deviation of the noise of a count of decisions."""
 
     n: float
     groups: np.ndarray
@@ -40,6 +47,7 @@ class Problem:
     compared: Comparisons
     tau: float
     ridge: float
+    off: float = 0.0
 
 
 def second_moment(upper: np.ndarray, deviation: float) -> np.ndarray:
@@ -64,11 +72,15 @@ def temperature(problem: Problem, w: np.ndarray) -> float:
 
 
 def stepped(
-    problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], number: int
+    problem: Problem,
+    w: np.ndarray,
+    sums: Mapping[str, np.ndarray],
+    number: int,
+    active: np.ndarray,
 ) -> np.ndarray:
     """w after round ``number``; the first one looks at the loss alone, for at w = 0 all decisions are equal.
     From the second on steps in the loss grow shorter, as those of stochastic approximation do, while what
-    the constraint asks for is done in full."""
+    the constraint asks for is done in full.  active: the parts of which ``sums`` has slopes."""
     first = number == 1
     n, D = problem.n, len(w)
     curve = np.clip((1 + SLACK) * float(sums["curve"]) / 4 / n, LEAST_CURVE, 0.25)
@@ -76,24 +88,72 @@ def stepped(
     gradient = sums["gradient"] / n + problem.ridge * w
     p = -np.linalg.solve(H, gradient)
     if not first and problem.compared.pairs:
-        r, J = differences(problem, sums, temperature(problem, w))
-        limits = np.concatenate([problem.tau - r, problem.tau + r])
-        found = minimise(H, gradient, np.vstack([J, -J]), limits)
+        r, J = differences(problem, sums["hat"][active], active), _slopes(problem, w, sums, active)
+        r, J = r.ravel(), J.reshape(-1, D)
+        tau = allowed(problem, active).ravel()
+        found = minimise(H, gradient, np.vstack([J, -J]), np.concatenate([tau - r, tau + r]))
         p = found.x if found.outcome is Outcome.OPTIMAL else p
     length = np.sqrt(max(p @ problem.S @ p / n, 0.0))
     return w + p * min(1.0, (FIRST_STEP if first else LATER_STEP) / max(length, 1e-12))
 
 
-def differences(
-    problem: Problem, sums: Mapping[str, np.ndarray], temperature: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """r, (pairs,): differences of the rates of decisions; J, (pairs, D): their slopes."""
-    parts = problem.compared.parts
-    rows = np.maximum(parts @ problem.groups, 1.0)
-    rates = parts @ sums["hat"] / rows
-    slopes = parts @ sums["slopes"] / (4 * temperature) / rows[:, None]
-    first, second = (np.array(side) for side in zip(*problem.compared.pairs, strict=True))
-    return rates[first] - rates[second], slopes[first] - slopes[second]
+def _ends(compared: Comparisons) -> tuple[np.ndarray, np.ndarray]:
+    first, second = (np.array(side, int) for side in zip(*compared.pairs, strict=True))
+    return first, second
+
+
+def _rows(problem: Problem, active: np.ndarray) -> np.ndarray:
+    """Rows of each group in each of these parts, (K, P)."""
+    return np.maximum(problem.groups[active] @ problem.compared.parts.T, 1.0)
+
+
+def differences(problem: Problem, hat: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """Differences of the rates of decisions, (K, pairs).  hat: (K, G), of these parts."""
+    first, second = _ends(problem.compared)
+    rates = hat @ problem.compared.parts.T / _rows(problem, active)
+    return rates[:, first] - rates[:, second]
+
+
+def _slopes(
+    problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], active: np.ndarray
+) -> np.ndarray:
+    """The slopes of these differences, (K, pairs, D)."""
+    first, second = _ends(problem.compared)
+    by_group = np.einsum("pg,kgd->kpd", problem.compared.parts, sums["slopes"])
+    by_group = by_group / (4 * temperature(problem, w)) / _rows(problem, active)[..., None]
+    return by_group[:, first] - by_group[:, second]
+
+
+def allowed(problem: Problem, active: np.ndarray) -> np.ndarray:
+    """The difference that is allowed, (K, pairs): tau for everybody, and in a part as much more as the
+    standard deviation of what noise shows there, so that noise is not chased."""
+    first, second = _ends(problem.compared)
+    cells = np.sqrt(problem.compared.parts.sum(axis=1))
+    off = problem.off * cells / _rows(problem, active)
+    wider = np.sqrt(off[:, first] ** 2 + off[:, second] ** 2)
+    return problem.tau + np.where(active[:, None] > 0, wider, 0.0)
+
+
+def next_active(problem: Problem, hat: np.ndarray) -> np.ndarray:
+    """Whose slopes to ask for: everybody's, and those of the parts that exceed what is allowed most."""
+    every = np.arange(len(hat))
+    if not problem.compared.pairs or len(every) == 1:
+        return np.zeros(1, int)
+    excess = np.abs(differences(problem, hat, every)) - allowed(problem, every)
+    worst = excess.max(axis=1)
+    order = [int(m) for m in np.argsort(-worst[1:], kind="stable") + 1 if worst[m] > 0]
+    return np.array([0, *order[:MOST_ACTIVE]])
+
+
+def comparable(
+    groups: np.ndarray, compared: Comparisons, off: float, least: float, floor: float
+) -> np.ndarray:
+    """Which parts, of the noisy counts (1 + M, G), are kept: those that hold the share ``least`` of all rows, and
+    of which every group compared has the share ``floor`` and far more rows than noise has, (M,) of bool."""
+    rows, whole = groups[1:] @ compared.parts.T, groups[1:].sum(axis=1)
+    used = sorted({j for pair in compared.pairs for j in pair if j is not None})
+    fewest = rows[:, used].min(axis=1) if used else whole
+    return (whole >= least * groups[0].sum()) & (fewest >= np.maximum(floor * whole, FAR * off))
 
 
 def bounded(
@@ -101,17 +161,19 @@ def bounded(
     deviations: Mapping[str, float],
     compared: Comparisons,
     quantile: float,
-) -> tuple[float, float]:
-    """The largest difference of rates as measured, and what it is at most on these rows: every noisy count
-    may be off by ``quantile`` standard deviations, in whichever direction is worst."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """By part, everybody first, (1 + M,): the largest difference of rates as measured, and what it is at most on
+    these rows: every noisy count may be off by ``quantile`` standard deviations, in whichever direction is worst."""
     parts = compared.parts
     cells = np.sqrt(parts.sum(axis=1))
     off_rows, off_hat = (quantile * deviations[name] * cells for name in ("groups", "hat"))
-    rows, hat = parts @ sums["groups"], parts @ sums["hat"]
+    rows, hat = sums["groups"] @ parts.T, sums["hat"] @ parts.T
     rates = np.clip(hat / np.maximum(rows, 1.0), 0.0, 1.0)
     high = np.clip((hat + off_hat) / np.maximum(rows - off_rows, 1.0), 0.0, 1.0)
     low = np.clip((hat - off_hat) / np.maximum(rows + off_rows, 1.0), 0.0, 1.0)
     pairs = [(j, k) for j, k in compared.pairs if k is not None]
-    measured = max((abs(rates[j] - rates[k]) for j, k in pairs), default=0.0)
-    at_most = max((max(high[j] - low[k], high[k] - low[j]) for j, k in pairs), default=0.0)
-    return float(measured), float(at_most)
+    measured, at_most = np.zeros(len(rows)), np.zeros(len(rows))
+    for j, k in pairs:
+        measured = np.maximum(measured, np.abs(rates[:, j] - rates[:, k]))
+        at_most = np.maximum(at_most, np.maximum(high[:, j] - low[:, k], high[:, k] - low[:, j]))
+    return measured, at_most

@@ -30,10 +30,10 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateMoments,
     PrivateSlopes,
 )
-from agnosticfair.protocol.privacy.sensitivity import clip_of, deviations
+from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained, step_of
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import named, solvers
+from agnosticfair.server import deciding, named, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.solvers import solver_of
@@ -49,6 +49,7 @@ REVEALS = {
     "groups": "how many rows each sensitive group has",
     "numeric": "the smallest and the largest value of every numeric column, each of one person",
     "categorical": "which categories occur",
+    "other": "which values occur in columns that are no features and name parts",
     "weight": "what the site's rows weigh together",
     "count": "how many rows are nearest to each centre",
     "total": "the sum of these rows: with few of them, what they look like",
@@ -141,7 +142,12 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         else rounds + "; the fields of 'before' from the second on"
     )
     found += [_message(step, told, replace(broadcast, asked=later))]
-    return [*found, _message(step, rounds, _like(broadcast))]
+    found += [_message(step, rounds, _like(broadcast))]
+    trials = deciding.trials_question(plan)
+    if trials is not None:
+        instead, asked = "some of these rounds instead", Broadcast(1, plan.task, trials)
+        found += [_message("trials", instead, asked), _message("trials", instead, _like(asked))]
+    return found
 
 
 def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explained]]:
@@ -224,7 +230,7 @@ def explain_secure(found: Sequence[Explained], census: Census, sites: int) -> li
     """The same messages under secure sums: a site's numbers are masked, and what they could reveal is said of
     the total of all sites."""
     outline = {k: v for k, v in found[1].fields.items() if k not in ("n", "weight")}
-    open_says = {k: REVEALS[k] for k in ("numeric", "categorical")}
+    open_says = {k: REVEALS[k] for k in ("numeric", "categorical", "other")}
     names = {k: f"which {k} occur, without a count" for k in ("labels", "groups")}
     counts = {k: np.zeros(shape) for k, shape in counts_shapes(census).items()}
     key = Offer("x" * 8, "0" * 32, "0" * 64, "0" * 128)
@@ -265,15 +271,15 @@ def explain_private(
     kinds: tuple[tuple[Any, dict[str, Any], str], ...] = (
         (PrivateCounts, {}, "0"),
         (PrivateMoments, {}, "0"),
-        (PrivateSlopes, {"temperature": 1.0, "w": w}, "1 to 8"),
+        (PrivateSlopes, {"temperature": 1.0, "w": w, "active": np.zeros(1)}, "1 to 8"),
         (PrivateDecisions, {"w": w}, "after the last, once"),
     )
     for kind, more, when in kinds:
         step = step_of(kind)
         z = multipliers[step]
-        asked = kind(z=z, sites=len(sites), **more)
+        asked = kind(z=z, sites=len(sites), most=0, **more)
         reply = _like(Broadcast(1, task, asked))
-        noise = deviations(step, z, clip_of(task))
+        noise = deviations(asked, task)
         says = {
             k: f"of one row nothing certain: noise of deviation {noise[k]:.3g}" for k in reply.sums
         }

@@ -5,6 +5,7 @@ import json
 import random
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -491,6 +492,32 @@ def test_who_is_waited_for_is_told_live(files, tmp_path, monkeypatch):
     assert told[-1] == {}
 
 
+def test_watch_shows_for_whom_a_run_waits_and_why(tmp_path):
+    from agnosticfair.runs.provenance import rounds
+
+    rounds(tmp_path, method("fl"), 2, resume=False)
+    (tmp_path / "progress.json").write_text('{"waiting": {"south": "its key was refused"}}')
+    (study,) = data([read_run(tmp_path, live=True)])["studies"]
+    assert study["warnings"][0] == "Waiting for site 'south': its key was refused."
+
+
+@pytest.mark.parametrize("name", ["fairfl", "agnosticfair"])
+def test_a_deployed_certificate_is_the_one_of_fit_run_bit_for_bit(call, files, tmp_path, name):
+    _, run = run_server(files, tmp_path, method=name, max_rounds=2)
+    run()
+    roles = ("--target", "y", "--sensitive-features", "sex", "--max-rounds", 2)
+    assert call("fit", *files.values(), *roles, "--method", name, "--run", "here")[0] == 0
+    there, here = (
+        json.loads((place / "certificate.json").read_text()) for place in (tmp_path, Path("here"))
+    )
+    assert {k: v for k, v in there.items() if k != "run"} == here
+    parts = json.loads(Path("here/history.json").read_text())["parts"]
+    assert {*parts} == {"model.safetensors", "certificate.json"}
+    (Path("here") / "certificate.json").write_text("{}")
+    with pytest.raises(ModelError, match="take all files of one run"):
+        read_run(Path("here"))
+
+
 def test_a_run_leaves_every_sites_versions(files, tmp_path):
     _, run = run_server(files, tmp_path)
     run()
@@ -518,3 +545,47 @@ def test_secure_sums_over_flower_give_the_same_model(files, tmp_path):
     engine, _ = engine_over(files, **own)
     with pytest.raises(FederationError, match="masked sums only"):
         fit(engine, "fairfl")
+
+
+def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
+    """From 'deploy init' to the model: every site adds its share of the noise, and keeps its own ledger."""
+    from agnosticfair.data.schema import schema_of
+    from agnosticfair.flower.folder import Federation, read_config, write_folder
+    from agnosticfair.flower.node import read_site
+
+    schema = schema_of(take_census(ROWS, "all"), "y")
+    agreed = json.dumps(schema.to_json())
+    run = {"method": "fairfl", "epsilon": 50.0, "delta": 1e-5, "positive": "yes"}
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
+    config = read_config(tmp_path / "bank")
+    sites = {key: read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files}
+    grid = FakeGrid(list(sites.values()))
+    engine = FlowerEngine(grid, tuple(files), pause=0.01)
+    made = apps.run_fit(engine, config, None)
+    assert made.model.privacy["epsilon"] == pytest.approx(50.0)
+    asked = {step for step, _ in grid.log}
+    assert asked == {"hello", "keys", "agree", *(f"private_{k}" for k in PRIVATE_STEPS)}
+    for key in files:
+        ledger = json.loads((tmp_path / "bank" / "state" / f"{key}.ledger.json").read_text())
+        assert len(ledger["multipliers"]) == 3 + made.rounds
+    certificate = apps.certify(made, engine, config)
+    assert certificate["at_most"] >= certificate["worst_difference"]
+    assert "epsilon 50 at delta 1e-05 was spent" in certificate["says"]
+    with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
+        apps.run_fit(engine, config, None)
+    with pytest.raises(FederationError, match="answers private steps only"):
+        fit(engine, "fairfl", secure=apps.masks_of(config), schema=schema)
+
+
+PRIVATE_STEPS = ("counts", "moments", "slopes", "decisions")
+
+
+def test_privacy_without_what_it_needs_is_refused(files):
+    from agnosticfair.errors import SettingsError
+    from agnosticfair.flower.folder import Federation
+    from agnosticfair.flower.site import site_of
+
+    with pytest.raises(SettingsError, match="needs secure sums and --schema"):
+        Federation(files, ROLES, {"epsilon": 3.0})
+    with pytest.raises(SettingsError, match="needs secure sums, a schema and a ledger"):
+        site_of(node_config("north", "a.csv", epsilon=3.0))

@@ -15,7 +15,7 @@ import ray
 
 from agnosticfair.client.parts import makers, over_files
 from agnosticfair.data.files import Roles
-from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.errors import DataError, FederationError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.protocol.engines.ray import Held, RayEngine
@@ -114,3 +114,33 @@ def test_an_actor_speaks_the_wire_form():
     good, content = held.ask("sums", pack(Reply(1, {})))
     assert good
     assert unpack(content).round == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_site_whose_file_names_parts_answers_from_its_cluster(cluster, folder):
+    from agnosticfair.flower.site import hello, respond
+    from agnosticfair.protocol.engines.in_process import InProcess
+
+    config = {"site": "north", "file": str(folder), "target": "y", "sensitive-features": "sex"}
+    config |= {"ray-parts": 2, "ray-address": cluster.address, "fingerprint": True}
+
+    def asked(step, payload):
+        return unpack(respond(config, step, b"" if payload is None else pack(payload)))
+
+    found = fit(InProcess({"north": asked}), FIT, positive="yes")
+    assert found.model.w.tobytes() == here(folder).model.w.tobytes()
+    assert len(hello(config)) > 100
+    config["least-rows"] = 5000
+    with pytest.raises(DataError, match="'north' has a group of 'sex' with fewer than 5000"):
+        respond(config, "census", b"")
+
+
+def test_a_site_file_that_makes_no_sense_of_ray_is_refused():
+    from agnosticfair.flower.site import site_of
+
+    config = {"site": "north", "file": "rows", "target": "y", "sensitive-features": "sex"}
+    with pytest.raises(SettingsError, match="ray-parts is -1"):
+        site_of(config | {"ray-parts": -1})
+    with pytest.raises(SettingsError, match="do not go together"):
+        site_of(config | {"ray-parts": 2, "schema": "schema.json"})

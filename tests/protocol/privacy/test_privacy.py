@@ -1,6 +1,6 @@
 """Privacy: sensitivities by enumeration, noise as stated, a budget that ends, and an audit that can fail."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 
 import numpy as np
@@ -10,14 +10,16 @@ from scipy.stats import kstest, norm
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
+from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import take_census
 from agnosticfair.data.schema import schema_of
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
 from agnosticfair.federation import fit
+from agnosticfair.mathematics.parts import part_name
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
-from agnosticfair.private import Budget, fit_private
+from agnosticfair.private import Budget, fit_private, schema_axes
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.accountant import multiplier, spent
 from agnosticfair.protocol.privacy.audit import epsilon_of, least_mu
@@ -28,9 +30,9 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateMoments,
     PrivateSlopes,
 )
-from agnosticfair.protocol.privacy.sensitivity import SHARES, clip_of, deviations, sensitivity
+from agnosticfair.protocol.privacy.sensitivity import SHARES, deviations, sensitivity
 from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian, share_of
-from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.questions import Named, Task
 from agnosticfair.server import plan as server
 
 ROWS = small_table(400, 3)
@@ -46,36 +48,64 @@ W = np.array([1.5, -0.5, 3.0, -2.0, 0.7, 0.2])
 QUESTION = {
     "private_counts": PrivateCounts,
     "private_moments": PrivateMoments,
-    "private_slopes": partial(PrivateSlopes, temperature=0.3, w=W),
+    "private_slopes": partial(PrivateSlopes, temperature=0.3, w=W, active=np.zeros(1)),
     "private_decisions": partial(PrivateDecisions, w=W),
 }
 
 
-def ask(step: str, task: Task, z: float = 1.0, sites: int = 1) -> Broadcast:
-    return Broadcast(1, task, QUESTION[step](z=z, sites=sites))
+def ask(step: str, task: Task, z: float = 1.0, sites: int = 1, most: int = 0, **more) -> Broadcast:
+    return Broadcast(1, task, QUESTION[step](z=z, sites=sites, most=most, **more))
 
 
+def with_singles(task: Task, few: int | None = None) -> Task:
+    """The task with parts of single values, of jobs and of bands of age."""
+    axes = schema_axes(
+        replace(SCHEMA, bands={"age": tuple(np.quantile(ROWS.numeric["age"], (0.3, 0.6)))})
+    )
+    parts = [((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))][:few]
+    rows = np.full((len(parts), 3, 2), -1.0)
+    rows[:, 0] = [part[0] for part in parts]
+    return replace(task, named=Named(tuple(astuple(axis) for axis in axes), rows))
+
+
+@pytest.mark.parametrize("active", [None, (0, 1, 4), (1, 2)])
 @pytest.mark.parametrize("step", sorted(SHARES))
-def test_no_row_moves_a_field_by_more_than_its_sensitivity(step):
-    """Every row of a small table is taken away, and every field looked at."""
-    rows, task = ROWS.take(np.arange(40)), task_of()
-    whole = answer(Client("a", rows), step, ask(step, task)).sums
+def test_no_row_moves_a_field_by_more_than_its_sensitivity(step, active):
+    """Every row of a small table is taken away, and every field looked at; with named parts, too."""
+    rows, task, more = ROWS.take(np.arange(40)), task_of(), {}
+    if active is not None:
+        task = with_singles(task)
+        more = {"active": np.array(active, float)} if step == "private_slopes" else {}
+    asked = ask(step, task, **more)
+    whole = answer(Client("a", rows), step, asked).sums
     assert whole.keys() == SHARES[step].keys()
     most = dict.fromkeys(whole, 0.0)
     for gone in range(len(rows)):
         left = np.delete(np.arange(len(rows)), gone)
-        sums = answer(Client("a", rows.take(left)), step, ask(step, task)).sums
+        sums = answer(Client("a", rows.take(left)), step, asked).sums
         for name, value in sums.items():
             most[name] = max(most[name], float(np.linalg.norm(whole[name] - value)))
     for name, moved in most.items():
-        limit = sensitivity(name, clip_of(task))
+        limit = sensitivity(name, asked.asked, task)
         assert moved <= limit
         assert moved > 0.2 * limit  # the bound is of use
 
 
+@pytest.mark.parametrize("step", sorted(SHARES))
+def test_no_site_moves_a_field_by_more_than_a_sites_sensitivity(step):
+    """A site of 60 rows, of which at most 25 take part, against a site that is not there."""
+    task = with_singles(task_of())
+    asked = ask(step, task, most=25)
+    sums = answer(Client("a", ROWS.take(np.arange(60))), step, asked).sums
+    fewer = answer(Client("a", ROWS.take(np.arange(25))), step, asked).sums
+    for name, value in sums.items():
+        assert np.linalg.norm(value) <= sensitivity(name, asked.asked, task)
+        np.testing.assert_allclose(value, fewer[name])
+
+
 def test_rows_far_outside_move_no_field_by_more():
     """Rows with features at their ends, of every label and group."""
-    task, C = task_of(), clip_of(task_of())
+    task = task_of()
     few = ROWS.take(np.arange(8))
     ends = {k: np.where(np.arange(8) % 2, 1e6, -1e6) for k in few.numeric}
     wild = replace(few, numeric=ends)
@@ -83,14 +113,19 @@ def test_rows_far_outside_move_no_field_by_more():
         whole = answer(Client("a", wild), step, ask(step, task)).sums
         less = answer(Client("a", wild.take(np.arange(7))), step, ask(step, task)).sums
         for name in whole:
-            assert np.linalg.norm(whole[name] - less[name]) <= sensitivity(name, C)
+            assert np.linalg.norm(whole[name] - less[name]) <= sensitivity(
+                name, ask(step, task).asked, task
+            )
 
 
 def test_a_steps_noises_cost_as_much_as_one_gaussian():
+    task = with_singles(task_of())
     for step in SHARES:
-        sigma = deviations(step, 3.0, 2.0)
-        cost = sum((sensitivity(name, 2.0) / sigma[name]) ** 2 for name in sigma)
-        assert cost == pytest.approx(1 / 9)
+        for most in (0, 7):
+            asked = ask(step, task, z=3.0, most=most).asked
+            sigma = deviations(asked, task)
+            cost = sum((sensitivity(name, asked, task) / sigma[name]) ** 2 for name in sigma)
+            assert cost == pytest.approx(1 / 9)
 
 
 def test_the_accountant_agrees_with_the_gaussians_own_formula():
@@ -203,7 +238,7 @@ def test_with_a_large_budget_a_private_fit_is_nearly_the_plain_one():
 
 
 def test_a_method_that_noise_leaves_nothing_of_is_refused():
-    for name in ("agnosticfair", "afl", "fedavg", "qffl"):
+    for name in ("agnosticfair-a", "afl", "fedavg", "qffl"):
         with pytest.raises(SettingsError, match="with epsilon take one of fl, fairfl"):
             fit_private(dealt(ROWS, 2), name, budget=Budget(3.0), schema=SCHEMA)
     weighted = replace(ROWS, weights=np.ones(len(ROWS)))
@@ -254,3 +289,76 @@ def test_an_engine_reply_without_a_known_field_is_refused():
     odd = PrivateSite("a", lambda step, asked: Reply(1, {"x": np.zeros(1)}), Ledger(3.0, 1e-5))
     with pytest.raises(FederationError, match="have no sensitivity"):
         odd("private_counts", ask("private_counts", task_of(), z=5.0, sites=1))
+
+
+def by_part(rows, model, axes):
+    """The risk difference between the sexes in every single value, by name."""
+    decided, group = model.predict(rows), rows.sensitive_features["sex"].codes
+    codes, found = codes_of(rows, axes), {}
+    for a, axis in enumerate(axes):
+        for v, value in enumerate(axis.values):
+            inside = codes[:, a] == v
+            rates = [decided[inside & (group == j)].mean() for j in (0, 1)]
+            found[f"{axis.name} = {value}"] = abs(rates[1] - rates[0])
+    return found
+
+
+@pytest.mark.parametrize("epsilon", [5.0, 1e4])
+def test_agnosticfair_over_single_values_is_certified_with_the_noise_in_its_bound(
+    epsilon, tmp_path
+):
+    rows = small_table(4000, 5)
+    schema = replace(
+        schema_of(take_census(rows, "all"), "y"),
+        bands={"age": (float(np.median(rows.numeric["age"])),)},
+    )
+    recipe = method("agnosticfair", tau=0.02)
+    for _ in range(3):
+        made = fit_private(
+            dealt(rows, 2), recipe, budget=Budget(epsilon), schema=schema, positive="yes", rounds=4
+        )
+        told = made.model.privacy
+        axes, parts = made.named.agreed
+        true = by_part(rows, made.model, axes)
+        kept = [true[part_name(axes, part)] for part in parts]
+        assert told["parts"] == len(kept) > 2
+        assert max(kept) <= told["at_most"]
+        assert told["overall_at_most"] <= told["at_most"]
+    assert told["worst_part"] in {"everybody", *true}
+    if epsilon > 100:  # the noise is next to nothing: what is measured is what is so
+        assert max(kept) == pytest.approx(told["worst_difference"], abs=0.01)
+        assert told["at_most"] < told["worst_difference"] + 0.02
+        plain = fit_private(
+            dealt(rows, 2),
+            method("fairfl", tau=0.02),
+            budget=Budget(epsilon),
+            schema=schema,
+            positive="yes",
+        )
+        assert max(kept) < max(by_part(rows, plain.model, axes).values())
+    made.model.save(tmp_path / "model.safetensors")
+    assert load_model(tmp_path / "model.safetensors").privacy["worst_part"] == told["worst_part"]
+
+
+def test_a_schema_without_values_names_no_part():
+    none = replace(SCHEMA, categorical={}, bands={})
+    with pytest.raises(SettingsError, match="no categories and no bands"):
+        schema_axes(none)
+    with pytest.raises(SettingsError, match="column 'age' names no part under noise"):
+        schema_axes(SCHEMA, ("age",))
+
+
+def test_whole_sites_can_be_hidden_instead_of_rows(tmp_path):
+    """Every site adds no more than it said, refuses the other unit, and its ledger is of its unit."""
+    tables, budget = dealt(ROWS, 4), Budget(1e4, ledgers=tmp_path, most_rows=50)
+    made = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=2)
+    told = made.model.privacy
+    assert (told["unit"], told["most_rows"]) == ("site", 50.0)
+    assert made.model.rows == pytest.approx(200, abs=20)  # of 400: 50 of each site take part
+    rows = Budget(1e4, ledgers=tmp_path)
+    with pytest.raises(AgnosticFairError, match="is kept for each site, not for each row"):
+        fit_private(tables, "fairfl", budget=rows, schema=SCHEMA, positive="yes", rounds=2)
+    with pytest.raises(FederationError, match="hides rows and was asked for sums that hide itself"):
+        site()("private_counts", ask("private_counts", task_of(), z=5.0, most=10))
+    with pytest.raises(SettingsError, match="most_rows is -1"):
+        Budget(1.0, most_rows=-1)

@@ -17,11 +17,11 @@ from agnosticfair.mathematics.basis import (
     support,
     width,
 )
-from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.linear import log_loss, on_grid
 from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, named, of_fair, of_loss, row_values
 from agnosticfair.protocol.grid import base_bits, exponents
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Sums, Task
+from agnosticfair.protocol.questions import Sums, Task, Trials
 
 KERNEL_BITS = 14
 """Features and kernels are multiples of 2^-20 and 2^-14; what they are multiplied with is rounded to the
@@ -114,3 +114,27 @@ def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
         h += (k_F @ C[j, own_F] + C[j, -1]) * v.g_curve
         H += X.T @ weighed(X * h[:, None], bits_x + KERNEL_BITS - FEATURE_BITS, weights)
     return Reply(broadcast.round, named(plain, by_loss, by_fair, H, correct))
+
+
+def trials(client: Client, broadcast: Broadcast[Trials]) -> Reply:
+    """Loss and decisions under several weights, of rows in memory: the same bits as ``sums`` has under each."""
+    task, W, rows = broadcast.task, broadcast.asked.W, client.prepare(broadcast.task)
+    L, F = task.basis, task.fair_basis
+    K_L, K_F = client.kept(task, kernels, L), client.kept(task, kernels, F)
+    own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
+    by_loss = np.zeros((width(L, task.clients), len(W)))
+    by_fair = np.zeros((task.cells, width(F, task.clients) + 1, len(W)))
+    plain, spare = np.zeros(len(W)), base_bits(task.n) - KERNEL_BITS
+    bits = np.full(len(W), spare)
+    for j, part in rows.chunks():
+        X, y = rows.X[part], rows.y[part]
+        weights = None if rows.weights is None else rows.weights[part]
+        d = np.stack([np.einsum("ij,j->i", X, w) for w in W], axis=1)
+        losses = weighed(log_loss(d, y[:, None]), bits, weights)
+        hat = weighed((d > 0).astype(float), bits, weights)
+        by_loss[own_L] += K_L(part).T @ losses
+        by_fair[j, own_F] += K_F(part).T @ hat
+        by_fair[j, -1] += hat.sum(axis=0)
+        plain += losses.sum(axis=0)
+    found = {"loss": plain, "psi_L": by_loss.T, "psi_hat": np.moveaxis(by_fair, -1, 0)}
+    return Reply(broadcast.round, found)

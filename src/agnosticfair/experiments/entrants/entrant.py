@@ -64,7 +64,7 @@ class Entrant:
     fit: from training rows and the largest difference that is asked for to a decision: (n,), the
     probability that each row of a table is decided positively.  asks: whether what is asked for changes
     the fit.  settings: all that it is asked for, where a fit takes minutes.  sees: whether it looks at the
-    sensitive attribute when it decides.  pooled: whether it needs all rows in one place.  packages: what
+    sensitive feature when it decides.  pooled: whether it needs all rows in one place.  packages: what
     must be installed.  ours: whether it is a method of this package.
     """
 

@@ -24,11 +24,13 @@ from agnosticfair.threads import one_thread
 class RayEngine:
     """makers: for each client's key, what makes its function from (step, payload) to an answer, called where
     the actor is.  cpus: processors that an actor asks for.  rebuilds: how often a lost one is made anew for
-    one question.  rebuilt: the keys of actors that were, in order."""
+    one question.  rebuilt: the keys of actors that were, in order.  address: the cluster's; Ray's own choice where
+    empty (RAY_ADDRESS, or a cluster of this machine)."""
 
     makers: Mapping[str, Callable[[], Handler]]
     cpus: float = 1.0
     rebuilds: int = 2
+    address: str = ""
     rebuilt: list[str] = field(default_factory=list)
     _actors: dict[str, Any] = field(default_factory=dict)
 
@@ -37,7 +39,14 @@ class RayEngine:
             raise SettingsError(
                 f"rebuilds ({self.rebuilds}) and cpus ({self.cpus}) must not be negative"
             )
-        _ray()
+        ray = _ray()
+        if self.address and not ray.is_initialized():
+            try:
+                ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
+            except (ConnectionError, ValueError, RuntimeError):
+                raise SettingsError(
+                    f"no Ray cluster answers at {self.address!r}: start it, or name another ray-address"
+                ) from None
 
     def clients(self) -> tuple[str, ...]:
         return tuple(sorted(self.makers))

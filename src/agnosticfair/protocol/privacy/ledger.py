@@ -15,18 +15,19 @@ FORMAT = "agnosticfair-ledger-1"
 
 @dataclass
 class Ledger:
-    """epsilon, delta: the budget of a site's rows.  multipliers: of the noises that answers had so far.
-    path: a file that keeps them over fits; None to keep them in memory."""
+    """epsilon, delta: the budget of a site's rows, or with the unit 'site' of the site as a whole.  multipliers:
+    of the noises that answers had so far.  path: a file that keeps them over fits; None to keep them in memory."""
 
     epsilon: float
     delta: float
     multipliers: list[float] = field(default_factory=list)
     path: Path | None = None
+    unit: str = "row"
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
         if self.path is not None and self.path.exists():
-            self.multipliers = _read(self.path, self.epsilon, self.delta)
+            self.multipliers = _read(self.path, self.delta, self.unit)
 
     @property
     def spent(self) -> float:
@@ -48,6 +49,7 @@ class Ledger:
         self.multipliers.append(z)
         if self.path is not None:
             content = {"format": FORMAT, "epsilon": self.epsilon, "delta": self.delta}
+            content |= {"unit": self.unit}
             new = self.path.with_name(self.path.name + ".new")
             handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(handle, "w") as file:
@@ -57,7 +59,7 @@ class Ledger:
             new.replace(self.path)
 
 
-def _read(path: Path, epsilon: float, delta: float) -> list[float]:
+def _read(path: Path, delta: float, unit: str) -> list[float]:
     """The multipliers in a ledger's file; damaged or kept for another delta, it is refused: a budget that
     cannot be read counts as spent."""
     try:
@@ -69,6 +71,10 @@ def _read(path: Path, epsilon: float, delta: float) -> list[float]:
         raise FederationError(
             f"the ledger {path.name!r} cannot be read: what was spent is not known, so nothing is answered"
         ) from None
+    if (kept := content.get("unit", "row")) != unit:
+        raise SettingsError(
+            f"the ledger {path.name!r} is kept for each {kept}, not for each {unit}: take that unit, or another ledger"
+        )
     if content["delta"] != delta:
         raise SettingsError(
             f"the ledger {path.name!r} is kept for delta {content['delta']:g}, not {delta:g}: take that one"

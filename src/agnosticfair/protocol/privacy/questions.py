@@ -1,5 +1,8 @@
 """The questions of private steps.  z: the noise multiplier that each of them is to be answered with, shared by
-``sites``."""
+``sites``.  most: rows that a site adds at most, where whole sites are to be hidden; 0 where rows are.
+
+Decisions and rows are counted for everybody and, where the task has named parts of single values, for each of them.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,21 @@ import numpy as np
 from agnosticfair.protocol.questions import Shapes, Task, question
 
 
+def places(task: Task) -> int:
+    """Everybody, and every part."""
+    return 1 + (0 if task.named is None else len(task.named.parts))
+
+
 @question("private_counts")
 class PrivateCounts:
-    """How many rows each group has."""
+    """How many rows each group has, everywhere and in each part."""
 
     z: float
     sites: int
+    most: int
 
     def shapes(self, task: Task) -> Shapes:
-        return {"groups": (task.cells,)}
+        return {"groups": (places(task), task.cells)}
 
 
 @question("private_moments")
@@ -25,6 +34,7 @@ class PrivateMoments:
 
     z: float
     sites: int
+    most: int
 
     def shapes(self, task: Task) -> Shapes:
         D = task.encoding.width + 1
@@ -33,16 +43,20 @@ class PrivateMoments:
 
 @question("private_slopes")
 class PrivateSlopes:
-    """The loss's gradient at w, and per group decisions and their slope, smoothed at this temperature."""
+    """The loss's gradient at w, and per group decisions and their slope, smoothed at this temperature.  active:
+    (K,), of everybody (0) and the parts (1, ...) those whose slopes are asked for."""
 
     z: float
     sites: int
+    most: int
     temperature: float
     w: np.ndarray
+    active: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
         D, G = len(self.w), task.cells
-        return {"gradient": (D,), "slopes": (G, D), "hat": (G,), "curve": ()}
+        found = {"gradient": (D,), "slopes": (len(self.active), G, D), "curve": ()}
+        return {**found, "hat": (places(task), G)}
 
 
 @question("private_decisions")
@@ -51,7 +65,12 @@ class PrivateDecisions:
 
     z: float
     sites: int
+    most: int
     w: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
-        return {"groups": (task.cells,), "hat": (task.cells,), "right": ()}
+        return {
+            "groups": (places(task), task.cells),
+            "hat": (places(task), task.cells),
+            "right": (),
+        }

@@ -1,18 +1,23 @@
-"""How far one row can move each field of a private step, and what noise each field gets.
+"""How far one row, or one site, can move each field of a private step, and what noise each field gets.
 
 Neighbours are two sets of rows of which one has a row more (*add or remove*). A row x enters clipped:
-|x| <= C, its numbers truncated towards zero, so that no norm grows. What one row adds to a field, in the
-Euclidean norm over all entries of the field:
+|x| <= C, its numbers truncated towards zero, so that no norm grows. It lies in one value of each axis of the
+named parts, so in at most A + 1 of them and everybody, where A is the number of axes with a part. What one row adds
+to a field, in the Euclidean norm over all entries of the field:
 
-* ``groups`` (G,), rows of each group: a row is of one group, so 1.
+* ``groups`` (1 + M, G), rows of each group, everywhere and in each part: 1 in at most A + 1 entries, so (A + 1)^(1/2).
 * ``moments`` (D (D + 1) / 2,), the upper triangle of x x^T: at most |x x^T|_F = |x|^2 <= C^2.
 * ``gradient`` (D,), (p - y) x with p in (0, 1) and y in {0, 1}: at most |x| <= C.
-* ``slopes`` (G, D), 4 g (1 - g) x in the block of the row's group, g in (0, 1): at most |x| <= C.
-* ``hat`` (G,), whether the row is decided positively, in its group's entry: at most 1.
+* ``slopes`` (K, G, D), 4 g (1 - g) x in the block of the row's group, g in (0, 1), of every active part that it
+  lies in, of which no two share an axis: at most q^(1/2) C, where q is the number of axes among the active parts,
+  and everybody, if that is one of them, counts as one more.
+* ``hat`` (1 + M, G), whether the row is decided positively, in its group's entries: at most (A + 1)^(1/2).
 * ``curve`` (), 4 p (1 - p) with p in (0, 1): at most 1.
 * ``right`` (), whether the row is decided rightly: at most 1.
 
-``tests/protocol/privacy`` adds and removes every row of small tables and measures these norms.
+Where a whole site is to be hidden, it adds at most m of its rows: by the triangle inequality at most m times as much.
+
+``tests/protocol/privacy`` adds and removes every row of small tables, and whole sites, and measures these norms.
 
 A step with fields f of sensitivities D_f and shares a_f adds discrete Gaussian noise of standard deviation
 sigma_f = z D_f (sum a^2)^(1/2) / a_f to every entry of f. Then sum_f (D_f / sigma_f)^2 = 1 / z^2, so that
@@ -24,8 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import sqrt
+from typing import Any
 
-from agnosticfair.protocol.questions import Task
+import numpy as np
+
+from agnosticfair.errors import FederationError
+from agnosticfair.protocol.questions import Task, step_of
 
 NUMERIC = 0.2
 """What a scaled number adds to the squared norm that rows are clipped to; each category adds one."""
@@ -46,21 +55,29 @@ def clip_of(task: Task) -> float:
     return sqrt(1 + len(encoding.categorical) + NUMERIC * len(encoding.numeric))
 
 
-def sensitivity(field: str, clip: float) -> float:
-    """How far one row can move a field, in the Euclidean norm.
+def axes_of(task: Task) -> np.ndarray:
+    """The axis of everybody (-1) and of every part, (1 + M,); parts of more than one value have no bound here."""
+    parts = [] if task.named is None else task.named.agreed[1]
+    if any(len(part) != 1 for part in parts):
+        raise FederationError("private steps have parts of single values only: take depth 1")
+    return np.array([-1, *(part[0][0] for part in parts)], int)
 
-    >>> sensitivity("moments", 2.5), sensitivity("hat", 2.5)
-    (6.25, 1.0)
-    """
-    return {"moments": clip**2, "gradient": clip, "slopes": clip}.get(field, 1.0)
+
+def sensitivity(field: str, asked: Any, task: Task) -> float:
+    """How far one row, or one site, can move a field, in the Euclidean norm.  asked: the question."""
+    clip, axes = clip_of(task), axes_of(task)
+    lies = sqrt(len(set(axes.tolist())))
+    of_row = {"moments": clip**2, "gradient": clip, "hat": lies, "groups": lies}
+    if field == "slopes":
+        active = np.asarray(asked.active, int)
+        of_row[field] = clip * sqrt(len(set(axes[active].tolist())))
+    return of_row.get(field, 1.0) * max(1, asked.most)
 
 
-def deviations(step: str, z: float, clip: float) -> dict[str, float]:
-    """The standard deviation of each field's noise, so that the step costs as one Gaussian of multiplier z.
-
-    >>> deviations("private_counts", 2.0, 2.5)
-    {'groups': 2.0}
-    """
-    shares = SHARES[step]
+def deviations(asked: Any, task: Task) -> dict[str, float]:
+    """The standard deviation of each field's noise, so that the step costs as one Gaussian of multiplier z."""
+    shares = SHARES[step_of(asked)]
     whole = sqrt(sum(a * a for a in shares.values()))
-    return {field: z * sensitivity(field, clip) * whole / a for field, a in shares.items()}
+    return {
+        field: asked.z * sensitivity(field, asked, task) * whole / a for field, a in shares.items()
+    }

@@ -14,7 +14,7 @@ from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.sensitivity import SHARES, clip_of, deviations
+from agnosticfair.protocol.privacy.sensitivity import SHARES, deviations
 from agnosticfair.protocol.secure.masks import question_digest
 
 
@@ -45,16 +45,22 @@ def _sampler(scale: float) -> Any:
     return dp.m.make_gaussian(*space, scale=scale)
 
 
+def _unit(most: int) -> str:
+    return f"itself as a whole, of at most {most} rows" if most else "rows"
+
+
 @dataclass
 class PrivateSite:
     """answer: from (step, payload) to the site's clipped sums.  ledger: its budget.  colluding: how many
-    other sites may pool what they know with the coordinator, and the rows stay as private.  given: noisy
-    answers by question, so that asking again shows nothing new."""
+    other sites may pool what they know with the coordinator, and the rows stay as private.  most: rows that
+    it adds at most, where the site as a whole is to be hidden; 0 where its rows are.  given: noisy answers
+    by question, so that asking again shows nothing new."""
 
     name: str
     answer: Callable[[str, Any], Any]
     ledger: Ledger
     colluding: int = 1
+    most: int = 0
     sampler: Callable[[float, int], np.ndarray] = discrete_gaussian
     given: dict[bytes, Reply] = field(default_factory=dict)
 
@@ -62,6 +68,11 @@ class PrivateSite:
         if step not in SHARES or not isinstance(broadcast, Broadcast):
             raise FederationError(
                 f"site {self.name!r} answers private steps only, not {step!r}: its sums need noise"
+            )
+        if broadcast.asked.most != self.most:
+            raise FederationError(
+                f"site {self.name!r} hides {_unit(self.most)} and was asked for sums that hide "
+                f"{_unit(broadcast.asked.most)}: agree on one"
             )
         question = question_digest(step, broadcast, b"")
         if question not in self.given:
@@ -77,7 +88,7 @@ class PrivateSite:
                 f"step {step!r} has fields that have no sensitivity: check versions"
             )
         share, sums = share_of(sites, self.colluding), {}
-        for name, sigma in deviations(step, z, clip_of(broadcast.task)).items():
+        for name, sigma in deviations(broadcast.asked, broadcast.task).items():
             value, unit = np.asarray(reply.sums[name]), 2.0 ** bits(name, broadcast.task)
             noise = self.sampler(sigma * share * unit, value.size).reshape(value.shape)
             sums[name] = value + noise / unit

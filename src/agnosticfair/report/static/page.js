@@ -117,10 +117,11 @@
     if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.notion.quantity}${study.notion.bounds ? "" : ", 0 is equal"}; ${where}`));
     if (there(mean(method.certified))) {
       const interval = method.certified_interval ? `; with ${percent(method.confidence, 0)} confidence at most ${atMost(method.certified_interval[1])} (from ${fixed(method.certified_interval[0])})` : "";
-      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
+      const named = method.parts && method.parts.certified;
+      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in each of ${many(method.parts.counts[0])} named parts, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
     }
     const corner = study.explorer && study.explorer.corners[method.name];
-    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.notion.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified`, "corner"));
+    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.notion.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified${there(mean(method.certified)) && corner.difference > mean(method.certified) ? ": above the bound, for the set does not hold this part" : ""}`, "corner"));
     return el("section", { class: "glance" },
       part(study, study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance"),
       study.status ? el("p", { class: "status", role: "status", text: study.status }) : null,
@@ -325,7 +326,7 @@
       const told = [`This mix: ${kept}.`];
       if (few.length) told.push(`Careful: ${few.join(" and ")} rests on fewer than 100 rows here, so the numbers are uncertain.`);
       const moved = weights.some((column) => column.some((w) => w !== 1));
-      if (beyond.length) told.push(`Above its certified bound: ${beyond.join(", ")}. ${moved ? "A certificate holds over its own set, and this mix is not in it." : "The certificate is about the rows it was made on, and these are others."}`);
+      if (beyond.length) told.push(`Above its certified bound: ${beyond.join(", ")}. ${moved ? "A certificate holds over its own set (named parts, or reweighings), and this mix is not in it." : "The certificate is about the rows it was made on, and these are others."}`);
       said.textContent = told.join(" ");
       said.classList.toggle("alert", few.length + beyond.length > 0);
     }
@@ -333,6 +334,46 @@
       el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.notion.quantity} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
     draw();
     return section;
+  };
+
+  // --- named parts: intervals, all at once; hollow marks are parts with too few rows ---
+
+  const forest = (study) => {
+    const method = study.methods.find((m) => m.name === study.headline);
+    const parts = method.parts;
+    if (!parts || !(parts.estimable.length + parts.few.length)) return null;
+    const shown = [...parts.estimable.map((p) => ({ ...p, able: true })), ...parts.few];
+    const most = narrow() ? 20 : 52;
+    const lines = (name) => { // a long name on as many lines as it has values
+      const said = name.length > most ? name.split(" and ").map((text, k) => (k ? `and ${text}` : text)) : [name];
+      return said.map((text) => (text.length > most ? `${text.slice(0, most - 1)}…` : text));
+    };
+    const labels = shown.map((p) => { const own = lines(p.name); if (!narrow()) own[own.length - 1] += ` (${many(p.rows)})`; return own; });
+    const [able, few] = parts.counts;
+    const level = percent(parts.confidence, 0);
+    const found = (p) => `${fixed(p.difference)}${there(p.high) && p.able ? `, ${level} interval ${fixed(p.low)} to ${atMost(p.high)}` : p.able ? ", measured only" : ", not estimable"}`;
+    const ends = shown.map((p) => (p.able && there(p.high) ? [p.low, p.high] : null));
+    const sets = [
+      { type: "scatter", label: "measured", data: shown.map((p, k) => ({ x: p.able ? p.difference : NaN, y: k })), pointRadius: 4.5, pointStyle: "circle", backgroundColor: COLOURS[0], borderColor: theme.paper, order: 0 },
+      { type: "scatter", label: "not estimable, measured", data: shown.map((p, k) => ({ x: p.able ? NaN : p.difference, y: k })), pointRadius: 4.5, pointStyle: "circle", backgroundColor: theme.paper, borderColor: hue("#555555"), borderWidth: 1.5, order: 0 },
+      { label: `${level} interval, all at once`, data: ends, backgroundColor: `${COLOURS[0]}66`, barThickness: 7, order: 1 },
+    ].filter((set) => set.data.some((point) => point && (Array.isArray(point) || there(point.x))));
+    const bound = { id: "bound", afterDatasetsDraw: (c) => {
+      if (!there(parts.upper)) return;
+      const x = c.scales.x.getPixelForValue(parts.upper), { top, bottom } = c.chartArea, ink = c.ctx;
+      ink.save();
+      ink.strokeStyle = COLOURS[1]; ink.setLineDash([6, 4]); ink.lineWidth = 1.5;
+      ink.beginPath(); ink.moveTo(x, top); ink.lineTo(x, bottom); ink.stroke();
+      ink.restore();
+    } };
+    const right = Math.max(0.05, ...shown.flatMap((p) => [p.difference, p.able ? p.high ?? 0 : 0]), parts.upper ?? 0);
+    const config = { type: "bar", plugins: [bound], data: { labels, datasets: sets }, options: { indexAxis: "y", scales: { x: axis(study.notion.quantity, { min: 0, max: Math.min(1, Math.ceil(21 * right) / 20) }), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(), tooltip: { callbacks: { title: (items) => shown[items[0].dataset.type === "scatter" ? items[0].raw.y : items[0].dataIndex].name, label: (item) => found(shown[item.dataset.type === "scatter" ? item.raw.y : item.dataIndex]) } } } } };
+    const height = 90 + labels.reduce((all, own) => all + 14 + 14 * own.length, 0);
+    const note = parts.certified
+      ? `The ${parts.estimable.length} of the highest bound among ${many(able)} estimable parts; dashed: certified at most ${atMost(parts.upper)}.${few ? ` ${many(few)} parts are not estimable (too few rows for ±${parts.precision}): their hollow marks are measured, and nothing is certified of them.` : ""}`
+      : `${parts.why} ${able ? `The ${parts.estimable.length} largest among ${many(able)} parts with rows enough.` : ""}${few ? ` ${many(few)} have too few rows to tell: hollow marks.` : ""}`;
+    const data = table("Named parts", ["part", "rows", "measured", "interval", "impact ratio", "its lower bound"], shown.map((p) => [p.name, many(p.rows), number(p.difference, fixed(p.difference)), p.able ? (there(p.high) ? `${fixed(p.low)} to ${atMost(p.high)}` : "measured only") : "not estimable", fixed(p.ratio), p.able && there(p.ratio_low) ? atLeast(p.ratio_low) : "none"]));
+    return el("section", { class: "forest" }, part(study, "Named parts"), chart(`${study.notion.quantity} in named parts (rows)`, `${shown.slice(0, 3).map((p) => `${p.name}: ${found(p)}`).join("; ")}.`, height, config, data, note));
   };
 
   // --- one method in detail ---
@@ -444,7 +485,7 @@
       const place = el("article", { "aria-label": study.title });
       main.append(place);
       if (!study.alone) place.append(el("h2", { id: fresh(), text: study.title }));
-      for (const section of [glance, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, inDetail, provenance]) {
+      for (const section of [glance, forest, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, inDetail, provenance]) {
         const made = section(study);
         if (made) place.append(made);
       }

@@ -1,0 +1,174 @@
+"""What a fit leaves behind: its card, its run's files, what is said of it on the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from agnosticfair.commands import reading
+from agnosticfair.commands.measuring import scores, show_scores
+from agnosticfair.commands.output import cell, write_files
+
+if TYPE_CHECKING:
+    from agnosticfair.auditing.certificate import Certificate
+    from agnosticfair.auditing.limit import Promise
+    from agnosticfair.data.stream import Stream
+    from agnosticfair.data.table import Table
+    from agnosticfair.federation import Fit
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a fit measured and wrote.  certified: certificates, and why there are none.  kept: files for 'report',
+    where they were asked for."""
+
+    found: list[dict[str, Any]]
+    certified: tuple[dict[str, Certificate], dict[str, str]]
+    kept: Mapping[str, bytes]
+    cards: Mapping[str, bytes]
+
+
+def leave(
+    fitted: Fit,
+    clients: Mapping[str, Table | Stream],
+    out: Path,
+    *,
+    target: str,
+    seed: int,
+    run: Path | None,
+    keep: bool,
+) -> Left:
+    """Measure and certify a fit on its clients' rows, and write model and card; and a run's files where there is a
+    folder for them, or where they are to be kept for a tracker."""
+    from agnosticfair.runs import provenance as record
+
+    fitted.model.save(out)
+    found = scores(fitted.model, clients)
+    certified: Any = ({}, {})
+    kept: dict[str, bytes] = {}
+    keep = keep or run is not None
+    if keep or not any(source.streamed for source in clients.values()):
+        certified = record.certificates(fitted, clients, seed=seed)
+    if keep:  # each is another pass over the rows
+        told = {"target": target, "training_rows": found}
+        kept = record.run_files(fitted, clients, record.certified(*certified), **told)
+    if run is not None:
+        write_files(run, kept)
+    cards = cards_of(fitted, clients, certified, target, out.stem)
+    write_files(out.parent, cards)
+    return Left(found, certified, kept, cards)
+
+
+def present(
+    fitted: Fit,
+    left: Left,
+    tested: Any,
+    columns: Any,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Say how the fit ended, and what was written."""
+    from agnosticfair.server.plan import centres_kind
+
+    found = left.found
+    if as_json:
+        names = ("outcome", "rounds", "outcomes", "seconds", "events")
+        ended = {k: getattr(fitted, k) for k in names}
+        about: dict[str, Any] = {"model": str(out), "method": fitted.method.name}
+        about["positive"] = fitted.model.positive
+        about["warnings"] = _warnings(fitted, found, out)
+        about |= {"columns": columns, "held_out_rows": tested}
+        return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
+    show_scores("Training rows", found)
+    if tested:
+        print()
+        show_scores("Held-out rows", tested)
+    how = "converged" if fitted.converged else f"did not converge (outcome {fitted.outcome!r})"
+    rounds = f"{fitted.rounds} round{'s' * (fitted.rounds != 1)}"
+    print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
+    for text in _warnings(fitted, found, out):
+        print("Warning:", text)
+    if fitted.centres is not None and centres_kind(fitted.method) == "rows":
+        print(
+            f"Note: the kernels' centres are {len(fitted.centres)} rows of the clients, without label and group, "
+            "which every client is shown; k-means, ranges and named parts show none."
+        )
+    for event in fitted.events:
+        print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
+    beside = (
+        ", ".join(str(out.parent / name) for name in left.cards) or "no card, for rows are streamed"
+    )
+    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
+
+
+def promised_files(
+    promise: Promise, stem: str, clients: Mapping[str, Table | Stream]
+) -> dict[str, bytes]:
+    """The certificates of a limit, by file name, for 'verify'."""
+    from agnosticfair.auditing.proof import sealed
+    from agnosticfair.runs.provenance import provenance
+
+    told = {"limit": promise.limit, "kept": promise.kept, "says": str(promise)}
+    print(promise, file=sys.stderr)
+    return {
+        f"{stem}-{name}-certificate.json": json.dumps(
+            sealed(made.to_json() | told | provenance(clients)), indent=1
+        ).encode()
+        for name, made in promise.certificates.items()
+    }
+
+
+def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
+    """What a user should know before using the model."""
+    from agnosticfair.data.encoding import shown
+
+    said = reading.warned(found, tau=fitted.method.fairness is not None)
+    if fitted.collapsed is not None:
+        said.append(fitted.collapsed)
+    if not fitted.converged:
+        said.append(
+            "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."
+        )
+    if fitted.model.negative.startswith("not "):
+        said.append(
+            f"more than two labels: all but {fitted.model.positive!r} were taken together as negative."
+        )
+    if fitted.under_floor:
+        said.append(
+            f"not protected, being too small to compare: {shown(fitted.under_floor)}; join groups."
+        )
+    if out.suffix != ".safetensors":
+        said.append(
+            f"{out.name!r} holds safetensors whatever its ending says: read it with load_model."
+        )
+    return said
+
+
+def cards_of(
+    fitted: Fit, sources: Mapping[str, Table | Stream], certified: Any, target: str, stem: str
+) -> dict[str, bytes]:
+    """The model's card, in both forms, by file name. It is made of rows in memory: where some are
+    streamed there is none."""
+    from agnosticfair.report import card
+
+    if any(source.streamed for source in sources.values()):
+        return {}
+    clients = cast("Mapping[str, Table]", sources)
+    made, reasons = certified
+    sections = card.card(fitted, clients, {**made, **reasons}, target)
+    texts = {"md": card.markdown(sections), "html": card.html(sections)}
+    return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+
+
+def pages_of(fitted: Fit, left: Left) -> dict[str, bytes]:
+    """What a tracker keeps besides model and card: the certificates, and the report of the run."""
+    from agnosticfair.report.page import data, html
+    from agnosticfair.report.runs import fit_run
+
+    told = json.dumps({name: made.to_json() for name, made in left.certified[0].items()}, indent=1)
+    report = html(data([fit_run(left.kept, fitted.model)], None, ()))
+    return {"certificates.json": told.encode(), "report.html": report.encode()}

@@ -1,0 +1,65 @@
+"""``agnosticfair fit --epsilon``: a differentially private fit, its model and its card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from agnosticfair.commands.output import check_folder, write_files
+from agnosticfair.errors import SettingsError
+
+if TYPE_CHECKING:
+    from agnosticfair.data.schema import Schema
+    from agnosticfair.data.stream import Stream
+    from agnosticfair.data.table import Table
+    from agnosticfair.methods import Method
+    from agnosticfair.private import Budget
+
+
+def private_fit(
+    clients: Mapping[str, Table | Stream],
+    method: Method,
+    budget: Budget,
+    schema: Schema | None,
+    about: tuple[str, tuple[str, ...], str | None],
+    out: Path,
+    as_json: bool,
+) -> None:
+    """A model and its card, with what was spent and certified. Nothing else is measured on the rows here, for that
+    would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
+    from agnosticfair.data.table import Table
+    from agnosticfair.private import fit_private, private_sentences
+    from agnosticfair.report import card
+
+    if schema is None:
+        raise SettingsError(
+            "differential privacy needs --schema: ranges and categories taken from rows would show some of them"
+        )
+    if budget.ledgers is not None:
+        check_folder(budget.ledgers, needed=True)
+    for key, rows in clients.items():
+        if not isinstance(rows, Table):
+            raise SettingsError(
+                f"client {key!r} streams its rows: a private fit needs them in memory"
+            )
+    target, names, positive = about
+    held = cast("Mapping[str, Table]", clients)
+    fitted = fit_private(
+        held, method, budget=budget, schema=schema, sensitive_features=names, positive=positive
+    )
+    fitted.model.save(out)
+    sections = card.private_card(fitted, target)
+    texts = {"md": card.markdown(sections), "html": card.html(sections)}
+    cards = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+    write_files(out.parent, cards)
+    told = dict(fitted.model.privacy or {})
+    if as_json:
+        return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
+    print(f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s.")
+    for sentence in private_sentences(told):
+        print(sentence)
+    return print(
+        f"Written: {out}, which predicts {fitted.model.positive!r}, and {', '.join(sorted(cards))}."
+    )

@@ -1,0 +1,108 @@
+"""Trials: many weights in one round, the best of them by brute force, and the same fit for any split."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import dealt, question_of, small_table
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.methods import method
+from agnosticfair.protocol.questions import Trials
+from agnosticfair.server import deciding, trying
+
+RECIPE = replace(method("agnosticfair", kernels=6, sigma=0.9), basis=gaussian(4, 0.9))
+
+
+def test_a_trial_has_the_bits_of_its_own_round():
+    rows = replace(small_table(700), weights=np.random.default_rng(1).integers(1, 4, 700) / 2)
+    client = Client("a", rows)
+    asked = question_of([client], RECIPE)
+    W = np.random.default_rng(2).normal(size=(5, len(asked.asked.w)))
+    found = answer(client, "trials", replace(asked, asked=Trials(W))).sums
+    assert {k: np.shape(v) for k, v in found.items()} == Trials(W).shapes(asked.task)
+    for t, w in enumerate(W):
+        own = answer(client, "sums", replace(asked, asked=replace(asked.asked, w=w))).sums
+        for name, value in found.items():
+            np.testing.assert_array_equal(value[t], own[name], err_msg=name)
+
+
+def test_the_best_trial_is_that_of_brute_force_though_few_are_searched():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        losses, psi = rng.uniform(size=20), rng.normal(size=(20, 2, 6))
+        cuts = rng.normal(size=(40, 2, 6))
+        searched = []
+
+        def search(t, psi=psi, cuts=cuts, searched=searched):
+            searched.append(t)
+            return cuts[[np.argmax(np.einsum("kgm,gm->k", cuts, psi[t]))]]
+
+        def merit(loss, worst):
+            return loss + 0.5 * max(worst - 1.0, 0.0)
+
+        worst = np.einsum("kgm,tgm->tk", cuts, psi).max(axis=1, initial=0.0)
+        true = np.argmin([merit(*pair) for pair in zip(losses, worst, strict=True)])
+        t, found = trying.best_of(losses, psi, cuts[:1], merit, search)
+        assert (t, found) == (true, pytest.approx(worst[true]))
+        assert len(searched) == len({*searched})
+
+
+def test_retreats_decide_alike_at_any_scale_and_end_in_one_answer():
+    X = np.hstack([np.random.default_rng(0).normal(size=(200, 2)), np.ones((200, 1))])
+    made = trying.retreats(np.array([1.0, -2.0, 0.3]), 2.2, -0.5)
+    decided = X @ made.T > 0
+    moves = len(trying.RETREATS)
+    for k in range(1, len(trying.SCALES)):
+        np.testing.assert_array_equal(decided[:, :moves], decided[:, k * moves : (k + 1) * moves])
+    assert (np.diff(decided[:, :moves].mean(axis=0)) <= 0).all()
+    assert not decided[:, -1].any()
+
+
+def test_a_fit_that_needs_trials_is_the_same_for_any_split_and_keeps_its_limit(monkeypatch):
+    rows, asked = small_table(500, 3), []
+    told = deciding.tried
+    monkeypatch.setattr(deciding, "tried", lambda *given: asked.append(1) or told(*given))
+    recipe = method("agnosticfair", kernels=12, tau=0.02, max_rounds=60)
+    one, many = (fit(dealt(rows, k), recipe, positive="yes") for k in (1, 4))
+    assert asked
+    np.testing.assert_array_equal(one.model.w, many.model.w)
+    assert one.converged
+    assert one.worst_difference <= 0.02 + 0.002
+
+
+def test_a_result_that_is_nearly_constant_says_so_with_the_smallest_tau_that_was_met():
+    rows = small_table(500, 3)
+    lax, strict = (
+        fit({"a": rows}, method("fairfl", tau=tau), positive="yes") for tau in (0.3, 1e-9)
+    )
+    assert not lax.nearly_constant
+    assert lax.collapsed is None
+    one = replace(strict, nearly_constant=True, smallest_tau=0.04321)
+    assert "smallest that other decisions had in a round is 0.0432: raise tau" in one.collapsed
+    assert "no other decisions were met" in replace(one, smallest_tau=None).collapsed
+    shares = [e for e in lax.history if "positive" in e]
+    assert shares[-1]["positive"] == pytest.approx((lax.model.predict(rows) > 0).mean())
+    seen = [e["worst"] for e in shares if e["worst"] > 0]
+    assert lax.smallest_tau is None or lax.smallest_tau >= min(seen)
+
+
+def test_labels_without_a_pattern_end_in_one_answer_and_say_so():
+    rng = np.random.default_rng(0)
+    rows = small_table(600, 3)
+    few = replace(rows.target, codes=(rng.uniform(size=600) < 0.15).astype(rows.target.codes.dtype))
+    made = fit({"a": replace(rows, target=few)}, method("fairfl", tau=0.05), positive="yes")
+    assert made.nearly_constant
+    assert made.collapsed.startswith("tau 0.05 was kept by nearly one answer for everybody")
+
+
+@pytest.mark.parametrize("tau", [np.inf, -0.1, np.nan, 0.0])
+def test_no_limit_or_none_that_can_be_kept_is_refused_in_a_sentence(tau):
+    with pytest.raises(
+        SettingsError, match="positive number below infinity; for no limit take method 'fl'"
+    ):
+        method("fairfl", tau=tau)
