@@ -84,6 +84,12 @@ def test_a_verdict_leaves_out_who_sees_and_counts_accuracy(made):
     itself = results(cell(OURS, accuracy=0.995, p90=0.0, top=0.0), cell("fairfl"))
     assert not verdict(aggregate(itself)["lines"])["won"]
     assert "our default is constant" in document(itself)
+    ours = cell("agnosticfair", p90=0.01, top=0.02) | {"ours": True}
+    among = verdict(
+        aggregate(results(cell("agnosticfair-named"), ours, cell("eg", top=0.3)))["lines"]
+    )
+    assert among["ahead"]
+    assert not among["won"]
     nobody = results(cell(OURS, kept=False), cell("fairfl", kept=False))
     assert "nobody keeps the limit" in document(nobody)
 

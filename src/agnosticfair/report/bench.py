@@ -100,7 +100,8 @@ def verdict(lines: Iterable[Json]) -> Json:
     """How our default stands on one data set at one limit, among those that decide and do not see the attribute.
 
     best: the most accurate that keeps the limit.  lowest: whose p90 and max are lowest.  won: both are
-    ours, at an accuracy within two points of the best that keeps the limit.
+    our default's, at an accuracy within two points of the best that keeps the limit.  ahead: the same among
+    it and the methods of others.
     """
     blind = [line for line in lines if line["seeds"] and not line["sees"]]
     own = next((line for line in blind if line["entrant"] == OURS), None)
@@ -109,8 +110,13 @@ def verdict(lines: Iterable[Json]) -> Json:
     best = max(keeping, key=lambda line: line["accuracy"], default=None)
     lowest = {k: min(there, key=lambda line: line[k])["entrant"] for k in ("p90", "max") if there}
     near = own is not None and best is not None and own["accuracy"] >= best["accuracy"] - NEAR
-    won = near and own in there and all(own[k] <= min(t[k] for t in there) for k in ("p90", "max"))
-    return {"own": own, "best": best, "lowest": lowest, "near": near, "won": won}
+    ahead = {
+        name: near
+        and own in there
+        and all(own[k] <= t[k] for k in ("p90", "max") for t in there if not (t["ours"] and others))
+        for name, others in (("won", False), ("ahead", True))
+    }
+    return {"own": own, "best": best, "lowest": lowest, "near": near, **ahead}
 
 
 def is_constant(line: Json) -> bool:
@@ -247,7 +253,7 @@ def _verdicts(summary: Json) -> str:
                 f"{best['entrant']} {_brief(best)}" if best else "nobody",
                 v["lowest"].get("p90", ""),
                 v["lowest"].get("max", ""),
-                "yes" if v["won"] else "no",
+                *("yes" if v[name] else "no" for name in ("won", "ahead")),
             )
         )
     header = (
@@ -258,20 +264,28 @@ def _verdicts(summary: Json) -> str:
         "lowest p90",
         "lowest max",
         "won",
+        "ahead",
     )
     text = (
         "Among entrants that do not see the attribute and are not constant; accuracy, then RD p90 / max "
         "over all deployments. "
         "*Won*: our default has the lowest p90 and the lowest max at an accuracy within "
-        f"{NEAR:g} of the best that keeps the limit."
+        f"{NEAR:g} of the best that keeps the limit. *Ahead*: the same among it and the methods of others, our other "
+        "recipes left out."
     )
-    won = {
-        limit: sum(line[1] == f"{limit:g}" and line[-1] == "yes" for line in lines)
-        for limit in _limits(summary)
-    }
-    count = len(by_data(summary))
-    told = ", ".join(f"{n} of {count} at {limit:g}" for limit, n in won.items())
-    return f"## Verdict\n\n{text} Won: {told}.\n\n" + table(header, lines) + "\n"
+    count, limits = len(by_data(summary)), _limits(summary)
+
+    def told(place: int) -> str:
+        won = [sum(x[1] == f"{limit:g}" and x[place] == "yes" for x in lines) for limit in limits]
+        return ", ".join(
+            f"{n} of {count} at {limit:g}" for n, limit in zip(won, limits, strict=True)
+        )
+
+    return (
+        f"## Verdict\n\n{text} Won: {told(-2)}. Ahead: {told(-1)}.\n\n"
+        + table(header, lines)
+        + "\n"
+    )
 
 
 def _limits(summary: Json) -> list[float]:
