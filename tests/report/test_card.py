@@ -13,7 +13,7 @@ from agnosticfair.auditing.certificate import upper
 from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
-from agnosticfair.methods import Network, method
+from agnosticfair.methods import Network, Surrogate, method
 from agnosticfair.report.card import card, html, markdown
 from agnosticfair.runs.provenance import certificates
 
@@ -53,12 +53,25 @@ def test_it_has_the_sections_of_a_model_card():
 
 
 def test_it_says_what_training_was_about():
-    of_line = " ".join(section("Limits").points)
-    assert "smooth stand-in for the decisions within 0.05" in of_line
-    network = replace(FITTED, method=replace(FITTED.method, network=Network()))
-    page = markdown(card(network, CLIENTS, CERTIFIED, "loan"))
-    assert "Training aimed at 0.05 for the decisions themselves" in page
-    assert "stand-in" not in page
+    def said(**changes):
+        made = replace(FITTED, method=replace(FITTED.method, **changes))
+        return markdown(card(made, CLIENTS, CERTIFIED, "loan"))
+
+    for page in (said(), said(network=Network())):
+        assert "Training aimed at 0.05 for the decisions themselves" in page
+        assert "stand-in" not in page
+    of_line = replace(FITTED.method.fairness, surrogate=Surrogate("covariance"))
+    assert "smooth stand-in for the decisions within 0.05" in said(fairness=of_line)
+
+
+def test_a_price_on_named_parts_bounds_nothing_and_shows_what_it_came_to():
+    fitted = fit(CLIENTS, positive="yes", method="agnosticfair-named")
+    made, reasons = certificates(fitted, CLIENTS)
+    assert not reasons
+    page = markdown(card(fitted, CLIENTS, made, "loan"))
+    assert "put a price on differences above 0.05 in every named part" in page
+    assert "Measured on the rows of the fit, and not certified" in page
+    assert "However the training rows are reweighed" not in page
 
 
 def test_its_numbers_are_the_measured_ones():

@@ -107,13 +107,13 @@ class Verdict:
             worst = next(p for p in self.all_parts if p.verdict == "broken")
             since = f" since row {self.since['broken']:,}" if "broken" in self.since else ""
             return (
-                f"The limit of {self.limit:g} is broken{since}: at least {worst.low:.3f} between groups of "
+                f"The limit of {self.limit:.4g} is broken{since}: at least {worst.low:.3f} between groups of "
                 f"{worst.name!r} ({worst.rows:,} rows)."
             )
         if self.decisions == "kept":
-            return f"The limit of {self.limit:g} is kept in all {all_of} parts after {self.rows:,} rows."
+            return f"The limit of {self.limit:.4g} is kept in all {all_of} parts after {self.rows:,} rows."
         return (
-            f"Not yet known: after {self.rows:,} rows {kept} of {all_of} parts are known to keep {self.limit:g}, "
+            f"Not yet known: after {self.rows:,} rows {kept} of {all_of} parts are known to keep {self.limit:.4g}, "
             "none to break it."
         )
 

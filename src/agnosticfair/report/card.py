@@ -29,12 +29,14 @@ from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import is_centred
+from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.private import private_sentences
 from agnosticfair.report.facts import poor
 from agnosticfair.report.static import static
 from agnosticfair.runs.provenance import compared_in
 from agnosticfair.runs.tracking import parameters
+from agnosticfair.server import deciding
 
 MOST_PARTS, MOST_FEW = 8, 3
 """Parts that a card names: estimable ones, and others."""
@@ -284,8 +286,12 @@ def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
     title = f"Certificate, by {sensitive_feature}"
     if isinstance(made, str):
         return Section(title, (f"There is none: {made}",))
-    if isfinite(made.upper) and made.parts:
-        where = "This holds for the parts that are named, in the population that the rows were drawn from."
+    if made.parts and (isfinite(made.upper) or made.basis.kind == "constant"):
+        where = (
+            "This holds for the parts that are named, in the population that the rows were drawn from."
+            if isfinite(made.upper)
+            else "A bound beyond these rows takes rows that the fit did not see: audit some."
+        )
         return Section(title, (str(made), where), (), _parts(made))
     high, low = made.pair
     where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
@@ -354,6 +360,27 @@ def _parts(made: Certificate) -> tuple[tuple[str, ...], ...]:
     return (head, *lines)
 
 
+def _aimed(method: Method, fairness: Fairness) -> str:
+    """What training held the decisions to."""
+    network = method.network
+    if fairness.spread is not None:
+        return (
+            f"Training put a price on differences above {fairness.tau / 2:g} in every named part, and bounds none of "
+            "them by itself: what the decisions came to is measured above."
+        )
+    if deciding.suits(method) or (
+        network is not None and network.decisions and fairness.measured.kind == "sigmoid"
+    ):
+        return (
+            f"Training aimed at {fairness.tau:g} for the decisions themselves, over its own set and the rows it had; "
+            "the certificate has a set of its own."
+        )
+    return (
+        f"Training held a smooth stand-in for the decisions within {fairness.tau:g}, not the decisions "
+        "themselves; the certificate is about the decisions."
+    )
+
+
 def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.ndarray]) -> Section:
     fairness, model = fitted.method.fairness, fitted.model
     y = np.concatenate([t.labels(model.positive) for t in clients.values()])
@@ -366,15 +393,7 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:
-        network = fitted.method.network
-        direct = network is not None and network.decisions and fairness.measured.kind == "sigmoid"
-        points.append(
-            f"Training aimed at {fairness.tau:g} for the decisions themselves, over its own set and the rows it "
-            "had; the certificate has a set of its own."
-            if direct
-            else f"Training held a smooth stand-in for the decisions within {fairness.tau:g}, not the "
-            "decisions themselves; the certificate is about the decisions."
-        )
+        points.append(_aimed(fitted.method, fairness))
         points.append(
             f"Fairness here means {fairness.notion.replace('_', ' ')}. Other meanings can contradict it."
         )

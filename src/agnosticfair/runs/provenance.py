@@ -110,8 +110,8 @@ def certificates(
     """The certificates of a fit over the clients that made it, by what they compare; and where there is
     none, why: a site may refuse it, and the model is no worse for that.
 
-    The set is that of the fit's own kernels, or else of kernels around a draw from the agreed ranges, so that nobody
-    is asked for a row. Tables can be asked about intersections, too; over an engine, and of streams, it is each
+    The set is that of the fit's own kernels or named parts, or else of kernels around a draw from the agreed ranges, so
+    that nobody is asked for a row. Tables can be asked about intersections, too; over an engine, and of streams, it is each
     sensitive feature by itself.
     """
     from agnosticfair.auditing.audit import audit_clients
@@ -122,8 +122,10 @@ def certificates(
     # the rows of the fit, beyond which nothing is bounded
     own = fitted.centres
     basis = AUDITED if own is None else replace(AUDITED, centres="given")
-    kernels = {"basis": basis, "centres": own}
-    asked = {"bootstrap": RESAMPLES, **kernels, "held_out": False, **asked}
+    over: dict[str, Any] = {"basis": basis, "centres": own}
+    if fairness is not None and fairness.basis.kind == "named":
+        over = {"parts": fairness.basis}
+    asked = {"bootstrap": RESAMPLES, **over, "held_out": False, **asked}
     asked["notion"] = fairness.notion if fairness else PARITY.name
     names: Iterable[str] = model.sensitive_features
     if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):

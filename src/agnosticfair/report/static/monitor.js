@@ -37,7 +37,7 @@
   const timeline = (data) => {
     const points = data.timeline;
     const line = (label, key, more) => ({ label, data: points.map((p) => ({ x: p.rows, y: p[key] })), pointRadius: points.length > 40 ? 0 : 2, borderWidth: 2, ...more });
-    return chart("Difference between groups, all rows", `Interval valid at all times, against the limit ${data.limit}`, 300, {
+    return chart("Difference between groups, all rows", `Interval valid at all times, against the limit ${Number(data.limit.toPrecision(4))}`, 300, {
       type: "line",
       data: { datasets: [
         line("upper end", "high", { borderColor: "#56b4e9", backgroundColor: "#56b4e933", fill: "+2", borderDash: [2, 3], pointStyle: "triangle" }),
@@ -69,7 +69,7 @@
     document.getElementById("main").replaceChildren(
       el("section", {},
         el("div", { class: "cards" },
-          card("Decisions", MARKS[data.decisions], `against the limit of ${data.limit}, in ${data.parts_in_all} parts: ${kept.kept} kept, ${kept.broken} broken, ${kept.unknown} not yet known`, data.decisions === "broken" ? "corner" : "certified"),
+          card("Decisions", MARKS[data.decisions], `against the limit of ${Number(data.limit.toPrecision(4))}, in ${data.parts_in_all} parts: ${kept.kept} kept, ${kept.broken} broken, ${kept.unknown} not yet known`, data.decisions === "broken" ? "corner" : "certified"),
           card("Where we are", PLACES[data.where], `${fixed(data.distance)} from the nearest mix in the certified set; ${data.changed ? "the mix has changed" : "no change of the mix is shown"}`, data.where === "outside" ? "corner" : "certified"),
           card("Rows", many(data.rows), `groups known of ${many(data.grouped)}; ${many(data.undecided)} with a value the model does not know`)),
         ...[data.because, data.alone, data.nearest, ...data.strange, ...data.advice].filter(Boolean).map((text) => el("p", { text })),
