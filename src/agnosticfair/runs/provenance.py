@@ -110,9 +110,9 @@ def certificates(
     """The certificates of a fit over the clients that made it, by what they compare; and where there is
     none, why: a site may refuse it, and the model is no worse for that.
 
-    The set is that of the fit's own kernels or named parts, or else of kernels around a draw from the agreed ranges, so
-    that nobody is asked for a row. Tables can be asked about intersections, too; over an engine, and of streams, it is each
-    sensitive feature by itself.
+    The set is that of the fit's own kernels or named parts, or else of kernels around a draw from the agreed ranges,
+    so that nobody is asked for a row. Tables can be asked about intersections, too; over an engine, and of streams, it
+    is each sensitive feature by itself.
     """
     from agnosticfair.auditing.audit import audit_clients
     from agnosticfair.auditing.parts import Subpopulations
