@@ -110,7 +110,8 @@ def test_a_data_set_through_the_estimator_is_the_same_through_tables(name, reque
     y = np.concatenate([t.labels(data.positive) for t in tables])
     s = np.concatenate([t.column(data.sensitive_features).values() for t in tables])
     owners = np.repeat([*split.train], [len(t) for t in tables])
-    ours = AgnosticFairClassifier(tau=data.tau).fit(X, y, sensitive_features=s, clients=owners)
+    ours = AgnosticFairClassifier("agnosticfair", tau=data.tau)
+    ours.fit(X, y, sensitive_features=s, clients=owners)
     here, there = ours.decision_function(encode(bare.model.encoding, split.test)), split.test
     np.testing.assert_allclose(here, bare.model.decision(there), atol=1e-6)
 

@@ -133,7 +133,7 @@ def test_a_private_fit_from_the_command_line(tmp_path, capsys):
     ledgers = tmp_path / "ledgers"
     ledgers.mkdir()
     run([*asked, "--schema", str(schema), "--ledgers", str(ledgers)])
-    assert "epsilon 20 spent at delta 1e-05" in " ".join(capsys.readouterr().out.split())
+    assert "epsilon 20 at delta 1e-05 was spent" in " ".join(capsys.readouterr().out.split())
     with pytest.raises(SystemExit):
         main([*asked, "--schema", str(schema), "--ledgers", str(ledgers)])
     assert "privacy budget of site 'a' is spent" in capsys.readouterr().err
