@@ -503,7 +503,10 @@ def test_watch_shows_for_whom_a_run_waits_and_why(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["fairfl", "agnosticfair"])
-def test_a_deployed_certificate_is_the_one_of_fit_run_bit_for_bit(call, files, tmp_path, name):
+def test_a_deployed_certificate_is_the_one_of_fit_run_bit_for_bit(
+    call, files, tmp_path, monkeypatch, name
+):
+    monkeypatch.chdir(tmp_path)  # fit leaves its model and card there
     _, run = run_server(files, tmp_path, method=name, max_rounds=2)
     run()
     roles = ("--target", "y", "--sensitive-features", "sex", "--max-rounds", 2)
