@@ -133,6 +133,8 @@ def certificates(
         parts = {k: compared_in(fitted, t) for k, t in tables.items()}
         clients = {k: replace(t, sensitive_features=parts[k]) for k, t in tables.items()}
         names = next(iter(parts.values()))
+    streams = isinstance(clients, Mapping) and any(held.streamed for held in clients.values())
+    if not streams:
         asked.setdefault("parts", Subpopulations())  # measured, for the page and the card
     made, reasons = {}, {}
     for name in names:
