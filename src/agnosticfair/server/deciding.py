@@ -76,17 +76,21 @@ def init(plan: Plan, beginning: Beginning) -> State:
     game, start = adversaries.game(plan), beginning.start
     slopes = None if plan.task.named is None else np.zeros(0, int)
     state = State(game, game.w, game.alpha, slopes=slopes)
-    if start is None or start.metric is None or state.fairness.spread is not None:
+    spreads = state.fairness.spread is not None
+    if start is None or start.metric is None or (spreads and start.temperature is None):
         return state
     warm = exact.warm(game, start)
-    return replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
+    state = replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
+    return replace(state, frozen=start.temperature, slopes=start.slopes) if spreads else state
 
 
 def start_of(state: State) -> Start | None:
     """The weights that an ended fit is good for, and the metric of its features."""
     ended = replace(state.game, step=state.step, w=state.w, alpha=state.alpha, nu=state.nu)
     start = exact.start_of(ended)
-    return None if start is None else replace(start, metric=state.metric)
+    if start is None:
+        return None
+    return replace(start, metric=state.metric, temperature=state.frozen, slopes=state.slopes)
 
 
 def temperature(state: State) -> float:

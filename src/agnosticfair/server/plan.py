@@ -58,7 +58,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them."""
+    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them.
+
+    metric: of the features.  temperature, slopes: that differences were charged at, and the parts that were."""
 
     w: np.ndarray
     alpha: np.ndarray
@@ -67,6 +69,8 @@ class Start:
     cuts: np.ndarray
     nu: float
     metric: np.ndarray | None = None
+    temperature: float | None = None
+    slopes: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
