@@ -364,10 +364,8 @@ def tried(state: State, reply: Reply) -> State:
         outcome = "converged"
     end = here if outcome == "running" else state.best or here
     damping = state.damping * trying.damped(t) * (1.0 if gain > 0 else 3.0)
-    entry = {
-        **said(state, end, gain > 0, state.step, gain),
-        "step": float(np.abs(W[t] - here.w).max()),
-    }
+    entry = said(state, end, gain > 0, state.step, gain)
+    entry |= {"step": float(np.abs(W[t] - here.w).max())}
     if outcome == "running":  # what else is known is of another w
         entry = {k: v for k, v in entry.items() if k != "positive"}
         entry |= {"loss": float(losses[t]), "worst": worst}
