@@ -1,16 +1,15 @@
 """Choosing tau: accuracy against the certified worst case along a path of taus, cross-validated.
 
 A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; folds go on side by
-side.  Only the point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl', where it would
-end without a limit, and 'fairfl', which is fair on the rows as they are.  The module is not called ``frontier``: it
-would hide the package's function of that name.
+side.  Only the point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl',
+where it would end without a limit, and 'fairfl', which is fair on the rows as they are.  The module is not called
+``frontier``: it would hide the package's function of that name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -91,11 +90,7 @@ class Frontier:
     def _repr_html_(self) -> str:
         """The points as a table, in a notebook."""
         grid = import_module("agnosticfair.report.frontier").grid(self)
-        lines = [("th", grid.header), *(("td", line) for line in grid.lines)]
-        rows = [
-            "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in line) for kind, line in lines
-        ]
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        return import_module("agnosticfair.report.tables").html([grid])
 
     def pick(self, tau: float | None = None) -> Any:
         """The estimator (or the fit) of the point of that tau, by default of the knee."""
@@ -130,7 +125,7 @@ class _Ran:
 
     loss: float
     found: tuple[float, ...]
-    beside: list[tuple[float, ...]]
+    beside: Sequence[tuple[float, ...]]
     begin: Mapping[str, Any]
 
 
