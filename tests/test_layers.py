@@ -33,9 +33,7 @@ ALLOWED = {
     "private": SIDES | {"federation"},
     "target": ASSEMBLED,
     "tuning": ASSEMBLED,
-    "frames": BASE | {"mathematics", "data", "auditing"},
-    "parameters": BASE | {"mathematics", "methods", "networks"},
-    "estimator": ASSEMBLED | {"frames", "parameters", "tuning"},
+    "estimator": ASSEMBLED | {"tuning"},
     "runs": ASSEMBLED,
     "monitoring": ASSEMBLED,
     "flower": ASSEMBLED | {"runs", "monitoring"},
@@ -44,7 +42,7 @@ ALLOWED = {
     "commands": ASSEMBLED | {"runs", "tuning", "experiments", "report", "flower", "monitoring"},
     "cli": {"commands", "errors", "runs"},
     "__main__": {"cli"},
-    "__init__": ASSEMBLED | {"estimator", "frames", "monitoring"},
+    "__init__": ASSEMBLED | {"estimator", "monitoring"},
 }
 KNOW_FLOWER = {"protocol/engines/flower.py"}
 KNOW_FLOWER |= {f"flower/{n}.py" for n in ("apps", "bundle", "control", "fleet", "superlink")}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -295,3 +296,17 @@ def blocks(grid: Grid) -> Group:
         parts.append(Text(line[0], "bold"))
         parts += [Text(f"  {grid.header[k]:<{wide}}  {line[k]}") for k in brief]
     return Group(*parts, *([Text(grid.note)] if grid.note else []))
+
+
+def spread(found: Spread) -> dict[str, float | None]:
+    """Numbers as a page has them: none in place of nan."""
+    return {k: number(v) for k, v in asdict(found).items()}
+
+
+def one(value: float | None) -> dict[str, float | None]:
+    """The same of a single number."""
+    return spread(Spread.of([None if value is None or not isfinite(value) else value]))
+
+
+def number(value: float) -> float | None:
+    return float(value) if isfinite(value) else None
