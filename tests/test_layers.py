@@ -14,7 +14,7 @@ BASE = {"errors", "settings"}
 WORDS = BASE | {"mathematics", "data", "methods", "model", "networks"}
 TRAVELS = WORDS | {"protocol", "threads"}
 SIDES = TRAVELS | {"server", "client"}
-ASSEMBLED = SIDES | {"federation", "auditing", "target", "private"}
+ASSEMBLED = SIDES | {"fitted", "federation", "auditing", "target", "private"}
 
 ALLOWED = {
     "errors": set(),
@@ -28,7 +28,8 @@ ALLOWED = {
     "protocol": TRAVELS,
     "client": TRAVELS,
     "server": TRAVELS,
-    "federation": SIDES,
+    "fitted": SIDES,
+    "federation": SIDES | {"fitted"},
     "auditing": SIDES | {"federation"},
     "private": SIDES | {"federation"},
     "target": ASSEMBLED,

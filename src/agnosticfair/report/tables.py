@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -251,6 +252,25 @@ def document(grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) ->
     shown = [f"![{text}]({name})\n" for name, text in figures.items()]
     head = ["# What the paper reports, and what was measured here\n", f"{LEGEND}\n", f"{made_by}\n"]
     return "\n".join([*head, *map(markdown, grids), *shown])
+
+
+def html(grids: Iterable[Grid]) -> str:
+    """The grids as plain tables, for a notebook; whatever came out of a user's file is escaped.
+
+    >>> html([Grid("T", "N.", ("", "RD"), (("<fl>", "0.2"),))])
+    '<table><caption>T</caption><tr><th></th><th>RD</th></tr><tr><td>&lt;fl&gt;</td><td>0.2</td></tr></table><p>N.</p>'
+    """
+    made = []
+    for grid in grids:
+        lines = [("th", grid.header)] if any(grid.header) else []
+        rows = (
+            "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in line)
+            for kind, line in (*lines, *(("td", line) for line in grid.lines))
+        )
+        caption = f"<caption>{escape(grid.title)}</caption>"
+        made.append(f"<table>{caption}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>")
+        made += [f"<p>{escape(grid.note)}</p>"] if grid.note else []
+    return "".join(made)
 
 
 def terminal(grid: Grid) -> Group:
