@@ -33,7 +33,7 @@ from agnosticfair.protocol.privacy.questions import (
 from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained, step_of
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import deciding, named, solvers
+from agnosticfair.server import deciding, named, saddle, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.solvers import solver_of
@@ -80,6 +80,7 @@ REVEALS = {
     "its label; of few rows, or over many rounds, it may be solved for what they look like",
     "moved": "where training on the site's rows alone led from w: as gradient, over some steps of it",
     "squares": "the mean square of these steps' slopes: how much the rows differ",
+    "Q": "how many rows two named parts have in common: with few, what they look like",
     "C": "how w's outputs go along with the sensitive group",
 }
 
@@ -135,14 +136,14 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
             _message(step_of(first.asked), "0", moments),
         ]
     broadcast = solvers.question(solvers.init(plan, Beginning(answer=moments)))
-    step, later = step_of(broadcast.asked), _later(broadcast.asked)
+    step, later = step_of(broadcast.asked), _later(broadcast.asked, plan)
     told = (
         rounds
         if later is broadcast.asked
         else rounds + "; the fields of 'before' from the second on"
     )
-    found += [_message(step, told, replace(broadcast, asked=later))]
-    found += [_message(step, rounds, _like(broadcast))]
+    broadcast = replace(broadcast, asked=later)
+    found += [_message(step, told, broadcast), _message(step, rounds, _like(broadcast))]
     trials = deciding.trials_question(plan)
     if trials is not None:
         instead, asked = "some of these rounds instead", Broadcast(1, plan.task, trials)
@@ -178,11 +179,14 @@ def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
     return Reply(broadcast.round, made)
 
 
-def _later(asked: Any) -> Any:
-    """A question as it is from the second round on: a network's tells of the last round's start, too."""
+def _later(asked: Any, plan: server.Plan) -> Any:
+    """A question as it is from the second round on: a network's tells of the last round's start, too, and asks for
+    products of as many cuts over named parts as there can be."""
     match asked:
         case Train():
-            return replace(asked, before=Trained(asked.w, asked.alpha, asked.C, asked.w))
+            pool = np.zeros((saddle.MOST_POOL, *asked.C.shape))
+            before = Trained(asked.w, asked.alpha, asked.C, asked.w)
+            return replace(asked, before=before, pool=None if plan.task.named is None else pool)
         case AverageNetwork():
             return replace(asked, before=Averaged(asked.w, asked.alpha))
     return asked
