@@ -13,7 +13,7 @@ from agnosticfair.data.census import merge
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
-from agnosticfair.estimator import AgnosticFairClassifier
+from agnosticfair.estimator.classifier import AgnosticFairClassifier
 from agnosticfair.federation import agree_on_parts, fit, in_process, summaries
 from agnosticfair.mathematics.basis import gaussian, subpopulations
 from agnosticfair.mathematics.fairness import Surrogate
