@@ -327,13 +327,14 @@ class AverageNetwork:
     gram="how many rows of each group lie around two centres at once: with few, what they look like",
 )
 class Moments:
-    """First and second moments of the features, and of the kernels in every cell."""
+    """First and second moments of the features, and of the kernels in every cell unless they are named parts."""
 
     def shapes(self, task: Task) -> Shapes:
         basis, d = task.fair_basis, (task.encoding.width,)
         M = own_width(basis)
         gram = (task.cells, width(basis, task.clients) // M, M + 1, M + 1)
-        return {"mass": (), "x": d, "x_squares": d, "gram": gram}
+        found: Shapes = {"mass": (), "x": d, "x_squares": d}
+        return found if task.named is not None else found | {"gram": gram}
 
 
 @dataclass(frozen=True)
@@ -352,9 +353,11 @@ class Trained:
     "of few rows, or over many rounds, it may be solved for what they look like",
     moved="where training on the site's rows alone led from w: as gradient, over some steps of it",
     squares="the mean square of these steps' slopes: how much the rows differ",
+    Q="how many rows two named parts have in common: with few, what they look like",
 )
 class Train:
-    """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight."""
+    """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight.  pool: (k, G, F + 1), cuts over
+    named parts, for Q, (k, k): the sum over rows of what two of them weigh a row by, multiplied."""
 
     surrogate: Surrogate
     share: float
@@ -370,10 +373,12 @@ class Train:
     ridge: np.ndarray
     scale: np.ndarray
     before: Trained | None
+    pool: np.ndarray | None = None
 
     def shapes(self, task: Task) -> Shapes:
         of_sums = sums.shapes(1, len(self.alpha), *self.C.shape)
         own = dict.fromkeys(("gradient", "moved", "squares"), self.w.shape)
+        own |= {} if self.pool is None else {"Q": (len(self.pool),) * 2}
         return {k: v for k, v in of_sums.items() if k not in sums.SLOPES} | {"mass": (), **own}
 
 

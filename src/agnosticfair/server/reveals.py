@@ -40,7 +40,7 @@ from agnosticfair.protocol.questions import (
     step_of,
 )
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import deciding, named, solvers
+from agnosticfair.server import deciding, named, saddle, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.solvers import solver_of
@@ -100,10 +100,10 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     if first is not None and moments is not None:
         found += _asked(step_of(first.asked), "0", first, moments)
     broadcast = solvers.question(solvers.init(plan, Beginning(answer=moments)))
-    step, later = step_of(broadcast.asked), _later(broadcast.asked)
+    step, later = step_of(broadcast.asked), _later(broadcast.asked, plan)
     more = "" if later is broadcast.asked else "; the fields of 'before' from the second on"
-    found += [_message(step, rounds + more, replace(broadcast, asked=later))]
-    found += [_message(step, rounds, _like(broadcast))]
+    broadcast = replace(broadcast, asked=later)
+    found += [_message(step, rounds + more, broadcast), _message(step, rounds, _like(broadcast))]
     trials = deciding.trials_question(plan)
     if trials is not None:
         asked = Broadcast(1, plan.task, trials)
@@ -144,11 +144,14 @@ def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
     return Reply(broadcast.round, made)
 
 
-def _later(asked: Any) -> Any:
-    """A question as it is from the second round on: a network's tells of the last round's start, too."""
+def _later(asked: Any, plan: server.Plan) -> Any:
+    """A question as it is from the second round on: a network's tells of the last round's start, too, and asks for
+    products of as many cuts over named parts as there can be."""
     match asked:
         case Train():
-            return replace(asked, before=Trained(asked.w, asked.alpha, asked.C, asked.w))
+            pool = np.zeros((saddle.MOST_POOL, *asked.C.shape))
+            before = Trained(asked.w, asked.alpha, asked.C, asked.w)
+            return replace(asked, before=before, pool=None if plan.task.named is None else pool)
         case AverageNetwork():
             return replace(asked, before=Averaged(asked.w, asked.alpha))
     return asked
