@@ -274,7 +274,8 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     raise FederationError(f"{type(message).__name__} is no message: send one of this module's")
 
 
-def _read(content: bytes) -> Message:
+def _opened(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of a message of this format, of the kind of number that it is to have."""
     from safetensors.numpy import load
 
     if len(content) > MOST_BYTES:
@@ -289,6 +290,11 @@ def _read(content: bytes) -> Message:
     for name, value in arrays.items():
         if value.dtype != number:
             raise ValueError(f"{name} is {value.dtype}, not {number}")
+    return header, arrays
+
+
+def _read(content: bytes) -> Message:
+    header, arrays = _opened(content)
     match header:
         case {"kind": "reply", "round": int(round)}:
             return Reply(round, arrays)

@@ -291,13 +291,14 @@ class AverageNetwork:
 
 @question("moments")
 class Moments:
-    """First and second moments of the features, and of the kernels in every cell."""
+    """First and second moments of the features, and of the kernels in every cell unless they are named parts."""
 
     def shapes(self, task: Task) -> Shapes:
         basis, d = task.fair_basis, (task.encoding.width,)
         M = own_width(basis)
         gram = (task.cells, width(basis, task.clients) // M, M + 1, M + 1)
-        return {"mass": (), "x": d, "x_squares": d, "gram": gram}
+        found: Shapes = {"mass": (), "x": d, "x_squares": d}
+        return found if task.named is not None else found | {"gram": gram}
 
 
 @dataclass(frozen=True)
@@ -312,7 +313,8 @@ class Trained:
 
 @question("train")
 class Train:
-    """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight."""
+    """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight.  pool: (k, G, F + 1), cuts over
+    named parts, for Q, (k, k): the sum over rows of what two of them weigh a row by, multiplied."""
 
     surrogate: Surrogate
     share: float
@@ -328,10 +330,12 @@ class Train:
     ridge: np.ndarray
     scale: np.ndarray
     before: Trained | None
+    pool: np.ndarray | None = None
 
     def shapes(self, task: Task) -> Shapes:
         of_sums = sums.shapes(1, len(self.alpha), *self.C.shape)
         own = dict.fromkeys(("gradient", "moved", "squares"), self.w.shape)
+        own |= {} if self.pool is None else {"Q": (len(self.pool),) * 2}
         return {k: v for k, v in of_sums.items() if k not in sums.SLOPES} | {"mass": (), **own}
 
 

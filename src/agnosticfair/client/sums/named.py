@@ -6,6 +6,7 @@ and no matrix of rows times parts is made.  Slopes are added up for the parts th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,16 @@ def incidence(client: Client, task: Task) -> list[tuple[int, slice, Any]]:
             piece = slice(first, min(first + CHUNK, rows.starts[j + 1]))
             pieces.append((j, piece, _sparse(codes[piece], parts)))
     return pieces
+
+
+def membership(client: Client, task: Task) -> Iterator[tuple[slice, Any]]:
+    """Chunks of the rows, and which parts they lie in, (M, rows), sparse, in float32: for networks."""
+    assert task.named is not None
+    axes, parts = task.named.agreed
+    rows = client.prepare(task)
+    codes = codes_of(client.rows, axes, client.who, client.key)[rows.order]
+    for _, piece in rows.chunks():
+        yield piece, _sparse(codes[piece], parts).astype(np.float32)
 
 
 def _sparse(codes: np.ndarray, parts: list[Part]) -> Any:
