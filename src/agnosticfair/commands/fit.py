@@ -112,8 +112,6 @@ def fit(
     Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
-    from agnosticfair.data.encoding import Encoding as Unread
-    from agnosticfair.data.files import read_rows, read_sources
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.private import Budget
@@ -125,9 +123,7 @@ def fit(
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     dialect = Dialect(separator, encoding)
-    clients = read_sources(files, roles, dialect=dialect)
-    for path in test or ():  # before the work, not after it
-        read_rows(path, Unread((), ()), target=target, dialect=dialect)
+    clients = _read(files, test or (), roles, dialect)
     if not as_json:
         reading.tell(clients, target, positive)
     columns = reading.columns_of(clients)
@@ -166,6 +162,18 @@ def _check_places(
     for option, folder in folders.items():
         if folder is not None:
             check_folder(folder, option=option)
+
+
+def _read(
+    files: Sequence[Path], test: Sequence[Path], roles: Roles, dialect: Dialect
+) -> Mapping[str, Table | Stream]:
+    """The clients' rows; that the test files can be read is looked at before the work, not after it."""
+    from agnosticfair.data.encoding import Encoding as Unread
+    from agnosticfair.data.files import read_rows, read_sources
+
+    for path in test:
+        read_rows(path, Unread((), ()), target=roles.target, dialect=dialect)
+    return read_sources(files, roles, dialect=dialect)
 
 
 def _recipe(
