@@ -3,8 +3,8 @@
 Same rows, same machine, in turn, for each number of BLAS threads: how many times longer ours take than a plain
 LogisticRegression over the features that they have themselves, and how many times longer ExponentiatedGradient takes
 than ours; last with each side at the number of threads that suits it best. That is the ratio to quote: on a busy
-machine two threads make ExponentiatedGradient wait for itself, ten times over. Ours have the census, the parts or kernels and
-the encoding in their times; the others are given encoded rows.
+machine two threads make ExponentiatedGradient wait for itself, ten times over. Ours have the census, the parts or
+kernels and the encoding in their times; the others are given encoded rows.
 
     python benchmarks/fit_vs_fairlearn.py [--dataset adult] [--repeats 5] [--methods agnosticfair-named,agnosticfair]
 """

@@ -14,7 +14,7 @@ BASE = {"errors", "settings"}
 WORDS = BASE | {"mathematics", "data", "methods", "model", "networks"}
 TRAVELS = WORDS | {"protocol", "threads"}
 SIDES = TRAVELS | {"server", "client"}
-ASSEMBLED = SIDES | {"federation", "auditing", "target", "private"}
+ASSEMBLED = SIDES | {"fitted", "federation", "auditing", "target", "private"}
 
 ALLOWED = {
     "errors": set(),
@@ -28,14 +28,13 @@ ALLOWED = {
     "protocol": TRAVELS,
     "client": TRAVELS,
     "server": TRAVELS,
-    "federation": SIDES,
+    "fitted": SIDES,
+    "federation": SIDES | {"fitted"},
     "auditing": SIDES | {"federation"},
     "private": SIDES | {"federation"},
     "target": ASSEMBLED,
     "tuning": ASSEMBLED,
-    "frames": BASE | {"mathematics", "data", "auditing"},
-    "parameters": BASE | {"mathematics", "methods", "networks"},
-    "estimator": ASSEMBLED | {"frames", "parameters", "tuning"},
+    "estimator": ASSEMBLED | {"tuning"},
     "runs": ASSEMBLED,
     "monitoring": ASSEMBLED,
     "flower": ASSEMBLED | {"runs", "monitoring"},
@@ -44,7 +43,7 @@ ALLOWED = {
     "commands": ASSEMBLED | {"runs", "tuning", "experiments", "report", "flower", "monitoring"},
     "cli": {"commands", "errors", "runs"},
     "__main__": {"cli"},
-    "__init__": ASSEMBLED | {"estimator", "frames", "monitoring"},
+    "__init__": ASSEMBLED | {"estimator", "monitoring"},
 }
 KNOW_FLOWER = {"protocol/engines/flower.py"}
 KNOW_FLOWER |= {f"flower/{n}.py" for n in ("apps", "bundle", "control", "fleet", "superlink")}

@@ -303,6 +303,7 @@ DEEP: dict[str, dict[str, Any]] = {
         "nominal": 0.01,
         "surrogate": Surrogate("sigmoid", 0.7),
     },
+    "agnosticfair-named": {"surrogate": Surrogate("sigmoid", 1.0), "bands": 0},
     **{
         name: {"surrogate": Surrogate("sigmoid", 0.5)}
         for name in ("fairfl", "agnosticfair-b", "localfair")

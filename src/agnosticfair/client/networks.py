@@ -23,6 +23,7 @@ from torch.nn.functional import softplus
 
 from agnosticfair.client.client import CHUNK, Client, Rows
 from agnosticfair.client.sums.float64 import KERNEL_BYTES, given_kernels
+from agnosticfair.client.sums.named import membership
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.basis import (
     Basis,
@@ -115,25 +116,52 @@ def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch
     return lambda part: whole[:, part]
 
 
+@dataclass(frozen=True)
+class Products:
+    """K of a chunk of the rows from either side: ``of_rows`` is K v, ``of_kernels`` K^T v."""
+
+    of_rows: Callable[[slice, torch.Tensor], torch.Tensor]
+    of_kernels: Callable[[slice, torch.Tensor], torch.Tensor]
+
+
+def products(client: Client, task: Task, basis: Basis) -> Products:
+    """By ``kernels``; over named parts by their members alone, so that no matrix of rows times parts is made."""
+    if basis.kind != "named":
+        K = client.kept(task, kernels, basis)
+        return Products(lambda part, v: K(part).T @ v, lambda part, v: K(part) @ v)
+    inside = {piece.start: found for piece, found in membership(client, task)}
+    return Products(
+        lambda part, v: torch.from_numpy(inside[part.start].T @ v.numpy()),
+        lambda part, v: torch.from_numpy(inside[part.start] @ v.numpy()),
+    )
+
+
 def moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
     """First and second moments of the features, and of the kernels per cell: gram[j] = sum_{s=j} K K^T,
     with K = 1 as its last column, in one block for all clients, or where each has its own kernels
-    (``support``) in a block of each: (G, blocks, M + 1, M + 1)."""
+    (``support``) in a block of each: (G, blocks, M + 1, M + 1).  Of named parts none."""
     task, rows = broadcast.task, client.prepare(broadcast.task)
-    K = client.kept(task, kernels, task.fair_basis)
-    own = support(task.fair_basis, client.key, task.clients)
-    gram = np.zeros(broadcast.shapes["gram"])
-    block = gram[:, own.start // (own.stop - own.start)]
     x, squares, mass = np.zeros(rows.X.shape[1] - 1), np.zeros(rows.X.shape[1] - 1), 0.0
+    for _, part in rows.chunks():
+        weights, X = _weights(rows)[part], rows.X[part, :-1]
+        x, squares, mass = x + weights @ X, squares + weights @ (X * X), mass + weights.sum()
+    sums = {"mass": np.array(float(mass)), "x": x, "x_squares": squares}
+    if task.named is None:
+        sums["gram"] = _gram(client, task, broadcast.shapes["gram"])
+    return Reply(broadcast.round, sums)
+
+
+def _gram(client: Client, task: Task, shape: tuple[int, ...]) -> np.ndarray:
+    """The kernels' moments, in the client's own block."""
+    rows, K = client.prepare(task), client.kept(task, kernels, task.fair_basis)
+    own = support(task.fair_basis, client.key, task.clients)
+    gram = np.zeros(shape)
+    block = gram[:, own.start // (own.stop - own.start)]
     with one_torch_thread():
         for j, part in rows.chunks():
             k = torch.cat([K(part), torch.ones(1, part.stop - part.start)])
-            weights = _weights(rows)[part]
-            block[j] += ((k * torch.from_numpy(weights)) @ k.T).numpy()
-            X = rows.X[part, :-1]
-            x, squares, mass = x + weights @ X, squares + weights @ (X * X), mass + weights.sum()
-    sums = {"mass": np.array(float(mass)), "x": x, "x_squares": squares, "gram": gram}
-    return Reply(broadcast.round, sums)
+            block[j] += ((k * torch.from_numpy(_weights(rows)[part])) @ k.T).numpy()
+    return gram
 
 
 def _weights(rows: Rows) -> np.ndarray:
@@ -180,13 +208,13 @@ def slopes(d: torch.Tensor, held: Held, surrogate: Surrogate) -> torch.Tensor:
 def held_at(client: Client, task: Task, net: Flat, share: float, at: Train | Trained) -> Held:
     """The rows, weighed as a question says, this round's or the last one's."""
     rows, own = client.prepare(task), support(task.fair_basis, client.key, task.clients)
-    K_L, K_F = (client.kept(task, kernels, basis) for basis in (task.basis, task.fair_basis))
+    K_L, K_F = (client.kept(task, products, basis) for basis in (task.basis, task.fair_basis))
     alpha = torch.from_numpy(at.alpha[support(task.basis, client.key, task.clients)]).float()
     C = torch.from_numpy(at.C).float()
     a, c = torch.empty(len(rows.X)), torch.empty(len(rows.X))
     for j, part in rows.chunks():
-        a[part] = (1.0 - share) + share * (K_L(part).T @ alpha)
-        c[part] = K_F(part).T @ C[j, own] + C[j, -1]
+        a[part] = (1.0 - share) + share * K_L.of_rows(part, alpha)
+        c[part] = K_F.of_rows(part, C[j, own]) + C[j, -1]
     weights, where = torch.from_numpy(_weights(rows)), net.values.device
     inputs = client.kept(task, kept).inputs
     if where not in inputs:
@@ -258,15 +286,15 @@ def by_kernel(
     """sum_i K_m(x_i) v_i over the loss adversary's kernels, (M,), and for each v (by default the same) per
     cell over the other's, with K = 1 as a last column, (.., G, F + 1)."""
     rows, L, F = client.prepare(task), task.basis, task.fair_basis
-    K_L, K_F = client.kept(task, kernels, L), client.kept(task, kernels, F)
+    K_L, K_F = client.kept(task, products, L), client.kept(task, products, F)
     own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
     of_fair = of_fair or (of_loss,)
     psi_L = np.zeros(width(L, task.clients))
     psi = np.zeros((len(of_fair), task.cells, width(F, task.clients) + 1))
     for j, part in rows.chunks():
-        psi_L[own_L] += (K_L(part) @ of_loss[part]).numpy()
+        psi_L[own_L] += K_L.of_kernels(part, of_loss[part]).numpy()
         for k, v in enumerate(of_fair):
-            psi[k, j, own_F] += (K_F(part) @ v[part]).numpy()
+            psi[k, j, own_F] += K_F.of_kernels(part, v[part]).numpy()
             psi[k, j, -1] += float(v[part].double().sum())
     return psi_L, psi
 
@@ -274,6 +302,16 @@ def by_kernel(
 def masses(client: Client, task: Task) -> tuple[np.ndarray, np.ndarray]:
     """``by_kernel`` of the rows' weights, the same in every round."""
     return by_kernel(client, task, torch.from_numpy(_weights(client.prepare(task))))
+
+
+def overlaps(client: Client, task: Task, pool: np.ndarray) -> np.ndarray:
+    """sum_i weight_i c_ip c_iq over the rows, (k, k), with c_p = K C_p[s] of cuts C_p over named parts."""
+    rows, K = client.prepare(task), client.kept(task, products, task.fair_basis)
+    C, weights, found = torch.from_numpy(pool).float(), _weights(rows), np.zeros((len(pool),) * 2)
+    for j, part in rows.chunks():
+        c = (K.of_rows(part, C[:, j, :-1].T) + C[:, j, -1]).double().numpy()
+        found += c.T @ (c * weights[part, None])
+    return found
 
 
 def train(client: Client, broadcast: Broadcast[Train]) -> Reply:
@@ -294,6 +332,8 @@ def train(client: Client, broadcast: Broadcast[Train]) -> Reply:
                 + (fresh if number == 1 else slower)
             )
         client.kept(task, kept).before = (_key(asked), sums["gradient"] / mass)
+        if asked.pool is not None:
+            sums["Q"] = overlaps(client, task, asked.pool)
         correction = np.zeros_like(asked.w)
         if before is not None and asked.before is not None:
             correction = asked.before.gradient - before

@@ -6,6 +6,7 @@ added up for the parts that the question names, alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,16 @@ def pieces(client: Client, task: Task) -> list[Piece]:
     return found
 
 
+def membership(client: Client, task: Task) -> Iterator[tuple[slice, Any]]:
+    """Chunks of the rows, and which parts they lie in, (M, rows), sparse, in float32: for networks."""
+    assert task.named is not None
+    axes, parts = task.named.agreed
+    rows = client.prepare(task)
+    codes = codes_of(client.rows, axes, client.who, client.key)[rows.order]
+    for _, piece in rows.chunks():
+        yield piece, _sparse(codes[piece], parts).astype(np.float32)
+
+
 def _sparse(codes: np.ndarray, parts: list[Part]) -> Any:
     from scipy import sparse
 
@@ -107,7 +118,7 @@ def inside(client: Client, task: Task, piece: int, part: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Places:
-    """Which parts have up to two values, and where they stand in a Gram matrix (values, values); the others are deep."""
+    """Which parts have up to two values, and where they stand in a Gram matrix of all values; others are deep."""
 
     shallow: np.ndarray
     deep: np.ndarray
