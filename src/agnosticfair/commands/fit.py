@@ -28,6 +28,7 @@ from agnosticfair.commands.options import (
 )
 from agnosticfair.commands.output import check_file, check_folder, progress, write_files
 from agnosticfair.commands.private import private_fit
+from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.limit import Promise
@@ -52,7 +53,7 @@ def fit(
     ],
     roles: Roles,
     positive: Positive = None,
-    method: MethodName = "auto",
+    method: MethodName = DEFAULT,
     settings: Settings = NONE,
     parts_by: Annotated[
         list[str] | None,
@@ -181,7 +182,7 @@ def _recipe(
 ) -> tuple[Method, str | None]:
     """The method, and the device on which rows are added up; a network is trained on the device instead."""
     from agnosticfair.auditing.limit import within
-    from agnosticfair.methods import DEFAULT, Network, default_for
+    from agnosticfair.methods import Network, default_for
     from agnosticfair.methods import method as recipe
 
     name = default_for(settings) if name == DEFAULT else name
