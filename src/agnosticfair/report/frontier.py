@@ -43,34 +43,20 @@ def figure(found: Frontier) -> Figure:
     FigureCanvasAgg(drawn)
     axes = drawn.subplots()
     x, y = [p.worst for p in found.points], [p.accuracy for p in found.points]
-    spreads = [p.spread for p in found.points]
-    axes.errorbar(
-        x,
-        y,
-        xerr=[s[1] for s in spreads],
-        yerr=[s[0] for s in spreads],
-        color=BLUE,
-        ecolor="#BBBBBB",
-        marker="o",
-        ms=5,
-        lw=1.5,
-    )
+    y_error, x_error = zip(*(p.spread for p in found.points), strict=True)
+    line: Style = {"color": BLUE, "ecolor": "#BBBBBB", "marker": "o", "ms": 5, "lw": 1.5}
+    axes.errorbar(x, y, xerr=x_error, yerr=y_error, **line)
     best = found.points[found.knee]
     axes.plot(best.worst, best.accuracy, "D", color=RED, ms=9, zorder=5)
     for k, p in enumerate(found.points):
         own = k == found.knee
         text = f"knee, tau {p.tau:g}" if own else f"{p.tau:g}"
-        axes.annotate(
-            text,
-            (p.worst, p.accuracy),
-            xytext=(7, -12),
-            textcoords="offset points",
-            fontsize=10 if own else 8,
-            color=RED if own else GREY,
-        )
+        style: Style = {"xytext": (7, -12), "textcoords": "offset points"}
+        style |= {"fontsize": 10, "color": RED} if own else {"fontsize": 8, "color": GREY}
+        axes.annotate(text, (p.worst, p.accuracy), **style)
     for shape, (name, p) in zip("sv", found.references.items(), strict=False):
         axes.plot(p.worst, p.accuracy, shape, color=GREY, ms=7)
-        style: Style = {"xytext": (7, 4), "textcoords": "offset points", "fontsize": 9}
+        style = {"xytext": (7, 4), "textcoords": "offset points", "fontsize": 9}
         axes.annotate(name, (p.worst, p.accuracy), color=GREY, **style)
     axes.set_xlabel(
         f"certified worst {NOTIONS[found.notion].quantity} on held-out rows", fontsize=10

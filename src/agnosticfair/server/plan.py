@@ -58,9 +58,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them.
-
-    metric: of the features.  temperature, slopes: that differences were charged at, and the parts that were."""
+    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them; of a limit on
+    decisions the metric of features, and where differences are charged for the temperature and the working set."""
 
     w: np.ndarray
     alpha: np.ndarray
