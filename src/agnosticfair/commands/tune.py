@@ -47,7 +47,7 @@ def tune(
     files: Files,
     roles: Roles,
     positive: Positive = None,
-    method: MethodName = "agnosticfair",
+    method: MethodName = "auto",
     settings: Settings = NONE,
     taus: Annotated[str, Option(help="The path, with commas between.")] = PATH,
     tau: Annotated[float | None, Option(help="The point to take; by default the knee.")] = None,
