@@ -1,4 +1,4 @@
-"""Choosing tau: accuracy against the certified worst case along a path of taus, cross-validated.
+"""Choosing tau: accuracy against the worst difference along a path of taus, cross-validated.
 
 A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; folds go on side by
 side.  Only the point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl',
@@ -47,7 +47,7 @@ Progress = Callable[[int, int], None]
 class Point:
     """One tau, or a method beside the path: means over the held-out folds.
 
-    worst: the certified worst difference there.  positive: the share of positive decisions.  spread: the
+    worst: the largest difference over the method's set.  positive: the share of positive decisions.  spread: the
     standard error of accuracy and worst.  tau: None of a method that has none.
     """
 
@@ -84,7 +84,7 @@ class Frontier:
         return made
 
     def plot(self) -> Any:
-        """A figure: accuracy over the certified worst difference, a point for every tau."""
+        """A figure: accuracy over the worst difference, a point for every tau."""
         # the report draws what this room finds, and is looked up only when somebody looks
         return import_module("agnosticfair.report.frontier").figure(self)
 
