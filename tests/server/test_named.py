@@ -207,11 +207,6 @@ def test_a_draw_from_the_ranges_lies_in_the_bands_of_its_numbers():
     np.testing.assert_allclose(encode(encoding, rows), drawn, atol=2**-20)
 
 
-def test_a_network_has_no_named_parts():
-    with pytest.raises(SettingsError, match="a network has no limit over named parts yet"):
-        fit({"one": ROWS}, named_method(network="mlp"), positive="yes")
-
-
 @pytest.mark.parametrize(
     ("basis", "says"),
     [

@@ -29,7 +29,7 @@ from agnosticfair.commands.options import (
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
 from agnosticfair.commands.reading import tell
 from agnosticfair.errors import SettingsError
-from agnosticfair.settings import TAUS
+from agnosticfair.settings import DEFAULT, TAUS
 from agnosticfair.threads import cpus
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def tune(
     files: Files,
     roles: Roles,
     positive: Positive = None,
-    method: MethodName = "auto",
+    method: MethodName = DEFAULT,
     settings: Settings = NONE,
     taus: Annotated[str, Option(help="The path, with commas between.")] = PATH,
     tau: Annotated[float | None, Option(help="The point to take; by default the knee.")] = None,

@@ -46,19 +46,10 @@ def figure(found: Frontier) -> Figure:
     FigureCanvasAgg(drawn)
     axes = drawn.subplots()
     x, y = [p.worst for p in found.points], [p.accuracy for p in found.points]
-    spreads = [p.spread for p in found.points]
-    axes.errorbar(
-        x,
-        y,
-        xerr=[s[1] for s in spreads],
-        yerr=[s[0] for s in spreads],
-        color=BLUE,
-        ecolor="#BBBBBB",
-        marker="o",
-        ms=5,
-        lw=1.5,
-        label="a limit on every part or reweighing, by tau",
-    )
+    y_error, x_error = zip(*(p.spread for p in found.points), strict=True)
+    line: Style = {"color": BLUE, "ecolor": "#BBBBBB", "marker": "o", "ms": 5, "lw": 1.5}
+    line["label"] = "a limit on every part or reweighing, by tau"
+    axes.errorbar(x, y, xerr=x_error, yerr=y_error, **line)
     best = found.points[found.knee]
     axes.plot(best.worst, best.accuracy, "D", color=RED, ms=9, zorder=5)
     style: Style = {"xytext": (8, -11), "textcoords": "offset points"}
