@@ -190,8 +190,8 @@ def _about(model: Model, target: str) -> Section:
 
 
 def _asked(model: Model) -> str:
-    local = model.method.get("local") or {}
-    if not model.method.get("fairness") and not local.get("penalty"):
+    averaging = model.method.get("averaging") or {}
+    if not model.method.get("fairness") and not averaging.get("penalty"):
         return "not asked to treat groups alike"
     return (
         f"asked to give the groups of {shown(model.sensitive_features) or 'no column'} similar treatment, as "
