@@ -183,6 +183,7 @@ def _known() -> None:
         Setting("tolerance", M, "What the next step may still promise at the end.", POSITIVE),
         Setting("polish", M, "Go on until the weights are still, too.", bool),
         Setting("bands", M, "Bands of every column of numbers, as features.", NATURAL),
+        Setting("products", M, "Pairs of values with this share of rows, as features.", SHARE),
         Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", WORD),
         Setting("averaging", M, "Local steps and a plain average, instead of a solver."),
         Setting("fairness", M, "The whole constraint."),
