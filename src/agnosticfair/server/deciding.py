@@ -53,6 +53,10 @@ WORTH, RETREAT, STRICTER = 2e-3, 4, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
+SMOOTH, STEPS = (15.0, 0.35), (5.0, 0.2)
+"""By how much a refused step raises the damping and a good one lowers it: where differences have a price, and where
+decisions are limited."""
+
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
 """MOST_BYTES of slopes, or of trials' decisions, are asked for in a round."""
 
@@ -191,7 +195,7 @@ def _passes(
     psi = decided(state, sums)
     for left in reversed(range(exact.MOST_PASSES)):
         P, q, *rows = _program(state, model, damping, alphas, cuts)
-        solution = minimise(P, q, *rows)
+        solution = minimise(P, q, *rows, _without_cuts(len(alphas), len(cuts)))
         p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
         if solution.outcome is not Outcome.OPTIMAL or not left:
             break
@@ -225,6 +229,11 @@ def _passes(
         cuts[of_fair > 1e-7],
     )
     return step, alphas, cuts
+
+
+def _without_cuts(losses: int, cuts: int) -> np.ndarray | None:
+    """The rows that are active where there is one loss and no cut binds."""
+    return np.array([True, *[False] * cuts, True]) if losses == 1 else None
 
 
 def _program(
@@ -327,7 +336,8 @@ def judged(state: State, there: adversaries.Point) -> tuple[State, bool]:
         ratio = (before - after) / max(state.promised, 1e-12)
         kept = ratio > 0.05 or state.promised < 1e-9
         if state.limited:
-            damping *= 5.0 if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else 0.2
+            worse, better = SMOOTH if state.fairness.spread is not None else STEPS
+            damping *= worse if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else better
         else:  # a loss with an adversary of its own has kinks
             damping = 5.0 * damping if not kept else max(FIRST_DAMPING, 0.2 * damping)
         refused = 0 if kept else state.refused + 1
