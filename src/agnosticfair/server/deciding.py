@@ -195,7 +195,7 @@ def _passes(
     psi = decided(state, sums)
     for left in reversed(range(exact.MOST_PASSES)):
         P, q, *rows = _program(state, model, damping, alphas, cuts)
-        solution = minimise(P, q, *rows, _without_cuts(len(alphas), len(cuts)))
+        solution = minimise(P, q, *rows, guess=_without_cuts(len(alphas), len(cuts)))
         p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
         if solution.outcome is not Outcome.OPTIMAL or not left:
             break
