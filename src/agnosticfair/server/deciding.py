@@ -193,8 +193,8 @@ def _passes(
     assert state.metric is not None
     psi = decided(state, sums)
     for left in reversed(range(exact.MOST_PASSES)):
-        P, q, *rows = _program(state, model, damping, alphas, cuts)
-        solution = minimise(P, q, *rows, guess=_without_cuts(len(alphas), len(cuts)))
+        P, q, G, h = _program(state, model, damping, alphas, cuts)
+        solution = minimise(P, q, G, h, _without_cuts(len(alphas), len(cuts)))
         p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
         if solution.outcome is not Outcome.OPTIMAL or not left:
             break
