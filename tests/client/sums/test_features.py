@@ -32,7 +32,8 @@ def test_sums_over_x_are_those_of_rounded_products(prepared, weighs):
     np.testing.assert_array_equal(features.slope(own, v, BITS, weights), products.sum(axis=0))
     inside = [np.flatnonzero(rng.random(len(X)) < share) for share in (0.9, 0.0, 0.1)]
     found = features.slopes(own, v, BITS, weights, inside)
-    np.testing.assert_array_equal(found, [products[rows].sum(axis=0) for rows in inside])
+    parts = [*inside, slice(None)]
+    np.testing.assert_array_equal(found, [products[rows].sum(axis=0) for rows in parts])
     H = features.curvature(own, v, BITS, weights)
     np.testing.assert_allclose(H, X.T @ products, rtol=0, atol=2e-6 * len(X))
     some = slice(100, 900)
