@@ -25,8 +25,8 @@ def said(found: dict) -> str:
     text = (
         f"**Fair on the whole is not fair.** On rows that no model saw, training that equalises everybody's rates "
         f"(`fairfl`) leaves men and women {whole['measured']:.2f} apart as a whole, and {whole['worst']:.2f} in the "
-        f"worst part of the people that one can name; a model that never heard of fairness (`fl`) has "
-        f"{free['worst']:.2f} there. `agnosticfair` looks at every such part: {knee['worst']:.2f} at the knee, right on "
+        f"worst part of the people that one can name; a model that never heard of fairness (`fl`) has"
+        f" {free['worst']:.2f}. `agnosticfair` looks at every such part: {knee['worst']:.2f} at the knee, right on "
         f"{knee['accuracy']:.1%} instead of {free['accuracy']:.1%}. Every point of the line is a model; the command "
         "saves the knee's, with a model card."
     )
