@@ -29,18 +29,19 @@ from agnosticfair.experiments.shifts import (
     KEPT,
     MOVED,
     TAUS,
-    Task,
+    Cell,
     cells,
-    certify,
     run,
     run_cell,
+    worst_reweighing,
 )
+from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import gaussian_kernel, row_priorities
 from agnosticfair.report.figures import png
 from agnosticfair.report.shifts import PUBLISHED, document, figures, grids, summarise
 from agnosticfair.report.tables import markdown, terminal
 
-FL = Task("adult", "shift", "fl", 0)
+FL = Cell("adult", "shift", "fl", 0)
 
 
 def row(method="fl", seed=0, **changes):
@@ -132,7 +133,7 @@ def test_cells_that_cannot_be_are_refused(asked, named):
 def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
     found = run_cell(FL)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    told = reproduce.run_cell(reproduce.Task("adult", "shift", "fl", 0))
+    told = reproduce.run_cell(reproduce.Cell("adult", "shift", "fl", 0))
     for name in ("train_accuracy", "train_risk_difference", "test_accuracy", "rounds", "outcome"):
         assert found[name] == pytest.approx(told[name])
     assert found["part_risk_differences"] == pytest.approx(told["client_risk_differences"])
@@ -155,9 +156,9 @@ def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
 
 
 def test_iid_and_dirichlet_are_other_splits():
-    rates = {s: run_cell(Task("adult", s, "fl", 0))["test_accuracy"] for s in shifts.SETTINGS}
+    rates = {s: run_cell(Cell("adult", s, "fl", 0))["test_accuracy"] for s in shifts.SETTINGS}
     assert len({*rates.values()}) == 3
-    tasks = [Task("adult", "dirichlet", m, 0) for m in ("fairfl", "fairfl-tuned")]
+    tasks = [Cell("adult", "dirichlet", m, 0) for m in ("fairfl", "fairfl-tuned")]
     usual, tuned = (run_cell(task) for task in tasks)
     assert tuned["test_accuracy"] > usual["test_accuracy"]
     assert tuned["tau"] == 0.0425
@@ -165,15 +166,15 @@ def test_iid_and_dirichlet_are_other_splits():
 
 
 def test_a_point_of_the_frontier_leaves_the_deployments_out():
-    found = run_cell(Task("adult", "shift", "fairfl", 0, tau=0.1, frontier=True))
+    found = run_cell(Cell("adult", "shift", "fairfl", 0, tau=0.1, frontier=True))
     assert found["deployments"] == []
     assert found["tau"] == 0.1
     assert found["max_risk_difference"] > found["mean_risk_difference"] > 0
 
 
 def test_a_moved_threshold_keeps_the_share_of_positives_asked_for():
-    whole = run_cell(Task("adult", "shift", "fairfl", 0))
-    some = run_cell(Task("adult", "shift", "fairfl-moved", 0, kept=0.5, frontier=True))
+    whole = run_cell(Cell("adult", "shift", "fairfl", 0))
+    some = run_cell(Cell("adult", "shift", "fairfl-moved", 0, kept=0.5, frontier=True))
     kept = some["train_positive_rate"] / whole["train_positive_rate"]
     assert kept == pytest.approx(0.5, abs=0.01)
 
@@ -225,7 +226,7 @@ def test_a_diverging_fit_is_a_row_and_shown(diverging):
 
 def test_strict_makes_it_an_error(diverging):
     with pytest.raises(SolverError, match="diverged"):
-        run_cell(Task("adult", "shift", "fl", 0, strict=True))
+        run_cell(Cell("adult", "shift", "fl", 0, strict=True))
 
 
 def test_strict_reaches_the_fit(monkeypatch):
@@ -273,8 +274,8 @@ def certified_case(seed=0, n=400):
 def test_nothing_in_the_set_shows_more_than_what_is_certified(monkeypatch):
     monkeypatch.setattr(shifts, "WIDTH", 0.3)
     X, p, s = certified_case()
-    value, status = certify(X, p, s, 7)
-    assert status == "optimal"
+    worst = worst_reweighing(X, p, s, 7)[1]
+    assert worst.outcome is Outcome.OPTIMAL
     centres = X[np.unique(row_priorities(X, 7), return_index=True)[1][:200]]
     K, rng, most = gaussian_kernel(X, centres, 0.3), np.random.default_rng(1), 0.0
     for _ in range(300):
@@ -283,19 +284,19 @@ def test_nothing_in_the_set_shows_more_than_what_is_certified(monkeypatch):
         scale = len(X) / weights.sum()
         if scale * alpha.max() <= shifts.BOUND:
             most = max(most, measure(p, p, s, weights)["risk_difference"])
-    assert 0 < most <= value + 1e-9
+    assert 0 < most <= worst.value + 1e-9
 
 
 def test_a_certificate_does_not_care_which_group_is_first():
     X, p, s = certified_case()
-    one, two = certify(X, p, s, 7)[0], certify(X, p, 1 - s, 7)[0]
+    one, two = worst_reweighing(X, p, s, 7)[1].value, worst_reweighing(X, p, 1 - s, 7)[1].value
     assert one == pytest.approx(two, abs=2e-4)
-    assert certify(X, np.ones(len(X)), s, 7)[0] == pytest.approx(0.0, abs=1e-4)
+    assert worst_reweighing(X, np.ones(len(X)), s, 7)[1].value == pytest.approx(0.0, abs=1e-4)
 
 
 def test_no_certificate_without_two_groups():
     X, p, s = certified_case()
-    assert certify(X, p, np.zeros_like(s), 7) == (None, "infeasible")
+    assert worst_reweighing(X, p, np.zeros_like(s), 7)[1] is None
 
 
 def small_split():
@@ -360,7 +361,7 @@ def test_a_peer_s_failure_is_a_row(monkeypatch):
         raise ValueError("it broke")
 
     monkeypatch.setitem(peers.PEERS, "broken", entrant.Entrant("broken", fail, ""))
-    found = run_cell(Task("adult", "shift", "broken", 0))
+    found = run_cell(Cell("adult", "shift", "broken", 0))
     assert (found["outcome"], found["why"]) == ("diverged", "broken failed: it broke")
 
 
