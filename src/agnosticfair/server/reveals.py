@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from itertools import combinations
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
 
+from agnosticfair.data.axes import axes_of
 from agnosticfair.data.census import Census, counts_shapes, encoding_of
-from agnosticfair.mathematics.basis import constant, gaussian
-from agnosticfair.methods import Method
+from agnosticfair.mathematics.basis import constant, gaussian, subpopulations
+from agnosticfair.mathematics.parts import sizes_of
+from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import (
     Agreement,
     Broadcast,
@@ -44,7 +47,8 @@ agreed ranges and categories, so that a certificate asks nobody for a row."""
 
 REVEALS = {
     "n": "how many rows the site has",
-    "counts": "how many rows lie in each cell of a column's range, or have each pair of values: with few, who they are",
+    "counts": "how many rows lie in each cell of a column's range, or have each pair of values (by group, label and "
+    "decision, for a certificate): with few, who they are",
     "labels": "how many rows have each label",
     "groups": "how many rows each sensitive group has",
     "numeric": "the smallest and the largest value of every numeric column, each of one person",
@@ -188,8 +192,10 @@ def _later(asked: Any) -> Any:
     return asked
 
 
-def explain_audit(method: Method, census: Census, bootstrap: int) -> list[Explained]:
-    """The messages of sums that a certificate takes, after the last round: one for each sensitive feature."""
+def explain_audit(
+    method: Method, census: Census, bootstrap: int, sites: Sequence[str] = ("site",)
+) -> list[Explained]:
+    """The messages that a certificate takes, after the last round: sums and counts, for each sensitive feature."""
     M, d = server.kernels_wanted(method) or AUDITED.kernels, encoding_of(census).width
     found = []
     for name, groups in census.groups.items():
@@ -198,6 +204,30 @@ def explain_audit(method: Method, census: Census, bootstrap: int) -> list[Explai
         shapes = {"psi": psi, "psi_x": (M + 1, d), "x_squares": (d,)}
         reply = Reply(1, {name: np.zeros(shape) for name, shape in shapes.items()})
         found.append(_message("decisions", when, reply))
+        found += _explain_parts(method, census, name, tuple(sites), when)
+    return found
+
+
+def _explain_parts(
+    method: Method, census: Census, name: str, sites: tuple[str, ...], when: str
+) -> list[Explained]:
+    """The counts of named parts that a certificate takes: everybody, every value, and at most every pair (or
+    three) of them, for what has too few rows is not asked for again."""
+    own = server.fairness_of(method).basis
+    basis = own if own.kind == "named" else subpopulations()
+    audited = Method("audit", fairness=Fairness(basis=basis, each=True))
+    plan = server.plan(audited, census, sites, sensitive_features=name)
+    asked, found, counts = named.histograms_question(plan, census), [], {}
+    if asked is not None:
+        reply = _like(asked, 1.0)
+        found, counts = [_message("histograms", when, reply)], named.by_column(asked, reply)
+    axes = axes_of(census, counts, basis.bands, basis.columns, clients=sites)
+    sizes = sizes_of(axes)
+    for depth in range(basis.depth + 1):
+        parts = sum(prod(some) for some in combinations(sizes, depth))
+        reply = Reply(1, {"counts": np.zeros((parts, 4 * len(census.groups[name])))})
+        told = when + (f", at most so many of {depth} values" if depth > 1 else "")
+        found.append(_message("part_decisions", told, reply))
     return found
 
 
