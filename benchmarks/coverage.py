@@ -180,12 +180,13 @@ def main() -> None:
     asked.add_argument(
         "--every", type=int, default=10, help="mixtures and kernels in every k-th draw"
     )
+    asked.add_argument("--notion", choices=[*NOTIONS], action="append", help="of these alone")
     given = asked.parse_args()
     print(
         "notion              draws  differences  ratios  mixtures  kernels  upper   above/best  interval  upper - true"
     )
     with ProcessPoolExecutor(given.jobs) as pool:
-        for notion in NOTIONS:
+        for notion in given.notion or NOTIONS:
             fast = partial(drawn, notion, given.rows, False)
             slow = partial(drawn, notion, given.rows, True)
             made = [*pool.map(fast, range(given.draws), chunksize=4)]

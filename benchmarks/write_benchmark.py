@@ -32,6 +32,13 @@ def with_table(text: str, table: str) -> str:
     return f"{head}{BEGIN}{table}{END}{tail}"
 
 
+def _by_line(summary: dict) -> str:
+    """JSON with a line for each of the summary's."""
+    *head, (name, lines) = summary.items()
+    each = ",\n".join(json.dumps(line) for line in lines)
+    return f"{json.dumps(dict(head))[:-1]}, {json.dumps(name)}: [\n{each}\n]}}\n"
+
+
 def main(arguments: list[str]) -> None:
     summary = json.loads(SUMMARY.read_text()) if not arguments else None
     if summary is None:
@@ -45,7 +52,7 @@ def main(arguments: list[str]) -> None:
             if not results["clean"]:
                 sys.exit(f"the code that ran is not that of commit {results['commit'][:12]}")
         summary = aggregate(results)
-        SUMMARY.write_text(json.dumps(summary, indent=0) + "\n")
+        SUMMARY.write_text(_by_line(summary))
     REPORT.write_text(document(summary))
     README.write_text(with_table(README.read_text(), readme(summary)))
 

@@ -15,7 +15,7 @@ from agnosticfair.model import load_model
 from agnosticfair.report import frontier as report
 from agnosticfair.report.figures import png
 from agnosticfair.report.runs import read_run
-from agnosticfair.tuning import _given_way, knee, trace
+from agnosticfair.tuning import _given_way, _Ran, knee, trace
 
 SMALL = {"kernels": 12, "bound": 20.0}
 TAUS = (0.03, 0.06, 0.1)
@@ -55,7 +55,7 @@ def test_processes_change_nothing_and_what_loses_more_gives_way():
     ask = {"sensitive_features": "sex", "taus": TAUS, "folds": 2}
     one, two = (trace(tables, recipe, **ask, jobs=jobs) for jobs in (1, 2))
     assert (one.points, one.references) == (two.points, two.references)
-    kept = [(0.1, [(0,)]), (0.3, [(1,)]), (np.inf, [(2,)]), (0.05, [(3,)])]
+    kept = [_Ran(loss, (k,), [], {}) for k, loss in enumerate((0.1, 0.3, np.inf, 0.05))]
     assert _given_way(kept) == [(0,), (0,), (0,), (3,)]
 
 

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from agnosticfair.data.files import read_table
     from agnosticfair.data.splits import dirichlet, iid, shift
     from agnosticfair.data.table import Column, Table
-    from agnosticfair.estimator import AgnosticFairClassifier, frontier
+    from agnosticfair.estimator.classifier import AgnosticFairClassifier
+    from agnosticfair.estimator.frames import fairness_scorer
+    from agnosticfair.estimator.path import frontier
     from agnosticfair.federation import Fit, fit
-    from agnosticfair.frames import fairness_scorer
     from agnosticfair.mathematics.basis import (
         bands,
         by_client,
@@ -42,9 +43,10 @@ _HOMES = {
     "data.files": ("read_table",),
     "data.splits": ("dirichlet", "iid", "shift"),
     "data.table": ("Column", "Table"),
-    "estimator": ("AgnosticFairClassifier", "frontier"),
+    "estimator.classifier": ("AgnosticFairClassifier",),
+    "estimator.frames": ("fairness_scorer",),
+    "estimator.path": ("frontier",),
     "federation": ("Fit", "fit"),
-    "frames": ("fairness_scorer",),
     "mathematics.basis": (
         *("bands", "by_client", "constant", "gaussian"),
         *("gaussian_at", "indicator", "product", "subpopulations"),

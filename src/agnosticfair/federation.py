@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial, reduce
 from hashlib import sha256
 from math import prod
@@ -26,7 +26,8 @@ from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError, SettingsError, SolverError
-from agnosticfair.mathematics import metrics
+from agnosticfair.fitted import Fit as Fit
+from agnosticfair.fitted import ends_constant
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
@@ -35,111 +36,13 @@ from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Asker, Missing, Policy, check_enough, policy
 from agnosticfair.protocol.messages import Broadcast, check_candidates
-from agnosticfair.protocol.questions import UNCOUNTED, Counts, Named
+from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import checkpoints, named, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.threads import cpus, one_thread
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A fitted model and how it came about.
-
-    Attributes
-    ----------
-    model : Model
-        The classifier.
-    method : Method
-        As it was fitted.
-    outcome : str
-        'converged', or why it ended.
-    rounds : int
-    history : tuple of dict
-        Every round's record.
-    outcomes : mapping
-        How often each numerical outcome of a round occurred.
-    alpha : (M,) array
-        The loss adversary's last reweighing.
-    worst_surrogate, worst_difference : float
-        The largest difference over the training rows and the adversary's set, of the surrogate and of the true
-        decisions; nan for methods of local steps.
-    seconds : float
-    bytes_per_round : int
-        Of a client's answer.
-    events : tuple of dict
-        The answers that did not come, and what was done about them.
-    under_floor : tuple of str
-        Groups that have the share ``floor`` of the mass under no reweighing, and are compared with none there.
-    centres : (M, d) array or None
-        Of the kernels, encoded.
-    start : Start or None
-        For a similar fit to begin where this one ended.
-    named : Named or None
-        The named set, where there is one.
-    worst_parts : tuple of (str, float)
-        Its parts in which decisions differ most, and by how much, of the training rows.
-    not_compared : tuple of str
-        Its parts in which a group is absent or under the floor.
-    nearly_constant : bool
-        Whether the training rows get hardly more than one answer (``metrics.nearly_constant``).
-    smallest_tau : float or None
-        The smallest worst difference that other decisions than nearly one answer had in any round.
-    """
-
-    model: Model
-    method: Method
-    outcome: str
-    rounds: int
-    history: tuple[dict, ...]
-    outcomes: Mapping[str, int]
-    alpha: np.ndarray
-    worst_surrogate: float
-    worst_difference: float
-    seconds: float
-    bytes_per_round: int
-    events: tuple[dict, ...] = ()
-    under_floor: tuple[str, ...] = ()
-    centres: np.ndarray | None = None
-    start: Start | None = field(default=None, repr=False)
-    named: Named | None = field(default=None, repr=False)
-    worst_parts: tuple[tuple[str, float], ...] = ()
-    not_compared: tuple[str, ...] = ()
-    nearly_constant: bool = False
-    smallest_tau: float | None = None
-
-    @property
-    def converged(self) -> bool:
-        return self.outcome == "converged"
-
-    @property
-    def collapsed(self) -> str | None:
-        """A sentence where tau is kept by nearly one answer for everybody only."""
-        fairness = self.method.fairness
-        if fairness is None or not self.nearly_constant:
-            return None
-        found = "no other decisions were met"
-        if self.smallest_tau is not None:
-            found = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
-        return (
-            f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
-        )
-
-
-def ends_constant(state: solvers.State) -> tuple[bool, float | None]:
-    """Whether a fit ended with nearly one answer, and the smallest worst difference that others had on the way."""
-    base, history = state.plan.base_rate, state.inner.history
-    majority = max(base, 1 - base)
-    told = [
-        (entry["worst"], metrics.nearly_constant(entry["accuracy"], majority, entry["positive"]))
-        for entry in history
-        if "positive" in entry
-    ]
-    others = [worst for worst, constant in told if worst > 0 and not constant]
-    ended = "positive" in history[-1] and told[-1][1]
-    return ended, min(others, default=None)
 
 
 def in_process(

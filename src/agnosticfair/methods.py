@@ -28,6 +28,7 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.settings import (
     COUNT,
+    DEFAULT,
     NOT_NEGATIVE,
     POSITIVE,
     SETTINGS,
@@ -290,10 +291,6 @@ _RECIPES = (
 
 METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
 
-DEFAULT = "auto"
-"""``agnosticfair-named``; ``agnosticfair`` where a setting is given that only a set of kernels, or a network, has."""
-
-
 DEEP: dict[str, dict[str, Any]] = {
     "agnosticfair": {
         "kernels": 300,
@@ -303,6 +300,7 @@ DEEP: dict[str, dict[str, Any]] = {
         "nominal": 0.01,
         "surrogate": Surrogate("sigmoid", 0.7),
     },
+    "agnosticfair-named": {"surrogate": Surrogate("sigmoid", 1.0), "bands": 0},
     **{
         name: {"surrogate": Surrogate("sigmoid", 0.5)}
         for name in ("fairfl", "agnosticfair-b", "localfair")

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from threading import current_thread, main_thread
@@ -45,21 +45,47 @@ def spread(
     >>> spread(abs, [-1, 2])
     [1, 2]
     """
+    return [made for (made,) in chained(work, tasks, lambda task, made: None, jobs, on_done)]
+
+
+def chained(
+    work: Callable[[Task], Made],
+    tasks: Sequence[Task],
+    follow: Callable[[Task, Made], Task | None],
+    jobs: int = 1,
+    on_done: Callable[[Made], Any] | None = None,
+) -> list[list[Made]]:
+    """As ``spread``, where ``follow(task, made)`` is the task that comes after one, or None: all that each chain made.
+
+    >>> chained(abs, [-3, 2], lambda task, made: made - 1 if made else None)
+    [[3, 2, 1, 0], [2, 1, 0]]
+    """
     if jobs < 1:
         raise SettingsError(f"{jobs} jobs do no work: ask for at least 1")
-    tell = on_done or (lambda made: None)
+    found: list[list[Made]] = [[] for _ in tasks]
+
+    def noted(k: int, task: Task, made: Made) -> Task | None:
+        found[k].append(made)
+        if on_done is not None:
+            on_done(made)
+        return follow(task, made)
+
     if min(jobs, len(tasks)) <= 1:
-        found = []
-        for task in tasks:
-            found.append(work(task))
-            tell(found[-1])
+        for k, first in enumerate(tasks):
+            task: Task | None = first
+            while task is not None:
+                task = noted(k, task, work(task))
         return found
     pool = ProcessPoolExecutor(min(jobs, len(tasks)), multiprocessing.get_context("spawn"))
     try:
         with _ignoring_interrupts():
-            futures = [pool.submit(work, task) for task in tasks]
-        for future in as_completed(futures):
-            tell(future.result())
+            running = {pool.submit(work, first): (k, first) for k, first in enumerate(tasks)}
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                k, ended = running.pop(future)
+                task = noted(k, ended, future.result())
+                if task is not None:
+                    running[pool.submit(work, task)] = (k, task)
     except BrokenProcessPool:
         raise SettingsError(
             f"one of {jobs} worker processes was ended, most likely for lack of memory: "
@@ -67,7 +93,7 @@ def spread(
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
-    return [future.result() for future in futures]
+    return found
 
 
 @contextmanager

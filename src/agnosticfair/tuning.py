@@ -1,16 +1,15 @@
-"""Choosing tau: accuracy against the certified worst case along a path of taus, cross-validated.
+"""Choosing tau: accuracy against the worst difference along a path of taus, cross-validated.
 
-Every point and fold is a fit of its own, of a coarse tolerance, so that all processors can work on them; only the
-point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl', where it would
-end without a limit, and 'fairfl', which is fair on the rows as they are.  The module is not called ``frontier``: it
-would hide the package's function of that name.
+A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; folds go on side by
+side.  Only the point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl',
+where it would end without a limit, and 'fairfl', which is fair on the rows as they are.  The module is not called
+``frontier``: it would hide the package's function of that name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.fits import compared, own_set
+from agnosticfair.auditing.parts import asked_parts, own_axes, own_counts, searched
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table, concatenate
@@ -26,12 +26,12 @@ from agnosticfair.federation import Fit, fit
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.mathematics.metrics import accuracy, positive_rate
 from agnosticfair.mathematics.parts import memberships
-from agnosticfair.methods import METHODS, Method, method
+from agnosticfair.methods import Method, method
 from agnosticfair.model import Model
 from agnosticfair.settings import TAUS
-from agnosticfair.threads import spread
+from agnosticfair.threads import chained
 
-COARSE = 3e-4
+COARSE = 1e-3
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
 
 LEAST_FOLD = 10
@@ -47,7 +47,7 @@ Progress = Callable[[int, int], None]
 class Point:
     """One tau, or a method beside the path: means over the held-out folds.
 
-    worst: the certified worst difference there.  positive: the share of positive decisions.  spread: the
+    worst: the largest difference over the method's set.  positive: the share of positive decisions.  spread: the
     standard error of accuracy and worst.  tau: None of a method that has none.
     """
 
@@ -84,18 +84,14 @@ class Frontier:
         return made
 
     def plot(self) -> Any:
-        """A figure: accuracy over the certified worst difference, a point for every tau."""
+        """A figure: accuracy over the worst difference, a point for every tau."""
         # the report draws what this room finds, and is looked up only when somebody looks
         return import_module("agnosticfair.report.frontier").figure(self)
 
     def _repr_html_(self) -> str:
         """The points as a table, in a notebook."""
         grid = import_module("agnosticfair.report.frontier").grid(self)
-        lines = [("th", grid.header), *(("td", line) for line in grid.lines)]
-        rows = [
-            "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in line) for kind, line in lines
-        ]
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        return import_module("agnosticfair.report.tables").html([grid])
 
     def pick(self, tau: float | None = None) -> Any:
         """The estimator (or the fit) of the point of that tau, by default of the knee."""
@@ -110,27 +106,46 @@ class Frontier:
 
 
 @dataclass(frozen=True)
-class _Cell:
-    """A fold and a tau: what is fitted, on what, and what it is measured on.  beside: methods that are fitted and
-    measured there, too."""
+class _Link:
+    """A point of a fold's path: what is fitted, on what, what it is measured on, and where it begins.  taus: of the
+    point and of those after it.  beside: methods that are fitted and measured there, too."""
 
     train: Mapping[str, Table]
     out: Mapping[str, Table]
     recipe: Method
+    taus: tuple[float, ...]
     names: tuple[str, ...]
     how: Mapping[str, Any]
     beside: Sequence[Method]
 
 
-def _ran(cell: _Cell) -> tuple[float, list[tuple[float, ...]]]:
-    """The loss of a cell's fit, or that it has none to compare by; what it does, and what those beside it do."""
-    made = fit(cell.train, cell.recipe, **cell.how)
-    found: list[tuple[float, ...]] = [held_out(made.model, cell.out, cell.names, made)]
-    plain = {k: v for k, v in cell.how.items() if k != "centres"}
-    for recipe in cell.beside:
-        other = fit(cell.train, recipe, **plain)
-        found.append(held_out(other.model, cell.out, cell.names, made))
-    return _loss(made) if made.converged else np.inf, found
+@dataclass(frozen=True)
+class _Ran:
+    """The loss of a link's fit, infinite where it has none to compare by; what it does, and what those beside it do;
+    and where the next one begins."""
+
+    loss: float
+    found: tuple[float, ...]
+    beside: Sequence[tuple[float, ...]]
+    begin: Mapping[str, Any]
+
+
+def _ran(link: _Link) -> _Ran:
+    made = fit(link.train, method(link.recipe, tau=link.taus[0]), **link.how)
+    plain = {k: v for k, v in link.how.items() if k not in ("centres", "start")}
+    others = [fit(link.train, recipe, **plain).model for recipe in link.beside]
+    found, *beside = (
+        held_out(model, link.out, link.names, made) for model in (made.model, *others)
+    )
+    begin: dict[str, Any] = {"start": made.start}
+    if made.centres is not None:
+        begin["centres"] = made.centres
+    return _Ran(_loss(made) if made.converged else np.inf, found, beside, begin)
+
+
+def _next(link: _Link, ran: _Ran) -> _Link | None:
+    left = link.taus[1:]
+    return replace(link, taus=left, how={**link.how, **ran.begin}, beside=()) if left else None
 
 
 def _loss(fitted: Fit) -> float:
@@ -167,14 +182,13 @@ def trace(
     names = (str(sensitive_features),) if alone else tuple(sensitive_features)
     how = {"sensitive_features": sensitive_features, "seed": seed, **how}
     path = sorted(taus)
-    cells = _cells(clients, recipe, path, folds, seed, names, how)
-    seen = iter(range(1, len(cells) + 1))
-    tell = (lambda _: on_progress(next(seen), len(cells))) if on_progress else None
-    ran = spread(_ran, cells, jobs, tell)
-    found = [ran[k * len(path) : (k + 1) * len(path)] for k in range(folds)]
-    points = _means(np.array([_given_way(fold) for fold in found]), path)
-    beside = [[values for _, (_, *others) in fold for values in others] for fold in found]
-    means = dict(zip(REFERENCES, _means(np.array(beside), [None] * len(REFERENCES)), strict=True))
+    links = _first_links(clients, recipe, path, folds, seed, names, how)
+    seen = iter(range(1, folds * len(path) + 1))
+    tell = (lambda _: on_progress(next(seen), folds * len(path))) if on_progress else None
+    chains = chained(_ran, links, _next, jobs, tell)
+    points = _means(np.array([_given_way(chain[::-1]) for chain in chains]), path)
+    beside = np.array([chain[0].beside for chain in chains])
+    means = dict(zip(REFERENCES, _means(beside, [None] * len(REFERENCES)), strict=True))
     place = knee(np.array([p.worst for p in points]), np.array([p.accuracy for p in points]))
     finish = picked or (lambda made: made)
     notion = recipe.fairness.notion if recipe.fairness is not None else ""
@@ -188,7 +202,7 @@ def trace(
     )
 
 
-def _cells(
+def _first_links(
     clients: Mapping[str, Table],
     recipe: Method,
     path: Sequence[float],
@@ -196,36 +210,36 @@ def _cells(
     seed: int,
     names: tuple[str, ...],
     how: Mapping[str, Any],
-) -> list[_Cell]:
-    """Fold by fold, the strictest tau first, which has the methods beside it."""
+) -> list[_Link]:
+    """Of every fold the largest tau, which has the methods beside it: the nearest to the fit without a limit."""
     rng = np.random.default_rng(seed)
     parts = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
     coarse = replace(recipe, tolerance=max(recipe.tolerance, COARSE), polish=False)
-    assert recipe.fairness is not None, "check has looked"
-    same: dict[str, Any] = {"ridge": recipe.ridge, "bands": recipe.bands, "network": recipe.network}
-    beside = [replace(METHODS[name], **same) for name in REFERENCES]
-    notion = {"notion": recipe.fairness.notion, "intersections": recipe.fairness.intersections}
-    beside = [one if one.fairness is None else method(one, **notion) for one in beside]
+    taus = tuple(sorted(path, reverse=True))
     made = []
     for k in range(folds):
         kept = {key: table.take(parts[key] != k) for key, table in clients.items()}
         train = {key: table for key, table in kept.items() if len(table)}  # one row is in one fold
         out = {key: table.take(parts[key] == k) for key, table in clients.items()}
-        for tau in path:
-            others = beside if tau == path[0] else ()
-            made.append(_Cell(train, out, method(coarse, tau=tau), names, how, others))
+        made.append(_Link(train, out, coarse, taus, names, how, _references(recipe)))
     return made
 
 
-def _given_way(
-    fold: Sequence[tuple[float, Sequence[tuple[float, ...]]]],
-) -> list[tuple[float, ...]]:
-    """What the points of a fold do, each at least as good in training as those before it."""
-    kept: list[tuple[float, tuple[float, ...]]] = []
-    for loss, (own, *_) in fold:
-        before = bool(kept) and kept[-1][0] < loss
-        kept.append(kept[-1] if before else (loss, own))
-    return [values for _, values in kept]
+def _references(recipe: Method) -> list[Method]:
+    """The methods beside the path, with the features, the notion and the network of its method."""
+    assert recipe.fairness is not None, "check has looked"
+    same: dict[str, Any] = {"ridge": recipe.ridge, "bands": recipe.bands, "network": recipe.network}
+    beside = [method(name, **same) for name in REFERENCES]
+    notion = {"notion": recipe.fairness.notion, "intersections": recipe.fairness.intersections}
+    return [one if one.fairness is None else method(one, **notion) for one in beside]
+
+
+def _given_way(path: Sequence[_Ran]) -> list[tuple[float, ...]]:
+    """What the points of a fold do, the strictest first, each at least as good in training as those before it."""
+    kept: list[_Ran] = []
+    for ran in path:
+        kept.append(kept[-1] if kept and kept[-1].loss < ran.loss else ran)
+    return [ran.found for ran in kept]
 
 
 def _means(found: np.ndarray, taus: Sequence[float | None]) -> tuple[Point, ...]:
@@ -249,29 +263,43 @@ def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
 def held_out(
     model: Model, parts: Mapping[str, Table], names: Sequence[str], made: Fit
 ) -> tuple[float, float, float, float]:
-    """Accuracy, certified worst difference, measured difference and positive rate on these rows, of the worst
-    sensitive feature.  made: the fit over whose set is certified."""
+    """Accuracy, worst difference, everybody's difference and positive rate on these rows, of the worst sensitive
+    feature.  made: the fit whose set the worst one is over, to the audit's tolerance; named parts are those that are
+    estimable."""
     fairness, table = made.method.fairness, concatenate([*parts.values()])
     assert fairness is not None, "check has looked"
-    x, K = encode(made.model.encoding, table), table.kernels
+    groups = compared(fairness, {name: table.column(name) for name in names}).values()
+    y, y_hat = table.labels(model.positive).astype(int), model.predict(table)
+    if made.named is not None and table.weights is None:
+        asked = asked_parts(fairness.basis)
+        axes = own_axes(table, asked)
+        cells = [(((c.codes * 2 + y) * 2 + y_hat), len(c.categories)) for c in groups]
+        counted = (own_counts(table, axes, *cell) for cell in cells)
+        found = [searched(axes, asked, count).worst(fairness.notion) for count in counted]
+    else:
+        ask = _own_set(made, parts, table)
+        ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
+        every = (audit(model, table, sensitive_features=c.values(), **ask) for c in groups)
+        found = [(one.worst_difference, one.difference) for one in every]
+    worst, measured = np.max(found, axis=0)
+    weights = table.weights
+    return (
+        accuracy(y, y_hat, weights),
+        float(worst),
+        float(measured),
+        positive_rate(y_hat, weights),
+    )
+
+
+def _own_set(made: Fit, parts: Mapping[str, Table], table: Table) -> dict[str, Any]:
+    """What ``audit`` is asked with for the set of a fit, on these rows."""
+    fairness, K = made.method.fairness, table.kernels
+    assert fairness is not None, "check has looked"
     if made.named is not None:
         axes, named = made.named.agreed
         codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])
         K = memberships(codes, named)
-    ask = own_set(fairness, x, made.centres, K, table.weights)
-    ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
-    columns = {name: table.column(name) for name in names}
-    certificates = [
-        audit(model, table, sensitive_features=column.values(), **ask)
-        for column in compared(fairness, columns).values()
-    ]
-    y, y_hat = table.labels(model.positive), model.predict(table)
-    return (
-        accuracy(y, y_hat, table.weights),
-        max(one.worst_difference for one in certificates),
-        max(one.difference for one in certificates),
-        positive_rate(y_hat, table.weights),
-    )
+    return own_set(fairness, encode(made.model.encoding, table), made.centres, K, table.weights)
 
 
 def knee(worst: np.ndarray, accuracy: np.ndarray) -> int:

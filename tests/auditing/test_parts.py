@@ -306,8 +306,10 @@ def test_a_notebook_shows_the_worst_parts_and_a_forest():
     table, decided = held(2000)
     made = audit(decided, table, sensitive_features="sex", precision=0.2)
     page = made._repr_html_()
+    assert made.to_frame()["rows"].tolist() == [part.rows for part in made.parts]
     assert made.worst_part.name in page
     assert page.count("<tr>") > 3
     assert len(made.plot().axes[0].get_yticklabels()) >= sum(p.estimable for p in made.parts[:5])
     seen = audit(decided, table, sensitive_features="sex", basis=gaussian(4), bootstrap=0)
     assert "<table>" not in seen._repr_html_()
+    assert seen.to_frame()["rows"].sum() == seen.n

@@ -90,8 +90,21 @@ def test_a_verdict_leaves_out_who_sees_and_counts_accuracy(made):
     )
     assert among["ahead"]
     assert not among["won"]
+    timid = cell("timid", accuracy=0.7, p90=0.001, top=0.002)
+    alike = verdict(aggregate(results(cell(OURS), timid, cell("eg", top=0.3)))["lines"])
+    assert alike["alike"]
+    assert not alike["won"]
     nobody = results(cell(OURS, kept=False), cell("fairfl", kept=False))
     assert "nobody keeps the limit" in document(nobody)
+
+
+@pytest.mark.parametrize(("lower", "beaten"), [((0.04, 0.041), ["eg"]), ((0.01, 0.09), [])])
+def test_beyond_error_is_by_the_seeds_own_differences(lower, beaten):
+    seeds = range(2)
+    ours = [cell(OURS, seed=k, p90=0.05 + 0.1 * k) for k in seeds]
+    theirs = [cell("eg", seed=k, p90=lower[k] + 0.1 * k) for k in seeds]
+    lines = [f for f in aggregate(results(*ours, *theirs))["lines"] if f["limit"] == 0.1]
+    assert verdict(lines)["beaten"] == beaten
 
 
 def test_the_document_shows_every_cell_and_its_code(made):

@@ -13,7 +13,7 @@ from agnosticfair.data.census import merge
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
-from agnosticfair.estimator import AgnosticFairClassifier
+from agnosticfair.estimator.classifier import AgnosticFairClassifier
 from agnosticfair.federation import agree_on_parts, fit, in_process, summaries
 from agnosticfair.mathematics.basis import gaussian, subpopulations
 from agnosticfair.mathematics.fairness import Surrogate
@@ -205,11 +205,6 @@ def test_a_draw_from_the_ranges_lies_in_the_bands_of_its_numbers():
     job = Column(drawn[:, 2:5].argmax(axis=1).astype(np.int32), ("a", "b", "c"))
     rows = Table(numeric, {"job": job}, None, {})
     np.testing.assert_allclose(encode(encoding, rows), drawn, atol=2**-20)
-
-
-def test_a_network_has_no_named_parts():
-    with pytest.raises(SettingsError, match="a network has no limit over named parts yet"):
-        fit({"one": ROWS}, named_method(network="mlp"), positive="yes")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def run(arguments, capsys):
 
 def test_the_command_explains_both(capsys):
     secure = json.loads(run(["explain-messages", "--secure", "--json"], capsys))
-    assert {"keys", "outline", "counts", "sums"} <= {message["step"] for message in secure}
+    assert {"keys", "outline", "counts", "part_sums"} <= {message["step"] for message in secure}
     private = run(["explain-messages", "--epsilon", "3", "--json"], capsys)
     steps = [message["step"] for message in json.loads(private)]
     assert steps == ["private_counts", "private_moments", "private_slopes", "private_decisions"]

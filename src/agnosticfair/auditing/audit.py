@@ -180,13 +180,7 @@ def audit(
     """
     require(SHARE, threshold=threshold)
     ask = (basis, bound, centres, parts, precision, mixtures, bootstrap, seed)
-    how: dict[str, Any] = {
-        "floor": floor,
-        "tolerance": tolerance,
-        "confidence": confidence,
-        "notion": notion,
-    }
-    asked, wanted = opened(*ask, **how)
+    asked, wanted = opened(*ask, floor, tolerance, confidence, notion)
     if is_apart(asked.basis) or comes_with_rows(asked.basis):
         raise SettingsError(
             f"basis {asked.basis.kind!r} needs clients: give their tables to audit_clients, or here a "
@@ -345,13 +339,7 @@ def audit_clients(
     500
     """
     ask = (basis, bound, centres, parts, precision, mixtures, bootstrap, seed)
-    how: dict[str, Any] = {
-        "floor": floor,
-        "tolerance": tolerance,
-        "confidence": confidence,
-        "notion": notion,
-    }
-    asked, wanted = opened(*ask, **how)
+    asked, wanted = opened(*ask, floor, tolerance, confidence, notion)
     if isinstance(clients, Mapping) and held_out and wanted.parts is not None:
         check_clients(model, clients)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients

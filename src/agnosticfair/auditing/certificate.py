@@ -150,6 +150,15 @@ class Certificate:
         """The estimable part of the largest measured difference."""
         return worst_of(self.parts)
 
+    def to_frame(self) -> Any:
+        """The parts as a pandas frame, a line each; without parts the groups."""
+        import pandas as pd
+
+        if self.parts:
+            kept = [{k: v for k, v in vars(p).items() if k != "rates"} for p in self.parts]
+            return pd.DataFrame(kept).set_index("name")
+        return pd.DataFrame({name: vars(group) for name, group in self.groups.items()}).T
+
     def plot(self) -> Any:
         """A figure: the forest of parts with their intervals, or measured against certified over kernels."""
         from importlib import import_module

@@ -120,6 +120,14 @@ class Found:
         few = (self.least, self.sets, self.candidates, precision, NOTIONS[notion].bounds)
         return confidence.Sample(rows, self.total, *few)
 
+    def worst(
+        self, notion: str, precision: float = 0.1, delta: float = 0.05
+    ) -> tuple[float, float]:
+        """The largest difference in an estimable part, and everybody's: on these rows, nothing of it bounded."""
+        _, able, keep = self.levels(notion, precision, delta)
+        value = confidence.on_rows(self.counts, notion, keep)
+        return float(np.fmax.reduce(value[able], initial=value[0])), float(value[0])
+
     def levels(
         self, notion: str, precision: float, delta: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

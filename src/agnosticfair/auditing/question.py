@@ -67,12 +67,12 @@ def opened(
     mixtures: bool,
     bootstrap: int | None,
     seed: int,
-    **how: Any,
+    floor: float,
+    tolerance: float,
+    confidence: float,
+    notion: str,
 ) -> tuple[Question, Wanted]:
-    """What a user's arguments ask for: kernels where they are named, and named parts else or besides.
-
-    how: floor, tolerance, confidence, notion.
-    """
+    """What a user's arguments ask for: kernels where they are named, and named parts else or besides."""
     check_seed(seed)
     if isinstance(basis, Basis) and basis.kind == "named":
         basis, parts = None, basis if parts is None else parts
@@ -81,13 +81,9 @@ def opened(
     kernels = basis is not None or centres is not None or bound != BOUND
     asked = None if kernels and parts is None else asked_parts(parts)
     if not kernels:
-        plain = Question(constant(), inf, bootstrap=bootstrap or 0, **how)
+        plain = Question(constant(), inf, floor, tolerance, bootstrap or 0, confidence, notion)
         return plain, Wanted(asked, precision, mixtures, False)
     data, own = (basis, None) if isinstance(basis, Basis) else (None, basis)
-    question = Question(
-        data or _DEFAULT,
-        inf if bound is None else bound,
-        bootstrap=RESAMPLES if bootstrap is None else bootstrap,
-        **how,
-    )
+    B, resamples = inf if bound is None else bound, RESAMPLES if bootstrap is None else bootstrap
+    question = Question(data or _DEFAULT, B, floor, tolerance, resamples, confidence, notion)
     return question, Wanted(asked, precision, mixtures, True, own)

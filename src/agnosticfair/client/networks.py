@@ -23,6 +23,7 @@ from torch.nn.functional import softplus
 
 from agnosticfair.client.client import CHUNK, Client, Rows
 from agnosticfair.client.sums.float64 import KERNEL_BYTES, given_kernels
+from agnosticfair.client.sums.named import membership
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.basis import (
     Basis,
@@ -36,8 +37,6 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.networks import Flat, flat
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import (
-    Averaged,
-    AverageNetwork,
     Moments,
     Task,
     Train,
@@ -115,25 +114,52 @@ def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch
     return lambda part: whole[:, part]
 
 
+@dataclass(frozen=True)
+class Products:
+    """K of a chunk of the rows from either side: ``of_rows`` is K v, ``of_kernels`` K^T v."""
+
+    of_rows: Callable[[slice, torch.Tensor], torch.Tensor]
+    of_kernels: Callable[[slice, torch.Tensor], torch.Tensor]
+
+
+def products(client: Client, task: Task, basis: Basis) -> Products:
+    """By ``kernels``; over named parts by their members alone, so that no matrix of rows times parts is made."""
+    if basis.kind != "named":
+        K = client.kept(task, kernels, basis)
+        return Products(lambda part, v: K(part).T @ v, lambda part, v: K(part) @ v)
+    inside = {piece.start: found for piece, found in membership(client, task)}
+    return Products(
+        lambda part, v: torch.from_numpy(inside[part.start].T @ v.numpy()),
+        lambda part, v: torch.from_numpy(inside[part.start] @ v.numpy()),
+    )
+
+
 def moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
     """First and second moments of the features, and of the kernels per cell: gram[j] = sum_{s=j} K K^T,
     with K = 1 as its last column, in one block for all clients, or where each has its own kernels
-    (``support``) in a block of each: (G, blocks, M + 1, M + 1)."""
+    (``support``) in a block of each: (G, blocks, M + 1, M + 1).  Of named parts none."""
     task, rows = broadcast.task, client.prepare(broadcast.task)
-    K = client.kept(task, kernels, task.fair_basis)
-    own = support(task.fair_basis, client.key, task.clients)
-    gram = np.zeros(broadcast.shapes["gram"])
-    block = gram[:, own.start // (own.stop - own.start)]
     x, squares, mass = np.zeros(rows.X.shape[1] - 1), np.zeros(rows.X.shape[1] - 1), 0.0
+    for _, part in rows.chunks():
+        weights, X = _weights(rows)[part], rows.X[part, :-1]
+        x, squares, mass = x + weights @ X, squares + weights @ (X * X), mass + weights.sum()
+    sums = {"mass": np.array(float(mass)), "x": x, "x_squares": squares}
+    if task.named is None:
+        sums["gram"] = _gram(client, task, broadcast.shapes["gram"])
+    return Reply(broadcast.round, sums)
+
+
+def _gram(client: Client, task: Task, shape: tuple[int, ...]) -> np.ndarray:
+    """The kernels' moments, in the client's own block."""
+    rows, K = client.prepare(task), client.kept(task, kernels, task.fair_basis)
+    own = support(task.fair_basis, client.key, task.clients)
+    gram = np.zeros(shape)
+    block = gram[:, own.start // (own.stop - own.start)]
     with one_torch_thread():
         for j, part in rows.chunks():
             k = torch.cat([K(part), torch.ones(1, part.stop - part.start)])
-            weights = _weights(rows)[part]
-            block[j] += ((k * torch.from_numpy(weights)) @ k.T).numpy()
-            X = rows.X[part, :-1]
-            x, squares, mass = x + weights @ X, squares + weights @ (X * X), mass + weights.sum()
-    sums = {"mass": np.array(float(mass)), "x": x, "x_squares": squares, "gram": gram}
-    return Reply(broadcast.round, sums)
+            block[j] += ((k * torch.from_numpy(_weights(rows)[part])) @ k.T).numpy()
+    return gram
 
 
 def _weights(rows: Rows) -> np.ndarray:
@@ -180,13 +206,13 @@ def slopes(d: torch.Tensor, held: Held, surrogate: Surrogate) -> torch.Tensor:
 def held_at(client: Client, task: Task, net: Flat, share: float, at: Train | Trained) -> Held:
     """The rows, weighed as a question says, this round's or the last one's."""
     rows, own = client.prepare(task), support(task.fair_basis, client.key, task.clients)
-    K_L, K_F = (client.kept(task, kernels, basis) for basis in (task.basis, task.fair_basis))
+    K_L, K_F = (client.kept(task, products, basis) for basis in (task.basis, task.fair_basis))
     alpha = torch.from_numpy(at.alpha[support(task.basis, client.key, task.clients)]).float()
     C = torch.from_numpy(at.C).float()
     a, c = torch.empty(len(rows.X)), torch.empty(len(rows.X))
     for j, part in rows.chunks():
-        a[part] = (1.0 - share) + share * (K_L(part).T @ alpha)
-        c[part] = K_F(part).T @ C[j, own] + C[j, -1]
+        a[part] = (1.0 - share) + share * K_L.of_rows(part, alpha)
+        c[part] = K_F.of_rows(part, C[j, own]) + C[j, -1]
     weights, where = torch.from_numpy(_weights(rows)), net.values.device
     inputs = client.kept(task, kept).inputs
     if where not in inputs:
@@ -258,15 +284,15 @@ def by_kernel(
     """sum_i K_m(x_i) v_i over the loss adversary's kernels, (M,), and for each v (by default the same) per
     cell over the other's, with K = 1 as a last column, (.., G, F + 1)."""
     rows, L, F = client.prepare(task), task.basis, task.fair_basis
-    K_L, K_F = client.kept(task, kernels, L), client.kept(task, kernels, F)
+    K_L, K_F = client.kept(task, products, L), client.kept(task, products, F)
     own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
     of_fair = of_fair or (of_loss,)
     psi_L = np.zeros(width(L, task.clients))
     psi = np.zeros((len(of_fair), task.cells, width(F, task.clients) + 1))
     for j, part in rows.chunks():
-        psi_L[own_L] += (K_L(part) @ of_loss[part]).numpy()
+        psi_L[own_L] += K_L.of_kernels(part, of_loss[part]).numpy()
         for k, v in enumerate(of_fair):
-            psi[k, j, own_F] += (K_F(part) @ v[part]).numpy()
+            psi[k, j, own_F] += K_F.of_kernels(part, v[part]).numpy()
             psi[k, j, -1] += float(v[part].double().sum())
     return psi_L, psi
 
@@ -274,6 +300,16 @@ def by_kernel(
 def masses(client: Client, task: Task) -> tuple[np.ndarray, np.ndarray]:
     """``by_kernel`` of the rows' weights, the same in every round."""
     return by_kernel(client, task, torch.from_numpy(_weights(client.prepare(task))))
+
+
+def overlaps(client: Client, task: Task, pool: np.ndarray) -> np.ndarray:
+    """sum_i weight_i c_ip c_iq over the rows, (k, k), with c_p = K C_p[s] of cuts C_p over named parts."""
+    rows, K = client.prepare(task), client.kept(task, products, task.fair_basis)
+    C, weights, found = torch.from_numpy(pool).float(), _weights(rows), np.zeros((len(pool),) * 2)
+    for j, part in rows.chunks():
+        c = (K.of_rows(part, C[:, j, :-1].T) + C[:, j, -1]).double().numpy()
+        found += c.T @ (c * weights[part, None])
+    return found
 
 
 def train(client: Client, broadcast: Broadcast[Train]) -> Reply:
@@ -294,10 +330,12 @@ def train(client: Client, broadcast: Broadcast[Train]) -> Reply:
                 + (fresh if number == 1 else slower)
             )
         client.kept(task, kept).before = (_key(asked), sums["gradient"] / mass)
+        if asked.pool is not None:
+            sums["Q"] = overlaps(client, task, asked.pool)
         correction = np.zeros_like(asked.w)
         if before is not None and asked.before is not None:
             correction = asked.before.gradient - before
-        steps = descend(net, held, correction, asked, _rng(client, asked.seed, number))
+        steps = descend(net, held, correction, asked, rng_of(client, asked.seed, number))
         if not bool(torch.isfinite(net.values).all()):
             raise SolverError(
                 f"{client.who}: weights of the network became NaN in round {number}: "
@@ -314,7 +352,7 @@ def network_at(client: Client, task: Task, device: str, w: np.ndarray) -> Flat:
     return flat(task.network.name, task.network.hidden, d, w, device)
 
 
-def _rng(client: Client, seed: int, number: int) -> np.random.Generator:
+def rng_of(client: Client, seed: int, number: int) -> np.random.Generator:
     digest = hashlib.sha256(client.key.encode()).digest()
     return np.random.default_rng([seed, number, *digest])
 
@@ -385,89 +423,3 @@ def batches(
             order, first = rng.permutation(n), 0
         yield order[first : first + size]
         first += size
-
-
-def average(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
-    """Algorithms 1 and 2 for a network: Adam's steps on (1/n_k) sum theta l + lambda (C - tau)^2 (eq.
-    agnostic_objective_fairness_penalty_term), all rows at a time, then the coefficients at w_k.
-
-    C = (C_k(w) + the others' share) / n. The others' share is that of the last round's start, the total
-    from the server less the client's own, and lags as phi_C does for a linear model.
-    """
-    task, asked = broadcast.task, broadcast.asked
-    rows, own = client.prepare(task), support(task.basis, client.key, task.clients)
-    K = client.kept(task, kernels, task.basis)(slice(0, len(rows.X))).T
-    y = torch.from_numpy(np.asarray(rows.y, np.float32))
-    s = torch.from_numpy(rows.s - asked.s_bar).float()
-    with one_torch_thread(), enough_room():
-        others = 0.0
-        if asked.penalty and asked.before is not None:
-            others = asked.C - covariance(weighed_at(client, task, asked, asked.before, K, s))
-        at = weighed_at(client, task, asked, asked, K, s)
-        C = covariance(at)
-        adam_steps(at, y, others, asked, _rng(client, 0, broadcast.round))
-        with torch.no_grad():
-            d = at.net.logits(at.z).cpu()
-        loss = softplus(d) - y * d
-        coefficients = {"psi_L": K.T @ loss, "psi_theta": K.sum(dim=0), "psi_C": K.T @ (s * d)}
-        sums = {
-            "w": at.net.values.double().cpu().numpy(),
-            "clients": np.array(1.0),
-            "C": np.array(C),
-            "correct": np.array(float(((d > 0) == (y > 0)).sum())),
-        }
-    for name, values in coefficients.items():
-        sums[name] = np.zeros_like(asked.alpha)
-        sums[name][own] = values.numpy()
-    return Reply(broadcast.round, sums)
-
-
-@dataclass(frozen=True)
-class Weighed:
-    """A network at some weights, its inputs z, and of every row theta and s - s_bar, where it is."""
-
-    net: Flat
-    z: torch.Tensor
-    theta: torch.Tensor
-    s: torch.Tensor
-
-
-def weighed_at(
-    client: Client,
-    task: Task,
-    asked: AverageNetwork,
-    at: AverageNetwork | Averaged,
-    K: torch.Tensor,
-    s: torch.Tensor,
-) -> Weighed:
-    """The network and the rows' weights at this round's start, or the last one's."""
-    net = network_at(client, task, asked.device, at.w)
-    net.module.eval()
-    z = net.inputs(client.prepare(task).X[:, :-1])
-    own = support(task.basis, client.key, task.clients)
-    theta = K @ torch.from_numpy(at.alpha[own]).float()
-    return Weighed(net, z, theta.to(z.device), s.to(z.device))
-
-
-def covariance(at: Weighed) -> float:
-    """sum_i theta_i (s_i - s_bar) d_i, the client's share of n C."""
-    with torch.no_grad():
-        return float((at.theta * at.s * at.net.logits(at.z)).sum())
-
-
-def adam_steps(
-    at: Weighed, y: torch.Tensor, others: float, asked: AverageNetwork, rng: np.random.Generator
-) -> None:
-    """Changes the network.  others: the share of all other clients in n C."""
-    ridge = torch.from_numpy(asked.ridge).float().to(at.z.device)
-    labels = y.to(at.z.device)
-    optimiser = torch.optim.Adam(at.net.module.parameters(), lr=asked.rate)
-    with training(at.net, rng):
-        for _ in range(asked.steps):
-            at.net.slopes.zero_()
-            d = at.net.logits(at.z)
-            loss = (at.theta * (softplus(d) - labels * d)).sum() / len(labels)
-            gap = ((at.theta * at.s * d).sum() + others) / asked.n - asked.tau
-            (loss + asked.penalty * gap**2).backward()
-            at.net.slopes.add_(ridge * at.net.values)
-            optimiser.step()

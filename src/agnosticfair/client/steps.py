@@ -56,9 +56,9 @@ def _train(client: Client, broadcast: Broadcast[Train]) -> Reply:
 
 
 def _average_network(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
-    from agnosticfair.client import networks
+    from agnosticfair.client import averaging_networks
 
-    return networks.average(client, broadcast)
+    return averaging_networks.average(client, broadcast)
 
 
 STEPS: dict[str, Step] = {

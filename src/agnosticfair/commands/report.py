@@ -120,7 +120,8 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
 
     from agnosticfair.data.decided import Decided
     from agnosticfair.data.table import Column, concatenate, intersected
-    from agnosticfair.report.studies import names_of, notion_of, sensitive_feature_of
+    from agnosticfair.report.runs import sensitive_feature_of
+    from agnosticfair.report.studies import names_of, notion_of
 
     fits = [run for run in runs if run.kind == "fit"]
     if not fits:

@@ -19,7 +19,7 @@ from agnosticfair.protocol.questions import QUESTIONS, Question, Task, step_of
 from agnosticfair.protocol.records import put_together, taken_apart
 
 Asked = TypeVar("Asked", bound=Question, covariant=True)
-FORMAT = "agnosticfair-message-2"
+FORMAT = "agnosticfair-message-3"
 MOST_BYTES = 1 << 28
 """A longer message is refused unread; Adult's are under a megabyte."""
 
@@ -78,10 +78,12 @@ class Offer:
 
 @dataclass(frozen=True)
 class Invitation:
-    """To a session of secure sums.  sites: who takes part, with their long-term public keys."""
+    """To a session of secure sums.  sites: who takes part, with their long-term public keys.  coordinator: its
+    public key (X25519) for this session, with which replies are authenticated; empty where sites sign them."""
 
     session: str
     sites: Mapping[str, str]
+    coordinator: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,13 @@ class KeyList:
 
 @dataclass(frozen=True)
 class Masked:
-    """A site's answer as integers modulo 2^64 under masks, (N,) uint64, signed for its question."""
+    """A site's answer as integers modulo 2^64 under masks, (N,) uint64.  proof: that it is this site's answer to this
+    question, a tag for the session's coordinator or a signature for everybody, in hexadecimal."""
 
     round: int
     site: str
     values: np.ndarray
-    signature: str
+    proof: str
 
 
 @dataclass(frozen=True)
@@ -250,15 +253,15 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             return {"kind": "candidates"}, {"priorities": priorities, "rows": rows}
         case Offer():
             return {"kind": "offer", **vars(message)}, {}
-        case Invitation(session, sites):
-            return {"kind": "invitation", "session": session, "sites": dict(sites)}, {}
+        case Invitation():
+            return {"kind": "invitation", **vars(message), "sites": dict(message.sites)}, {}
         case Agreement(session, offers):
             listed = [vars(offer) for offer in offers]
             return {"kind": "agreement", "session": session, "offers": listed}, {}
         case KeyList():
             return {"kind": "key list", **vars(message), "sites": dict(message.sites)}, {}
-        case Masked(round, site, values, signature):
-            header = {"kind": "masked", "round": round, "site": site, "signature": signature}
+        case Masked(round, site, values, proof):
+            header = {"kind": "masked", "round": round, "site": site, "proof": proof}
             return header, {"values": values}
         case Census():
             return {"kind": "census", "census": message.to_json()}, {}
@@ -271,7 +274,8 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     raise FederationError(f"{type(message).__name__} is no message: send one of this module's")
 
 
-def _read(content: bytes) -> Message:
+def _opened(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays of a message of this format, of the kind of number that it is to have."""
     from safetensors.numpy import load
 
     if len(content) > MOST_BYTES:
@@ -286,6 +290,11 @@ def _read(content: bytes) -> Message:
     for name, value in arrays.items():
         if value.dtype != number:
             raise ValueError(f"{name} is {value.dtype}, not {number}")
+    return header, arrays
+
+
+def _read(content: bytes) -> Message:
+    header, arrays = _opened(content)
     match header:
         case {"kind": "reply", "round": int(round)}:
             return Reply(round, arrays)
@@ -296,7 +305,9 @@ def _read(content: bytes) -> Message:
         case {"kind": "offer"} if not arrays:
             return _offer(header)
         case {"kind": "invitation", "session": str(session), "sites": dict(sites)} if not arrays:
-            return Invitation(session, {k: hexadecimal(v, 32) for k, v in sites.items()})
+            keys = {k: hexadecimal(v, 32) for k, v in sites.items()}
+            own = header["coordinator"]
+            return Invitation(session, keys, hexadecimal(own, 32 if own else 0))
         case {"kind": "agreement", "session": str(session), "offers": list(offers)} if not arrays:
             return Agreement(session, tuple(_offer(offer) for offer in offers))
         case {"kind": "key list"} if not arrays:
@@ -305,9 +316,9 @@ def _read(content: bytes) -> Message:
             "kind": "masked",
             "round": int(round),
             "site": str(site),
-            "signature": str(signature),
+            "proof": str(proof),
         } if arrays.keys() == {"values"} and arrays["values"].ndim == 1:
-            return Masked(round, site, arrays["values"], hexadecimal(signature, 64))
+            return Masked(round, site, arrays["values"], hexadecimal(proof, len(proof) // 2))
         case {"kind": "broadcast", "round": int(round), "id": str(identity), "step": str(step)}:
             session = header.get("session", "")
             if not isinstance(session, str):

@@ -19,6 +19,7 @@ OURS = "agnosticfair-named"
 MAIN_LIMIT = 0.1
 NEAR = 0.02  # accuracy that a verdict allows below the best that keeps the limit
 CONSTANT = 0.01  # share of positives, or negatives, under which a classifier hardly decides
+COUNTED = ("won", "alike", "ahead")  # what a verdict may say for our default
 KEPT = 0.5  # share of seeds in which the rule must find the limit kept, to count as keeping it
 
 NUMBERS = {
@@ -66,7 +67,12 @@ def aggregate(results: Mapping[str, Any]) -> Json:
 
 
 def _line(limit: float, dataset: str, split: str, entrant: str, cells: Sequence[Json]) -> Json:
-    rows = [row for cell in cells for row in cell["rows"] if row["limit"] == limit]
+    rows = [
+        row | {"seed": cell["seed"]}
+        for cell in cells
+        for row in cell["rows"]
+        if row["limit"] == limit
+    ]
     whys = [cell["why"] for cell in cells if "why" in cell]
     about = {k: cells[0][k] for k in ("note", "sees", "pooled", "ours")}
     head = {"dataset": dataset, "split": split, "entrant": entrant, "limit": limit, **about}
@@ -87,6 +93,7 @@ def _line(limit: float, dataset: str, split: str, entrant: str, cells: Sequence[
         "spread": {
             k: _short(np.std(values[k], ddof=len(rows) > 1)) for k in ("accuracy", "p90", "max")
         },
+        "each": [[row["seed"], [_short(row["all"][k]) for k in ("p90", "max")]] for row in rows],
         "kinds": kinds,
         "worst": max(worst, key=worst.count),
     }
@@ -100,8 +107,9 @@ def verdict(lines: Iterable[Json]) -> Json:
     """How our default stands on one data set at one limit, among those that decide and do not see the attribute.
 
     best: the most accurate that keeps the limit.  lowest: whose p90 and max are lowest.  won: both are
-    our default's, at an accuracy within two points of the best that keeps the limit.  ahead: the same among
-    it and the methods of others.
+    our default's, at an accuracy within two points of the best that keeps the limit.  alike: the same among those
+    within two points of it, for whoever gives up more accuracy is lower by that.  ahead: the same among our default
+    and the methods of others.  beaten: by whom among those alike, beyond error.
     """
     blind = [line for line in lines if line["seeds"] and not line["sees"]]
     own = next((line for line in blind if line["entrant"] == OURS), None)
@@ -110,13 +118,25 @@ def verdict(lines: Iterable[Json]) -> Json:
     best = max(keeping, key=lambda line: line["accuracy"], default=None)
     lowest = {k: min(there, key=lambda line: line[k])["entrant"] for k in ("p90", "max") if there}
     near = own is not None and best is not None and own["accuracy"] >= best["accuracy"] - NEAR
-    ahead = {
-        name: near
-        and own in there
-        and all(own[k] <= t[k] for k in ("p90", "max") for t in there if not (t["ours"] and others))
-        for name, others in (("won", False), ("ahead", True))
-    }
-    return {"own": own, "best": best, "lowest": lowest, "near": near, **ahead}
+    alike = [t for t in there if best is not None and t["accuracy"] >= best["accuracy"] - NEAR]
+    others = [t for t in there if t is own or not t["ours"]]
+
+    def leads(among: Sequence[Json]) -> bool:
+        return near and own in there and all(own[k] <= t[k] for k in ("p90", "max") for t in among)
+
+    won = {"won": leads(there), "alike": leads(alike), "ahead": leads(others)}
+    beaten = [t["entrant"] for t in alike if own is not None and _lower(t, own)]
+    return {"own": own, "best": best, "lowest": lowest, "near": near, **won, "beaten": beaten}
+
+
+def _lower(line: Json, own: Json) -> bool:
+    """Whether a p90 or max is below our default's by over two standard errors of the seeds' own differences."""
+    theirs, ours = (dict(t["each"]) for t in (line, own))
+    shared = sorted(theirs.keys() & ours.keys())
+    if len(shared) < 2:
+        return False
+    less = np.array([ours[seed] for seed in shared]) - [theirs[seed] for seed in shared]
+    return bool((less.mean(axis=0) > 2 * less.std(axis=0, ddof=1) / np.sqrt(len(shared))).any())
 
 
 def is_constant(line: Json) -> bool:
@@ -244,48 +264,33 @@ def _judged(summary: Json) -> Iterator[tuple[str, float, Json]]:
 def _verdicts(summary: Json) -> str:
     lines = []
     for data, limit, v in _judged(summary):
-        own, best = v["own"], v["best"]
-        lines.append(
-            (
-                data,
-                f"{limit:g}",
-                _brief(own),
-                f"{best['entrant']} {_brief(best)}" if best else "nobody",
-                v["lowest"].get("p90", ""),
-                v["lowest"].get("max", ""),
-                *("yes" if v[name] else "no" for name in ("won", "ahead")),
-            )
-        )
-    header = (
-        "data",
-        "limit",
-        OURS,
-        "most accurate that keeps it",
-        "lowest p90",
-        "lowest max",
-        "won",
-        "ahead",
-    )
+        best, lowest = v["best"], [v["lowest"].get(name, "") for name in ("p90", "max")]
+        kept = f"{best['entrant']} {_brief(best)}" if best else "nobody"
+        said = ["yes" if v[name] else "no" for name in COUNTED]
+        numbers = (f"{limit:g}", _brief(v["own"]), kept, *lowest)
+        lines.append((data, *numbers, *said, ", ".join(v["beaten"])))
+    header = ["data", "limit", OURS, "most accurate that keeps it", "lowest p90", "lowest max"]
+    header += [*COUNTED, "lower beyond error"]
     text = (
         "Among entrants that do not see the attribute and are not constant; accuracy, then RD p90 / max "
         "over all deployments. "
         "*Won*: our default has the lowest p90 and the lowest max at an accuracy within "
-        f"{NEAR:g} of the best that keeps the limit. *Ahead*: the same among it and the methods of others, our other "
-        "recipes left out."
+        f"{NEAR:g} of the best that keeps the limit. *Alike*: the same among those whose accuracy is within that, for "
+        "whoever gives up more of it is lower by that alone. *Ahead*: the same among our default and the methods of "
+        "others, our other recipes left out. *Lower beyond error*: those alike whose p90 or max is lower by over two "
+        "standard errors of the seeds' differences."
     )
     count, limits = len(by_data(summary)), _limits(summary)
 
-    def told(place: int) -> str:
+    def told(name: str) -> str:
+        place = header.index(name)
         won = [sum(x[1] == f"{limit:g}" and x[place] == "yes" for x in lines) for limit in limits]
         return ", ".join(
             f"{n} of {count} at {limit:g}" for n, limit in zip(won, limits, strict=True)
         )
 
-    return (
-        f"## Verdict\n\n{text} Won: {told(-2)}. Ahead: {told(-1)}.\n\n"
-        + table(header, lines)
-        + "\n"
-    )
+    counts = " ".join(f"{name.capitalize()}: {told(name)}." for name in COUNTED)
+    return f"## Verdict\n\n{text} {counts}\n\n{table(header, lines)}\n"
 
 
 def _limits(summary: Json) -> list[float]:

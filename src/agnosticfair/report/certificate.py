@@ -61,8 +61,12 @@ def _headline(made: Certificate) -> Grid:
 
 def part_grids(made: Certificate) -> list[Grid]:
     """The worst estimable parts with their intervals, what is not estimable, and the groups' impact ratios."""
+    few = [_few(made)] if not_estimable(made.parts) else []
+    return [_able(made), *few, _groups(made)]
+
+
+def _able(made: Certificate) -> Grid:
     able = worst_first(made.parts)
-    few = not_estimable(made.parts)
     head = ("part", "rows", made.quantity, "low", "high", "impact ratio", "its low")
     lines = [
         (
@@ -80,15 +84,17 @@ def part_grids(made: Certificate) -> list[Grid]:
     title = f"Certified with {made.confidence:.0%} confidence"
     if not isfinite(made.upper):
         title, note = "Parts, measured", "On the rows of the fit: nothing is bounded beyond them."
-    found = [Grid(title, note, head, lines)]
-    if few:
-        rows = [(p.name, f"{p.rows:,}", _rate(p.difference)) for p in few[:MOST_FEATURES]]
-        note = (
-            f"Too few rows for +-{made.precision:g}: measured, not certified, and not counted as 0."
-        )
-        found.append(
-            Grid(f"Not estimable: {len(few):,} parts", note, ("part", "rows", "measured"), rows)
-        )
+    return Grid(title, note, head, lines)
+
+
+def _few(made: Certificate) -> Grid:
+    few = not_estimable(made.parts)
+    rows = [(p.name, f"{p.rows:,}", _rate(p.difference)) for p in few[:MOST_FEATURES]]
+    note = f"Too few rows for +-{made.precision:g}: measured, not certified, and not counted as 0."
+    return Grid(f"Not estimable: {len(few):,} parts", note, ("part", "rows", "measured"), rows)
+
+
+def _groups(made: Certificate) -> Grid:
     everybody = made.parts[0]
     rates = [
         (
@@ -102,15 +108,11 @@ def part_grids(made: Certificate) -> list[Grid]:
     ]
     note = (
         f"Rates and impact ratios as a bias audit wants them; lowest ratio {_rate(everybody.ratio)}"
-        + (
-            f", with {made.confidence:.0%} confidence at least {lower(everybody.ratio_low)}"
-            if isfinite(everybody.ratio_low)
-            else ""
-        )
-        + " (four-fifths rule: 0.8)."
     )
-    found.append(Grid("Groups", note, ("group", "rows", "rate", "impact ratio", ""), rates))
-    return found
+    if isfinite(everybody.ratio_low):
+        note += f", with {made.confidence:.0%} confidence at least {lower(everybody.ratio_low)}"
+    note += " (four-fifths rule: 0.8)."
+    return Grid("Groups", note, ("group", "rows", "rate", "impact ratio", ""), rates)
 
 
 def _kernel_grids(made: Certificate) -> list[Grid]:

@@ -143,3 +143,8 @@ def _json(path: Path) -> dict[str, Any]:
             f"{str(path)!r} cannot be read ({type(error).__name__}): it is damaged, or not ours"
         ) from None
     return told
+
+
+def sensitive_feature_of(run: Run) -> str:
+    """The sensitive feature whose groups a fit is shown for: the certificate's, of several the worst."""
+    return run.certificate.get("sensitive_feature") or (*run.told["sensitive_features"], "")[0]

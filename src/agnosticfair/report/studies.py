@@ -7,29 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.certificate import about, warnings
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.errors import AgnosticFairError, DataError, ModelError
 from agnosticfair.experiments import shifts as suite
 from agnosticfair.mathematics import metrics, notions
 from agnosticfair.mathematics.basis import Basis
-from agnosticfair.report import facts, tables
+from agnosticfair.report import doubts, facts, tables
 from agnosticfair.report import shifts as shift_tables
+from agnosticfair.report.certified import certified, reached, set_in_words
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.figures import NAMES, SETS
-from agnosticfair.report.runs import Run
-from agnosticfair.report.tables import Row, Spread
-
-MOST_PARTS, MOST_FEW = 20, 6
-"""Named parts that a page draws: estimable ones, and others."""
-
-FEW_ROWS = 100
-"""A group or a site of fewer test rows is warned of."""
+from agnosticfair.report.runs import Run, sensitive_feature_of
+from agnosticfair.report.tables import Row, Spread, number, one, spread
 
 Json = dict[str, Any]
 
@@ -72,11 +65,6 @@ def names_of(fits: Sequence[Run]) -> list[str]:
     return names
 
 
-def sensitive_feature_of(run: Run) -> str:
-    """The sensitive feature whose groups a fit is shown for: the certificate's, of several the worst."""
-    return run.certificate.get("sensitive_feature") or (*run.told["sensitive_features"], "")[0]
-
-
 def notion_of(run: Run) -> str:
     return (run.told["method"].get("fairness") or {}).get("notion", notions.PARITY.name)
 
@@ -101,7 +89,7 @@ def _of_suite(run: Run, mix: Sequence[str]) -> list[Json]:
                 "p90": "p90_risk_difference",
                 "worst": "max_risk_difference",
             }
-            entry = {key: _spread(s.numbers[name]) for key, name in numbers.items()}
+            entry = {key: spread(s.numbers[name]) for key, name in numbers.items()}
             first = next((row for row in s.rows if "detail" in row), {})
             entry |= _detailed(first) | {"note": shift_tables.NOTES.get(s.method)}
             methods.append({"name": s.method, "outcome": s.outcome, "seeds": s.seeds, **entry})
@@ -113,7 +101,7 @@ def _of_suite(run: Run, mix: Sequence[str]) -> list[Json]:
                 methods,
                 run.decided.get(f"rows-{data}-{setting}.parquet"),
                 mix,
-                set=_set(kernels, suite.BOUND, suite.FLOOR, "training rows"),
+                set=set_in_words(kernels, suite.BOUND, suite.FLOOR, "training rows"),
                 deployments=_deployments(chosen),
                 frontier=_frontier(own),
             )
@@ -131,7 +119,7 @@ def _of_paper(run: Run, mix: Sequence[str]) -> list[Json]:
             if (s.dataset, s.setting) != (data, setting):
                 continue
             names = {"accuracy": "test_accuracy", "difference": "test_risk_difference"}
-            entry = {key: _spread(s[name]) for key, name in names.items()}
+            entry = {key: spread(s[name]) for key, name in names.items()}
             own = (r for r in rows if (r["dataset"], r["setting"]) == (data, setting))
             first: Row = next((r for r in own if r["method"] == s.method and "detail" in r), {})
             entry |= _detailed(first)
@@ -156,16 +144,16 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     ]
     measured = certificate if "accuracy" in certificate else scores[0] if scores else {}
     gap = measured.get("difference", measured.get("risk_difference"))
-    numbers = {"accuracy": _one(measured.get("accuracy")), "difference": _one(gap)}
+    numbers = {"accuracy": one(measured.get("accuracy")), "difference": one(gap)}
     entry = _fit_entry(run, told["method"]["name"]) | numbers
     study = _study(run, f"{entry['name']} on {told['rows']:,} training rows", [entry], None, mix)
     study |= {"rows": told["rows"], "rows_are": "training rows"}
-    study |= _certified(certificate, "training rows")
+    study |= certified(certificate, "training rows")
     study["clients"] = _client_scores(scores, entry["name"])
     study["facts"] = facts.of_scores(scores[0]) if scores else {}
     study["warnings"] = [
         "Measured on the rows it was trained on: expect less on others. Give test rows by --test.",
-        *_fit_warnings(run),
+        *doubts.of_fit(run),
     ]
     return [study]
 
@@ -177,14 +165,14 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
         y, p, s = tested.y, tested.decisions[name], tested.s.codes
         numbers = metrics.accuracy(y, p), metrics.gap(notion, y, p, s)
         methods.append(
-            _fit_entry(run, name) | {"accuracy": _one(numbers[0]), "difference": _one(numbers[1])}
+            _fit_entry(run, name) | {"accuracy": one(numbers[0]), "difference": one(numbers[1])}
         )
     title = (
         f"{methods[0]['name']} on test rows" if len(fits) == 1 else f"{len(fits)} fits on test rows"
     )
     study = _study(fits[0], title, methods, tested, mix, notion)
-    study |= _certified(fits[0].certificate, "training rows")
-    study["warnings"] += [text for run in fits for text in _fit_warnings(run)]
+    study |= certified(fits[0].certificate, "training rows")
+    study["warnings"] += [text for run in fits for text in doubts.of_fit(run)]
     return study
 
 
@@ -194,21 +182,27 @@ def _fit_entry(run: Run, name: str) -> Json:
     fairness = method.get("fairness") or {}
     entry = {"name": name, "outcome": _ended(told), "seeds": 1, "note": method.get("summary")}
     entry |= {"history": told["history"], "training_alpha": told["alpha"]}
-    entry |= {"tau": fairness.get("tau"), **_reached(certificate)}
+    entry |= {"tau": fairness.get("tau"), **reached(certificate)}
     return entry
+
+
+def _ended(told: Mapping[str, Any]) -> str:
+    if told["outcome"] == "converged" or told["method"].get("averaging"):
+        return f"{told['outcome']} after {told['rounds']} rounds"
+    return f"not converged after {told['rounds']} rounds"
 
 
 def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     """A certificate of a model from anywhere."""
     told = run.told
     name = told.get("method", "the audited model")
-    entry = {"name": name, "seeds": 1, **_reached(told)}
-    entry |= {"accuracy": _one(told["accuracy"]), "difference": _one(told["difference"])}
+    entry = {"name": name, "seeds": 1, **reached(told)}
+    entry |= {"accuracy": one(told["accuracy"]), "difference": one(told["difference"])}
     rows = next(iter(run.decided.values()), None)
     title = f"Audit of {name} on {told['n']:,} rows"
     study = _study(run, title, [entry], rows, mix, told["notion"])
-    study |= {"rows": told["n"]} | _certified(told, "audited rows")
-    study["warnings"] += _certificate_warnings(told)
+    study |= {"rows": told["n"]} | certified(told, "audited rows")
+    study["warnings"] += doubts.of_certificate(told)
     study["limit"] = told.get("limit") or facts.LIMIT
     return [study]
 
@@ -220,7 +214,7 @@ def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
     last = rounds[-1] if rounds else {}
     most, clients = begins.get("most"), begins.get("clients")
     entry = {"name": name, "seeds": 1, "history": rounds, "tau": begins.get("tau")}
-    entry |= {"outcome": "running", "accuracy": _one(last.get("accuracy"))}
+    entry |= {"outcome": "running", "accuracy": one(last.get("accuracy"))}
     study = _study(run, f"{name}, still training", [entry], None, mix)
     told = (
         f"Round {last['round']} of at most {most}, {clients} clients." if last else "No round yet."
@@ -274,7 +268,7 @@ def _study(
         "clients": [],
         "facts": {},
         "limit": next((m["tau"] for m in methods if m.get("tau") is not None), facts.LIMIT),
-        "warnings": _warnings(methods),
+        "warnings": doubts.of_methods(methods),
         **parts,
     }
     if rows is not None:
@@ -284,7 +278,7 @@ def _study(
             "clients": _clients(rows),
             "facts": facts.of_rows(rows),
         }
-        made["warnings"] += _few(rows)
+        made["warnings"] += doubts.of_rows(rows)
     return made
 
 
@@ -295,85 +289,6 @@ def _detailed(row: Row) -> Json:
     worst = found.get("worst") or {}
     about |= {"tau": row.get("tau"), "first_certified": row.get("certified_risk_difference")}
     return about | {f"worst_{k}": worst[k] for k in worst}
-
-
-def _reached(certificate: Mapping[str, Any]) -> Json:
-    """The bounds of a certificate, and where they are reached."""
-    if "worst_difference" not in certificate:
-        return {"certified": None}
-    intervals = certificate.get("intervals") or {}
-    parts = _parts(certificate)
-    beyond = parts is not None and parts["certified"]
-    kernels = certificate["basis"]["kind"] != "constant"
-    bound = certificate["upper"] if beyond else certificate["worst_difference"] if kernels else None
-    return {
-        "certified": None if bound is None else _one(bound),
-        "parts": parts,
-        "certified_interval": None if beyond else intervals.get("worst_difference"),
-        "certified_accuracy": certificate.get("worst_accuracy"),
-        "interval": intervals.get("difference"),
-        "confidence": certificate.get("confidence"),
-        "worst_alpha": certificate["alpha_difference"],
-        "worst_profile": certificate["profile"],
-        "worst_groups": certificate["groups"],
-    }
-
-
-def _parts(certificate: Mapping[str, Any]) -> Json | None:
-    """The named parts of a certificate: the worst that are certified (or only measured, on the rows of a fit), those
-    with too few rows, and how many there are of each."""
-    parts = certificate.get("parts") or ()
-    if not parts:
-        return None
-    keys = ("name", "rows", "difference", "low", "high", "ratio", "ratio_low", "pair")
-
-    def told(some: Sequence[Mapping[str, Any]]) -> list[Json]:
-        return [{key: part[key] for key in keys} for part in some]
-
-    able = [part for part in parts if part["estimable"]]
-    few = [part for part in parts if not part["estimable"] and part["difference"] is not None]
-    held_out = certificate.get("upper") is not None
-    certified, by = held_out and bool(able), "high" if held_out else "difference"
-    able.sort(key=lambda part: -part[by])
-    few.sort(key=lambda part: -part["difference"])
-    return {
-        "certified": certified,
-        "why": f"Measured on {'too few rows' if held_out else 'the rows of the fit'}, and not certified.",
-        "estimable": told(able[:MOST_PARTS]),
-        "few": told(few[:MOST_FEW]),
-        "counts": [len(able), len(parts) - len(able)],
-        "upper": certificate.get("upper") if certified else None,
-        "mixtures": certificate.get("mixtures"),
-        "confidence": certificate.get("confidence"),
-        "precision": certificate.get("precision"),
-        "worst_few": few[0]["difference"] if few else None,
-    }
-
-
-def _certified(certificate: Mapping[str, Any], rows: str) -> Json:
-    """The set of a certificate in words, and what it compares."""
-    if "worst_difference" not in certificate:
-        return {"set": None, "no_set": certificate.get("says") or "There is no certificate."}
-    notion = asdict(notions.notion_of(certificate["notion"]))
-    if certificate["basis"]["kind"] == "constant":
-        parts = _parts(certificate)
-        if parts is None or not parts["certified"]:
-            why = parts["why"] if parts else "No part was looked at."
-            return {"set": None, "no_set": f"Nothing is certified here. {why}", "notion": notion}
-        mixed = " and every mixture of them" if certificate.get("mixtures") is not None else ""
-        level = f"{100 * certificate['confidence']:g}% confidence, all at once"
-        words = f"each of {parts['counts'][0]:,} named parts of the population{mixed}, with {level}"
-        return {"set": words, "notion": notion}
-    basis, bound = Basis(**certificate["basis"]), certificate["bound"]
-    words = _set(basis, float("inf") if bound is None else bound, certificate["floor"], rows)
-    return {"set": words, "notion": notion}
-
-
-def _set(basis: Basis, bound: float, floor: float, rows: str) -> str:
-    return (
-        f"every reweighing of the {rows} by {about(basis, bound)}, in which the compared groups "
-        f"each keep {100 * floor:g}% of the mass"
-    )
 
 
 def _deployments(chosen: Sequence[shift_tables.Summary]) -> list[Json]:
@@ -410,7 +325,7 @@ def _frontier(rows: Sequence[Row]) -> list[Json]:
     }
     return [
         {"method": method, "value": value}
-        | {key: _spread(Spread.of(r[name] for r in group))["mean"] for key, name in names.items()}
+        | {key: spread(Spread.of(r[name] for r in group))["mean"] for key, name in names.items()}
         for (method, value), group in sorted(groups.items())
     ]
 
@@ -435,9 +350,9 @@ def _clients(rows: Decided) -> list[Json]:
                     "method": method,
                     "client": place,
                     "rows": int(part.sum()),
-                    "accuracy": _number(metrics.positive_rate(right, w)),
-                    "risk_difference": _number(metrics.risk_difference(p, rows.s.codes, w)),
-                    "groups": {g: {"rows": int(n), "rate": _number(r)} for g, n, r in groups},
+                    "accuracy": number(metrics.positive_rate(right, w)),
+                    "risk_difference": number(metrics.risk_difference(p, rows.s.codes, w)),
+                    "groups": {g: {"rows": int(n), "rate": number(r)} for g, n, r in groups},
                 }
             )
     return made
@@ -465,80 +380,3 @@ def _configuration(run: Run) -> Json:
     if run.kind == "running":
         return {k: told.get(k) for k in ("method", "most", "tau", "clients")}
     return dict(told.get("asked") or {})
-
-
-# --- where a claim is weak ---
-
-
-def _warnings(methods: Sequence[Json]) -> list[str]:
-    told = []
-    for method in methods:
-        outcome = str(method.get("outcome") or "")
-        done, _, all_of = outcome.removeprefix("converged ").partition("/")
-        if outcome.startswith("converged ") and all_of and done != all_of.partition(";")[0]:
-            told.append(f"{method['name']} did not converge in every run ({outcome}).")
-        elif "diverged" in outcome or "infeasible" in outcome or outcome.startswith("not "):
-            told.append(f"{method['name']}: {outcome}.")
-    if methods and max(m["seeds"] for m in methods) == 1:
-        told.append("One run only: how much chance is in these numbers is not known.")
-    return told
-
-
-def _few(rows: Decided) -> list[str]:
-    sizes = zip(
-        rows.s.categories, np.bincount(rows.s.codes, minlength=len(rows.s.categories)), strict=True
-    )
-    return [
-        f"Group {name!r} has only {size} test rows: its rates are uncertain."
-        for name, size in sizes
-        if size < FEW_ROWS
-    ]
-
-
-def _fit_warnings(run: Run) -> list[str]:
-    missing = [e for e in run.told["events"] if e["event"] in ("no answer", "restated")]
-    told = [f"Replies were missing: {', '.join(_event(e) for e in missing)}."] if missing else []
-    others = run.certificate.get("others") or {}
-    told += (
-        [f"The groups here are those of {sensitive_feature_of(run)!r}, the worst."]
-        if others
-        else []
-    )
-    told += [f"By {name!r} it is: {says}" for name, says in others.items()]
-    return told + _certificate_warnings(run.certificate)
-
-
-def _event(event: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} {v}" for k, v in event.items())
-
-
-def _certificate_warnings(certificate: Mapping[str, Any]) -> list[str]:
-    if "worst_difference" not in certificate:
-        return [certificate.get("says") or "There is no certificate."]
-    few = [
-        f"Group {name!r} has only {group['rows']} rows in the certificate: its rates are uncertain."
-        for name, group in certificate["groups"].items()
-        if group["rows"] < FEW_ROWS
-    ]
-    return [*warnings(certificate), *few]
-
-
-def _ended(told: Mapping[str, Any]) -> str:
-    if told["outcome"] == "converged" or told["method"].get("averaging"):
-        return f"{told['outcome']} after {told['rounds']} rounds"
-    return f"not converged after {told['rounds']} rounds"
-
-
-# --- numbers ---
-
-
-def _spread(found: Spread) -> Json:
-    return {k: _number(v) for k, v in asdict(found).items()}
-
-
-def _one(value: float | None) -> Json:
-    return _spread(Spread.of([None if value is None or not isfinite(value) else value]))
-
-
-def _number(value: float) -> float | None:
-    return float(value) if isfinite(value) else None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from html import escape
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -252,6 +254,25 @@ def document(grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) ->
     return "\n".join([*head, *map(markdown, grids), *shown])
 
 
+def html(grids: Iterable[Grid]) -> str:
+    """The grids as plain tables, for a notebook; whatever came out of a user's file is escaped.
+
+    >>> html([Grid("T", "N.", ("", "RD"), (("<fl>", "0.2"),))])
+    '<table><caption>T</caption><tr><th></th><th>RD</th></tr><tr><td>&lt;fl&gt;</td><td>0.2</td></tr></table><p>N.</p>'
+    """
+    made = []
+    for grid in grids:
+        lines = [("th", grid.header)] if any(grid.header) else []
+        rows = (
+            "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in line)
+            for kind, line in (*lines, *(("td", line) for line in grid.lines))
+        )
+        caption = f"<caption>{escape(grid.title)}</caption>"
+        made.append(f"<table>{caption}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>")
+        made += [f"<p>{escape(grid.note)}</p>"] if grid.note else []
+    return "".join(made)
+
+
 def terminal(grid: Grid) -> Group:
     """The grid's brief columns; a terminal of 80 characters holds the paper's tables."""
     from rich import box
@@ -295,3 +316,17 @@ def blocks(grid: Grid) -> Group:
         parts.append(Text(line[0], "bold"))
         parts += [Text(f"  {grid.header[k]:<{wide}}  {line[k]}") for k in brief]
     return Group(*parts, *([Text(grid.note)] if grid.note else []))
+
+
+def spread(found: Spread) -> dict[str, float | None]:
+    """Numbers as a page has them: none in place of nan."""
+    return {k: number(v) for k, v in asdict(found).items()}
+
+
+def one(value: float | None) -> dict[str, float | None]:
+    """The same of a single number."""
+    return spread(Spread.of([None if value is None or not isfinite(value) else value]))
+
+
+def number(value: float) -> float | None:
+    return float(value) if isfinite(value) else None

@@ -21,7 +21,7 @@ from agnosticfair.errors import ModelError, SettingsError
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.fairness import Comparisons, Surrogate
 from agnosticfair.methods import Averaging, Fairness, Method, Network
-from agnosticfair.protocol.questions import Architecture, Task
+from agnosticfair.protocol.questions import Architecture, Named, Task
 from agnosticfair.server.plan import Plan
 from agnosticfair.server.solvers import SOLVERS, State
 
@@ -31,6 +31,7 @@ _PARTS: tuple[type, ...] = (
     State,
     Plan,
     Task,
+    Named,
     Encoding,
     Architecture,
     Method,

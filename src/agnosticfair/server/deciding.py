@@ -76,17 +76,22 @@ def init(plan: Plan, beginning: Beginning) -> State:
     game, start = adversaries.game(plan), beginning.start
     slopes = None if plan.task.named is None else np.zeros(0, int)
     state = State(game, game.w, game.alpha, slopes=slopes)
-    if start is None or start.metric is None or state.fairness.spread is not None:
+    if start is None or start.metric is None:
         return state
     warm = exact.warm(game, start)
-    return replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
+    state = replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
+    if state.fairness.spread is None:
+        return state
+    return replace(state, frozen=start.temperature, slopes=start.slopes)
 
 
 def start_of(state: State) -> Start | None:
-    """The weights that an ended fit is good for, and the metric of its features."""
+    """The weights that an ended fit is good for, and what says how far they are from others."""
     ended = replace(state.game, step=state.step, w=state.w, alpha=state.alpha, nu=state.nu)
     start = exact.start_of(ended)
-    return None if start is None else replace(start, metric=state.metric)
+    if start is None:
+        return None
+    return replace(start, metric=state.metric, temperature=state.frozen, slopes=state.slopes)
 
 
 def temperature(state: State) -> float:
@@ -261,7 +266,6 @@ def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndar
     if state.slopes is None:
         return None
     sums, fairness, D = here.sums, state.fairness, len(state.w)
-    G = len(sums["psi_g"])
     spreads = fairness.spread is not None
     psi = charged(state, sums) if spreads else decided(state, sums)
     slope = sums["J_g" if spreads else "J_hat"]
@@ -269,11 +273,15 @@ def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndar
         differences(state, v, sums["psi_theta"])[:, :-1].max(axis=0) for v in (psi, psi + slope @ p)
     )
     worst = np.maximum(now, then)
-    most = max(1, MOST_BYTES // (8 * G * D))
-    order = np.argsort(-worst, kind="stable")[:most]
+    order = np.argsort(-worst, kind="stable")[: most_slopes(sums["psi_g"], D)]
     mixed = not fairness.each  # which part of a mixture will matter is not known
     begin = charges(state, len(worst) + 1)[1][0] if spreads else fairness.tau
     return np.sort(order if mixed else order[worst[order] > 0.9 * begin])
+
+
+def most_slopes(psi: np.ndarray, D: int) -> int:
+    """How many parts' slopes a reply has room for, beside the values psi, (G, F + 1)."""
+    return max(1, MOST_BYTES // (8 * len(psi) * D))
 
 
 def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
@@ -364,10 +372,8 @@ def tried(state: State, reply: Reply) -> State:
         outcome = "converged"
     end = here if outcome == "running" else state.best or here
     damping = state.damping * trying.damped(t) * (1.0 if gain > 0 else 3.0)
-    entry = {
-        **said(state, end, gain > 0, state.step, gain),
-        "step": float(np.abs(W[t] - here.w).max()),
-    }
+    entry = said(state, end, gain > 0, state.step, gain)
+    entry |= {"step": float(np.abs(W[t] - here.w).max())}
     if outcome == "running":  # what else is known is of another w
         entry = {k: v for k, v in entry.items() if k != "positive"}
         entry |= {"loss": float(losses[t]), "worst": worst}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -26,6 +27,20 @@ warm sigmoid sees no difference that decisions have; decisions alone hold for th
 
 FIRST_DAMPING, MOST_CUTS = 1e-2, 300
 """MOST_CUTS go into a model."""
+
+
+class Limits(Protocol):
+    """What every solver over named parts has.  limited: whether the limit is looked at yet.  here: the answered w in
+    question."""
+
+    @property
+    def game(self) -> adversaries.State: ...
+    @property
+    def fairness(self) -> Fairness: ...
+    @property
+    def limited(self) -> bool: ...
+    @property
+    def here(self) -> adversaries.Point | None: ...
 
 
 @dataclass(frozen=True)
@@ -91,12 +106,12 @@ def deviation(metric: np.ndarray | None, w: np.ndarray) -> float:
     return float(np.sqrt(max(w @ metric @ w - (metric[-1] @ w) ** 2, 0.0)))
 
 
-def decided(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+def decided(state: Limits, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """The sums that the limit is on: of decisions, or of the loss where that is bounded."""
     return sums["psi_hat" if state.fairness.measured.kind == "sigmoid" else "psi_g"]
 
 
-def differences(state: State, psi: np.ndarray, theta: np.ndarray) -> np.ndarray:
+def differences(state: Limits, psi: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Of every pair compared, in every kernel, (pairs, F + 1): -inf where a group is absent or under the floor.
 
     psi, theta: (G, F + 1), by cell.
@@ -111,7 +126,7 @@ def differences(state: State, psi: np.ndarray, theta: np.ndarray) -> np.ndarray:
     return np.where(enough[j] & enough[k], rates[j] - rates[k], -np.inf)
 
 
-def _ends(state: State) -> tuple[np.ndarray, np.ndarray]:
+def _ends(state: Limits) -> tuple[np.ndarray, np.ndarray]:
     """The pairs compared, as two arrays; a rate alone is compared with the last row, zero."""
     pairs = state.game.compared.pairs
     P = len(state.game.compared.parts)
@@ -119,7 +134,7 @@ def _ends(state: State) -> tuple[np.ndarray, np.ndarray]:
     return found[:, 0], found[:, 1]
 
 
-def dense_cuts(state: State, chosen: np.ndarray, theta: np.ndarray) -> np.ndarray:
+def dense_cuts(state: Limits, chosen: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """Cuts (k, G, F + 1) of the chosen (pair, kernel), (k, 2)."""
     parts, (j, k) = state.game.compared.parts, _ends(state)
     mass = parts @ theta
@@ -131,7 +146,7 @@ def dense_cuts(state: State, chosen: np.ndarray, theta: np.ndarray) -> np.ndarra
     return cuts
 
 
-def limited_columns(state: State, F: int) -> np.ndarray:
+def limited_columns(state: Limits, F: int) -> np.ndarray:
     """The kernels, of F + 1, in which the limit holds one by one: all parts and everybody; everybody alone under an
     adversary who spreads."""
     fairness = state.fairness
@@ -141,7 +156,7 @@ def limited_columns(state: State, F: int) -> np.ndarray:
 
 
 def cuts_at(
-    state: State, psi: np.ndarray, sums: Mapping[str, np.ndarray], least: float
+    state: Limits, psi: np.ndarray, sums: Mapping[str, np.ndarray], least: float
 ) -> np.ndarray:
     """Cuts (k, G, F + 1) of the fairness adversary that exceed ``least`` at psi, the worst ones first."""
     fairness, theta = state.fairness, sums["psi_theta"]
@@ -161,7 +176,7 @@ def cuts_at(
     return cuts[values > least]
 
 
-def charges(state: State, columns: int) -> tuple[np.ndarray, np.ndarray]:
+def charges(state: Limits, columns: int) -> tuple[np.ndarray, np.ndarray]:
     """The price of every part and, last, of everybody; and the difference from which on it is charged."""
     fairness = state.fairness
     tau, price = fairness.tau, fairness.spread or 0.0
@@ -172,34 +187,62 @@ def charges(state: State, columns: int) -> tuple[np.ndarray, np.ndarray]:
     return strict * prices, np.append(np.full(columns - 1, tau / 2), 0.0)
 
 
-def charged(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+def charged(state: Limits, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """The sums (G, F + 1) whose differences are charged for."""
     return (1 - DECIDED) * sums["psi_g"] + DECIDED * decided(state, sums)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What the adversary who spreads charges: its value, and for each (pair, part) over its beginning, one after the
+    other, the ends j and k, the column m, the price and the difference's excess."""
+
+    value: float
+    j: np.ndarray
+    k: np.ndarray
+    m: np.ndarray
+    price: np.ndarray
+    excess: np.ndarray
+    mass: np.ndarray
+
+    def weights(self, parts: np.ndarray) -> np.ndarray:
+        """The slope of the value in psi, (G, F + 1): what is charged on cells and parts.  parts: (P, G)."""
+        found = np.zeros((parts.shape[1], self.mass.shape[1]))
+        by_cell = np.vstack([parts, np.zeros(parts.shape[1])])
+        shares = [by_cell[end] / self.mass[end, self.m, None] for end in (self.j, self.k)]
+        own = 2 * self.price * self.excess
+        np.add.at(found.T, self.m, own[:, None] * (shares[0] - shares[1]))
+        return found
+
+
+def charge(state: Limits, sums: Mapping[str, np.ndarray]) -> Charge:
+    """What is charged at these sums, slopes aside."""
+    theta, parts = sums["psi_theta"], state.game.compared.parts
+    mass = np.vstack([parts @ theta, np.ones(theta.shape[1])])
+    if state.fairness.spread is None or not state.limited:
+        none, nowhere = np.zeros(0), np.zeros(0, int)
+        return Charge(0.0, nowhere, nowhere, nowhere, none, none, mass)
+    prices, begin = charges(state, theta.shape[1])
+    excess = np.maximum(differences(state, charged(state, sums), theta) - begin, 0.0)
+    value, (j, k) = float((prices * excess**2).sum()), _ends(state)
+    a, m = np.nonzero(excess)
+    return Charge(value, j[a], k[a], m, prices[m], excess[a, m], mass)
 
 
 def penalty(
     state: State, sums: Mapping[str, np.ndarray]
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """What the adversary who spreads charges: value, gradient (D,), Gauss-Newton curvature (D, D) and the weights
+    """``charge`` of a linear model: value, gradient (D,), Gauss-Newton curvature (D, D) and the weights
     it puts on cells and parts (G, F + 1)."""
-    D, theta = len(state.w), sums["psi_theta"]
-    weights = np.zeros_like(theta)
-    if state.fairness.spread is None or not state.limited:
-        return 0.0, np.zeros(D), np.zeros((D, D)), weights
-    prices, begin = charges(state, theta.shape[1])
-    excess = np.maximum(differences(state, charged(state, sums), theta) - begin, 0.0)
-    parts, (j, k) = state.game.compared.parts, _ends(state)
-    mass = np.vstack([parts @ theta, np.ones(theta.shape[1])])
+    found, D, parts = charge(state, sums), len(state.w), state.game.compared.parts
+    if not len(found.m):
+        return found.value, np.zeros(D), np.zeros((D, D)), np.zeros_like(sums["psi_theta"])
     of_parts = np.einsum("pg,gmd->pmd", parts, sums["J_g"])
     slopes = np.concatenate([of_parts, np.zeros((1, *of_parts.shape[1:]))])
-    a, m = np.nonzero(excess)
-    J = slopes[j[a], m] / mass[j[a], m, None] - slopes[k[a], m] / mass[k[a], m, None]
-    own = 2 * prices[m] * excess[a, m]
-    by_cell = np.vstack([parts, np.zeros(parts.shape[1])])
-    shares = by_cell[j[a]] / mass[j[a], m, None] - by_cell[k[a]] / mass[k[a], m, None]
-    np.add.at(weights.T, m, own[:, None] * shares)
-    value = float((prices * excess**2).sum())
-    return value, own @ J, (J * (2 * prices[m])[:, None]).T @ J, weights
+    m, mass = found.m, found.mass
+    J = slopes[found.j, m] / mass[found.j, m, None] - slopes[found.k, m] / mass[found.k, m, None]
+    own, curve = 2 * found.price * found.excess, (J * (2 * found.price)[:, None]).T @ J
+    return found.value, own @ J, curve, found.weights(parts)
 
 
 def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
@@ -214,14 +257,14 @@ def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
     return adversaries.Point(w, sums, loss, worst, alpha, cuts)
 
 
-def by_part(state: State) -> np.ndarray:
+def by_part(state: Limits) -> np.ndarray:
     """The largest difference of what is decided in every named part, (M,); -inf where nothing can be compared."""
     assert state.here is not None
     sums = state.here.sums
     return differences(state, decided(state, sums), sums["psi_theta"])[:, :-1].max(axis=0)
 
 
-def worst_cases(state: State) -> tuple[float, float]:
+def worst_cases(state: Limits) -> tuple[float, float]:
     """The worst difference over the set, of the surrogate and of what is decided."""
     if state.here is None:
         return float("nan"), float("nan")

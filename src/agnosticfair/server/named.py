@@ -25,7 +25,7 @@ from agnosticfair.mathematics.parts import (
 )
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Histograms, Named, PartCounts
-from agnosticfair.server import deciding
+from agnosticfair.server import limited
 from agnosticfair.server.plan import Plan, fairness_of
 
 MOST_SHOWN = 10
@@ -68,8 +68,6 @@ def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
             f"method {plan.method.name!r} has kernels for the loss, which do not go with named parts: take "
             "'agnosticfair-named', whose loss has no adversary"
         )
-    if plan.method.network is not None:
-        raise SettingsError("a network has no limit over named parts yet: take the linear model")
     axes = axes_of(census, counts, basis.bands, basis.columns, clients=plan.clients)
     if not axes:
         raise SettingsError("no column to name parts by has two values: name other columns")
@@ -130,7 +128,7 @@ def ranked(plan: Plan, state: Any) -> tuple[tuple[tuple[str, float], ...], tuple
     """The parts in which decisions differ most, the worst first; and those in which nothing can be compared."""
     if plan.task.named is None:
         return (), ()
-    worst, names = deciding.by_part(state), part_names(plan)
+    worst, names = limited.by_part(state), part_names(plan)
     order = np.argsort(-worst, kind="stable")
     found = tuple((names[m], float(worst[m])) for m in order[:MOST_SHOWN] if np.isfinite(worst[m]))
     return found, tuple(names[m] for m in np.flatnonzero(~np.isfinite(worst)))

@@ -58,7 +58,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them."""
+    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them; of a limit on
+    decisions the metric of features, and where differences are charged for the temperature and the working set."""
 
     w: np.ndarray
     alpha: np.ndarray
@@ -67,6 +68,8 @@ class Start:
     cuts: np.ndarray
     nu: float
     metric: np.ndarray | None = None
+    temperature: float | None = None
+    slopes: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

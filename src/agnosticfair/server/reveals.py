@@ -34,9 +34,17 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
-from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained, step_of
+from agnosticfair.protocol.questions import (
+    REVEALS,
+    Averaged,
+    AverageNetwork,
+    PartSums,
+    Train,
+    Trained,
+    step_of,
+)
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import deciding, named, solvers
+from agnosticfair.server import deciding, named, saddle, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.solvers import solver_of
@@ -45,48 +53,8 @@ AUDITED = gaussian(200, 1.0, "ranges")
 """The kernels of a deployment's certificate: around the fit's own centres, or else around a draw from the
 agreed ranges and categories, so that a certificate asks nobody for a row."""
 
-REVEALS = {
-    "n": "how many rows the site has",
-    "counts": "how many rows lie in each cell of a column's range, or have each pair of values (by group, label and "
-    "decision, for a certificate): with few, who they are",
-    "labels": "how many rows have each label",
-    "groups": "how many rows each sensitive group has",
-    "numeric": "the smallest and the largest value of every numeric column, each of one person",
-    "categorical": "which categories occur",
-    "other": "which values occur in columns that are no features and name parts",
-    "weight": "what the site's rows weigh together",
-    "count": "how many rows are nearest to each centre",
-    "total": "the sum of these rows: with few of them, what they look like",
-    "rows": "WHOLE ROWS of the site's features (no label, no group), which all sites then see",
-    "priorities": "nothing beyond the rows: a hash of each",
-    "loss": "the site's total loss under w",
-    "J_1": "the loss's slope: with few rows, what these rows look like",
-    "psi_L": "losses weighted by nearness to each centre: how well w does around it",
-    "psi_theta_L": "how many rows lie around each centre",
-    "J_L": "slopes around each centre: with few rows near it, what they look like",
-    "psi_g": "positive decisions (smoothed) per group around each centre",
-    "psi_theta": "how many rows of each group lie around each centre",
-    "psi_hat": "positive decisions per group around each centre",
-    "J_g": "their slopes: with few rows of a group near a centre, what they look like",
-    "H": "second moments of the features: with few rows, what they look like",
-    "correct": "how many rows w decides rightly",
-    "w": "a model trained on the site's rows alone: more than sums reveal",
-    "clients": "nothing: a one",
-    "psi_C": "how decisions go along with the sensitive group around each centre",
-    "phi_C": "how features go along with the sensitive group",
-    "psi": "decisions per group and label around each centre, also over resamples",
-    "psi_x": "sums of the features around each centre",
-    "x_squares": "sums of the squared features",
-    "mass": "what the site's rows weigh together: how many there are, where all weigh the same",
-    "x": "sums of the features: what the site's mean row looks like",
-    "gram": "how many rows of each group lie around two centres at once: with few, what they look like",
-    "gradient": "the objective's slope at w, a sum over rows for every weight: of one row, THAT ROW and "
-    "its label; of few rows, or over many rounds, it may be solved for what they look like",
-    "moved": "where training on the site's rows alone led from w: as gradient, over some steps of it",
-    "squares": "the mean square of these steps' slopes: how much the rows differ",
-    "C": "how w's outputs go along with the sensitive group",
-}
-
+UNSAID = "nobody has said: ask whoever wrote the step"
+"""Of a field without words; ``question`` takes them."""
 
 SIGNED = 200
 """Bytes, or less, that a signature and a site's name add to a masked message."""
@@ -125,33 +93,31 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         offered = ceil(ask.asked.share * census.n * share)
         candidates = Candidates(np.zeros(offered), np.zeros((offered, d)))
         again = "0, again with four times the rows where too few differ"
-        found += [_message("centres", again, ask), _message("centres", again, candidates)]
+        found += _asked("centres", again, ask, candidates)
     if kind == "kmeans":
         steps, around = f"0, {server.KMEANS_ROUNDS} times", server.clusters_question(plan, b, 1)
-        found += [_message("clusters", steps, around), _message("clusters", steps, _like(around))]
+        found += _asked("clusters", steps, around, _like(around))
     if kind is not None:
         plan = server.centred(plan, b)
     rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:
-        found += [
-            _message(step_of(first.asked), "0", first),
-            _message(step_of(first.asked), "0", moments),
-        ]
+        found += _asked(step_of(first.asked), "0", first, moments)
     broadcast = solvers.question(solvers.init(plan, Beginning(answer=moments)))
-    step, later = step_of(broadcast.asked), _later(broadcast.asked)
-    told = (
-        rounds
-        if later is broadcast.asked
-        else rounds + "; the fields of 'before' from the second on"
-    )
-    found += [_message(step, told, replace(broadcast, asked=later))]
-    found += [_message(step, rounds, _like(broadcast))]
+    step, later = step_of(broadcast.asked), _later(broadcast.asked, plan)
+    more = "; the fields of 'before' from the second on" if hasattr(later, "before") else ""
+    broadcast = replace(broadcast, asked=later)
+    found += [_message(step, rounds + more, broadcast), _message(step, rounds, _like(broadcast))]
     trials = deciding.trials_question(plan)
     if trials is not None:
-        instead, asked = "some of these rounds instead", Broadcast(1, plan.task, trials)
-        found += [_message("trials", instead, asked), _message("trials", instead, _like(asked))]
+        asked = Broadcast(1, plan.task, trials)
+        found += _asked("trials", "some of these rounds instead", asked, _like(asked))
     return found
+
+
+def _asked(step: str, rounds: str, *messages: Message) -> list[Explained]:
+    """A question and its answer."""
+    return [_message(step, rounds, message) for message in messages]
 
 
 def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explained]]:
@@ -160,7 +126,7 @@ def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explain
 
     def answered(asked: Broadcast[Any], value: float) -> Reply:
         step, reply = step_of(asked.asked), _like(asked, value)
-        found.extend((_message(step, "0", asked), _message(step, "0", reply)))
+        found.extend(_asked(step, "0", asked, reply))
         return reply
 
     asked = named.histograms_question(plan, census)
@@ -182,11 +148,19 @@ def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
     return Reply(broadcast.round, made)
 
 
-def _later(asked: Any) -> Any:
-    """A question as it is from the second round on: a network's tells of the last round's start, too."""
+def _later(asked: Any, plan: server.Plan) -> Any:
+    """A question as it is from the second round on, with as much as it can ask for: a network's tells of the last
+    round's start, too, and of named parts slopes, or products of cuts, are wanted."""
     match asked:
+        case PartSums():
+            return replace(
+                asked,
+                slopes=np.zeros(min(deciding.most_slopes(asked.C, len(asked.w)), plan.kernels[1])),
+            )
         case Train():
-            return replace(asked, before=Trained(asked.w, asked.alpha, asked.C, asked.w))
+            pool = np.zeros((saddle.MOST_POOL, *asked.C.shape))
+            before = Trained(asked.w, asked.alpha, asked.C, asked.w)
+            return replace(asked, before=before, pool=None if plan.task.named is None else pool)
         case AverageNetwork():
             return replace(asked, before=Averaged(asked.w, asked.alpha))
     return asked
@@ -245,7 +219,7 @@ def _message(step: str, rounds: str, message: Message) -> Explained:
 
 
 def _revealed(fields: Mapping[str, str]) -> dict[str, str]:
-    return {name: REVEALS[name.partition(" ")[0]] for name in fields}  # 'groups sex'
+    return {name: REVEALS.get(name.partition(" ")[0], UNSAID) for name in fields}  # 'groups sex'
 
 
 def _shape(value: np.ndarray) -> str:

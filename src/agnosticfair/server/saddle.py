@@ -20,6 +20,9 @@ The rate stays until the merit Phi + NU violation has not improved by ``toleranc
 rounds, or until SETTLING of the rounds are left; then it falls to LAST of itself over as many. The
 steps of the multipliers grow as the rate falls, for a round's answer to them is the product of the two. A
 network's play need not come to rest: the iterate of lowest merit is the answer.
+
+Over named parts Q is asked for, of the cuts in the pool, so that a cut is priced one round after it was found; and an
+adversary who spreads needs no multiplier: what it charges, and with it C, is explicit (``limited.charge``).
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ import numpy as np
 from agnosticfair.errors import SolverError
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.quadratic import minimise
-from agnosticfair.methods import Method, Network
+from agnosticfair.methods import Fairness, Method, Network
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Train, Trained
-from agnosticfair.server import adversaries
+from agnosticfair.server import adversaries, limited
 from agnosticfair.server.drawn import drawn, moments_question
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
@@ -49,6 +52,9 @@ PATIENCE, SETTLING, LAST = 30, 0.75, 1 / 32
 MEMORY = 0.9
 """Of the squared gradients, by which steps are scaled; larger ones count at once."""
 
+MOST_NEW, MOST_POOL = 12, 40
+"""Cuts over named parts that a round adds to the pool, the worst ones, and that it holds."""
+
 BROKEN = 3e-3
 """By which tau may be missed by a fit that has converged."""
 
@@ -56,7 +62,8 @@ BROKEN = 3e-3
 @dataclass(frozen=True)
 class State:
     """All of the solver between two rounds. game: sets and notion as the exact solver has them, and the
-    best iterate so far.  w: what the clients are asked for next.  decay: (P,), ridge where it holds.
+    best iterate so far.  w: what the clients are asked for next.  decay: (P,), ridge where it holds.  gram: of the
+    kernels, None over named parts.
     pool: (k, G, F + 1) cuts with multipliers mu, idle for so many rounds.  before: the last round's
     start, and the mean gradient there.  improved, mark: the round that last improved the merit by
     tolerance, and to what."""
@@ -66,7 +73,7 @@ class State:
     seed: int
     w: np.ndarray
     decay: np.ndarray
-    gram: np.ndarray
+    gram: np.ndarray | None
     alpha: np.ndarray
     C: np.ndarray
     squares: np.ndarray
@@ -89,6 +96,18 @@ class State:
     @property
     def under_floor(self) -> tuple[str, ...]:
         return self.game.under_floor
+
+    @property
+    def fairness(self) -> Fairness:
+        return fairness_of(self.method)
+
+    @property
+    def here(self) -> adversaries.Point | None:
+        return self.game.here
+
+    @property
+    def limited(self) -> bool:
+        return True
 
 
 TYPES = (State, Trained, *adversaries.TYPES)
@@ -126,6 +145,8 @@ def init(plan: Plan, beginning: Beginning) -> State:
 
 def worst_cases(state: State) -> tuple[float, float]:
     """Of the best iterate."""
+    if state.gram is None:
+        return limited.worst_cases(state)
     return adversaries.worst_cases(state.game)
 
 
@@ -168,7 +189,16 @@ def question(state: State) -> Train:
         ridge=state.decay,
         scale=1.0 / (np.sqrt(state.squares) + floor + 1e-12),
         before=state.before,
+        pool=_overlapping(state),
     )
+
+
+def _overlapping(state: State) -> np.ndarray | None:
+    """The cuts whose products are asked for."""
+    here = state.here
+    if state.gram is not None or not len(state.pool) or here is None:
+        return None
+    return adversaries.for_clients(state.pool, state.game, here.sums)
 
 
 def constrained(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -181,13 +211,22 @@ def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
     """Phi and the worst difference at w over the whole of both sets, to the oracle's precision, with the
     worst cuts. A nominal cut counts in units of tau, as all do."""
     loss, alpha = adversaries.loss_of(state.game, sums)
-    psi = constrained(state, sums)
-    cuts = adversaries.cuts_at(state.game, psi, sums)
+    psi, least = constrained(state, sums), 0.25 * state.fairness.tau
+    if state.gram is None:
+        cuts = limited.cuts_at(state, psi, sums, least)
+    else:
+        cuts = adversaries.cuts_at(state.game, psi, sums)
     values = np.einsum("kgm,gm->k", cuts, psi)
     worst = float(values.max(initial=0.0))
-    cuts = cuts[values > 0.25 * fairness_of(state.method).tau]
-    loss += float(state.decay @ (state.w * state.w)) / 2
+    cuts = cuts[values > least]
+    loss += float(state.decay @ (state.w * state.w)) / 2 + charged(state, sums).value
     return adversaries.Point(state.w, sums, loss, worst, alpha, cuts)
+
+
+def charged(state: State, sums: Mapping[str, np.ndarray]) -> limited.Charge:
+    """What an adversary who spreads charges; for the surrogate alone where decisions are not constrained."""
+    own = sums if state.network.decisions else {**sums, "psi_hat": sums["psi_g"]}
+    return limited.charge(state, own)
 
 
 def ascended(A: Ambiguity, alpha: np.ndarray, psi_L: np.ndarray, step: float) -> np.ndarray:
@@ -250,14 +289,19 @@ def products(pool: np.ndarray, gram: np.ndarray) -> np.ndarray:
 
 def priced(state: State, sums: Mapping[str, np.ndarray]) -> State:
     """New multipliers, and with them C, the cuts' weighted sum, for the clients."""
-    pool, (G, F) = state.pool, state.C.shape
-    gap = np.einsum("kgm,gm->k", pool, constrained(state, sums)) - fairness_of(state.method).tau
-    own = adversaries.for_clients(pool, state.game, sums)
-    Q = state.game.n * products(own, state.gram)
+    pool, game, k = state.pool, state.game, len(state.pool)
+    gap = np.einsum("kgm,gm->k", pool, constrained(state, sums)) - state.fairness.tau
+    own = adversaries.for_clients(pool, game, sums)
+    overlaps = sums.get("Q", np.zeros((k, k)))
+    Q = game.n * (overlaps if state.gram is None else products(own, state.gram))
     gain = state.network.rate / (rate(state) or state.network.rate)
     lead, mu = (multipliers(state, Q, gap, gain * step) for step in (RHO + LEAD, RHO))
     idle = np.where((lead > 0) | (mu > 0), 0, state.idle + 1)
-    C = state.game.n * np.einsum("k,kgm->gm", lead, own) if len(pool) else np.zeros((G, F))
+    C = np.einsum("k,kgm->gm", lead, own) if k else np.zeros_like(state.C)
+    if state.fairness.spread is not None:
+        weights = charged(state, sums).weights(game.compared.parts)
+        C = C + adversaries.for_clients(weights, game, sums)
+    C = game.n * C
     keep = idle < 2
     return replace(state, pool=pool[keep], mu=mu[keep], idle=idle[keep], C=C)
 
@@ -274,35 +318,30 @@ def step(state: State, reply: Reply) -> State:
             f"the fit diverged in round {reply.round}: the loss is {here.loss}; lower the network's rate, "
             f"which is {state.network.rate:g}"
         )
-    merit = here.merit(NU, fairness.tau)
-    used = rate(state)
+    merit, used = here.merit(NU, fairness.tau), rate(state)
     state = _judged(replace(state, round=reply.round), here, merit)
-    gradient = sums["gradient"] / sums["mass"]
-    mean = gradient + state.decay * state.w
-    squares = sums["squares"] / sums["mass"]
+    gradient, squares = (sums[name] / sums["mass"] for name in ("gradient", "squares"))
     keep = MEMORY if reply.round > 1 else 0.0
-    entry = {
-        "round": reply.round,
-        "loss": here.loss,
-        "worst": here.worst,
-        "merit": merit,
-        "slope": float(np.linalg.norm(mean)),
-        "cuts": len(state.pool),
-        "multiplier": float(state.mu.sum()),
-        "rate": used,
-        "accuracy": float(sums["correct"]) / state.game.n,
-    }
+    slope = float(np.linalg.norm(gradient + state.decay * state.w))
+    entry = {"round": reply.round, "loss": here.loss, "worst": here.worst, "merit": merit}
+    entry |= {"slope": slope, "cuts": len(state.pool), "multiplier": float(state.mu.sum())}
+    entry |= {"rate": used, "accuracy": float(sums["correct"]) / state.game.n}
+    entry |= adversaries.positive_in(sums, state.game)
     A = Ambiguity(sums["psi_theta_L"], state.game.n, state.method.bound)
     alpha = here.alpha if state.method.q > 0 else ascended(A, state.alpha, sums["psi_L"], ASCENT)
+    found = here.cuts if reply.round > 1 else here.cuts[:0]
     moved = replace(
-        pooled(state, here.cuts if reply.round > 1 else here.cuts[:0]),
+        state,
         w=state.w + sums["moved"] / sums["mass"],
         alpha=alpha,
         squares=np.maximum(squares, keep * state.squares + (1 - keep) * squares),
         before=Trained(state.w, state.alpha, state.C, gradient),
         history=(*state.history, entry),
     )
-    return _ended(priced(moved, sums))
+    if state.gram is None:
+        moved = priced(moved, sums)
+        return _ended(pooled(moved, found[: min(MOST_NEW, MOST_POOL - len(moved.pool))]))
+    return _ended(priced(pooled(moved, found), sums))
 
 
 def _judged(state: State, here: adversaries.Point, merit: float) -> State:
@@ -333,4 +372,8 @@ def _ended(state: State) -> State:
     watched = state.round > PATIENCE and state.improved > 1
     held = best.worst <= fairness_of(state.method).tau + BROKEN
     outcome = "converged" if over and still and watched and held else "rounds"
-    return replace(state, w=best.w, outcome=outcome)
+    # the last entry is of what the fit ends with
+    entry = {**state.history[-1], "loss": best.loss, "worst": best.worst, "merit": state.merit}
+    entry["accuracy"] = float(best.sums["correct"]) / state.game.n
+    entry |= adversaries.positive_in(best.sums, state.game)
+    return replace(state, w=best.w, outcome=outcome, history=(*state.history[:-1], entry))

@@ -19,6 +19,7 @@ from agnosticfair.protocol.messages import (
     Agreement,
     Broadcast,
     Invitation,
+    Offer,
     Reply,
     add_up,
     pack,
@@ -26,10 +27,15 @@ from agnosticfair.protocol.messages import (
 )
 from agnosticfair.protocol.questions import UNCOUNTED, Sums
 from agnosticfair.protocol.secure.integers import floats, integers
-from agnosticfair.protocol.secure.keys import Identity, check_roster, new_identity
-from agnosticfair.protocol.secure.masks import BLOCK, keystream, question_digest
+from agnosticfair.protocol.secure.keys import (
+    Identity,
+    check_roster,
+    new_identity,
+    public_half,
+)
+from agnosticfair.protocol.secure.masks import CHUNK, mask, question_digest, streams
 from agnosticfair.protocol.secure.site import SecureSite
-from agnosticfair.protocol.secure.totals import open_session, total
+from agnosticfair.protocol.secure.totals import Opened, open_session, total
 
 TASK = replace(UNCOUNTED, n=1000, clients=("a", "b"))
 
@@ -123,7 +129,7 @@ def test_the_same_question_has_the_same_reply_and_another_one_others():
     ask = partial(replace, session=opened.session)
     first, again = (sites["site 000"]("sums", ask(question(1))) for _ in range(2))
     np.testing.assert_array_equal(first.values, again.values)
-    assert first.signature == again.signature
+    assert first.proof == again.proof
     later = sites["site 000"]("sums", ask(question(2)))
     assert not (first.values == later.values).any()
     other = sites["site 000"]("moments", ask(question(1)))
@@ -304,7 +310,7 @@ def test_messages_of_a_session_survive_the_wire():
     answer = sites["site 000"]("sums", ask)
     back = unpack(pack(answer))
     np.testing.assert_array_equal(back.values, answer.values)
-    assert (back.site, back.round, back.signature) == (answer.site, answer.round, answer.signature)
+    assert (back.site, back.round, back.proof) == (answer.site, answer.round, answer.proof)
     assert question_digest("sums", ask, b"") == question_digest(
         "sums", replace(question(), session=opened.session), b""
     )
@@ -323,16 +329,82 @@ def test_a_secret_is_not_shown():
     assert repr(identity.secret) not in repr(identity)
 
 
-def test_keystreams_differ_by_secret_session_and_question():
-    def stream(secret, salt, asked):
-        out = bytearray(4 * 8 + BLOCK)
-        keystream(secret, salt, asked, bytes(4 * 8), out)
-        return bytes(out[:32])
+def pair(session: str = "one"):
+    """The stream that two sites share, as each of them has it."""
+    secrets = {"a": b"a" * 32, "b": b"b" * 32}
+    offers = {k: Offer(k, session, public_half(v), "") for k, v in secrets.items()}
+    return [streams(site, secret, session, offers)[0] for site, secret in secrets.items()]
 
-    streams = [
-        stream(secret, salt, asked)
-        for secret in (b"1" * 32, b"2" * 32)
-        for salt in (b"a", b"b")
+
+def test_both_sites_of_a_pair_make_the_same_stream_and_another_one_for_each_question():
+    made = [
+        [stream.of(asked).update(bytes(32)) for stream in pair(session)]
+        for session in ("one", "two")
         for asked in (b"x", b"y")
     ]
-    assert len(set(streams)) == 8
+    assert all(own == other for own, other in made)
+    assert len({own for own, _ in made}) == 4
+    later, earlier = pair()
+    assert (later.combine, earlier.combine) == (np.add, np.subtract)
+    assert later.of(b"x").update(bytes(16)) == later.of(b"x").update(bytes(16))
+
+
+@pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, 2 * CHUNK + 5])
+def test_a_mask_is_the_sum_of_whole_streams_however_it_is_chunked(size):
+    own = [*pair("one"), *pair("two")]
+    whole = [np.frombuffer(s.of(b"asked").update(bytes(8 * size)), "<u8") for s in own]
+    np.testing.assert_array_equal(mask([own[0], own[2]], b"asked", size), whole[0] + whole[2])
+    np.testing.assert_array_equal(mask([own[1]], b"asked", size), -whole[1])
+
+
+def test_rows_that_change_between_two_askings_do_not_show_by_how_much():
+    """Under the same masks the difference of two replies would be the difference of the sums."""
+    asker, sites, roster = federation(replies(2))
+    opened = open_session(asker.ask, roster)
+    ask = replace(question(), session=opened.session)
+    first = sites["site 000"]("sums", ask)
+    sites["site 000"].answer = partial(at, reply=replies(2, seed=1)["site 000"])
+    with pytest.raises(FederationError, match="its rows have changed"):
+        sites["site 000"]("sums", ask)
+    sites["site 000"].answer = partial(at, reply=replies(2)["site 000"])
+    np.testing.assert_array_equal(sites["site 000"]("sums", ask).values, first.values)
+
+
+def test_somebody_between_a_site_and_the_coordinator_is_found_out():
+    """Who gives sites another coordinator's key could mark replies of its own: the sites sign which key they saw."""
+    asker, sites, roster = federation(replies(2))
+
+    class Between:
+        def clients(self):
+            return tuple(sorted(sites))
+
+        def exchange(self, step, payload, keys, deadline):
+            if step == "keys":
+                payload = replace(payload, coordinator=public_half(new_identity("x").secret))
+            return InProcess(sites).exchange(step, payload, keys, deadline)
+
+    asker.engine = Between()
+    with pytest.raises(FederationError, match="not signed with its key"):
+        open_session(asker.ask, roster)
+    invitation = Invitation("one", roster, public_half(new_identity("c").secret))
+    sites["site 000"]("keys", invitation)
+    with pytest.raises(FederationError, match="another coordinator"):
+        sites["site 000"]("keys", replace(invitation, coordinator=roster["site 001"]))
+
+
+def test_without_a_coordinator_replies_are_signed():
+    _, sites, roster = federation(replies(2))
+    invitation = Invitation("one", roster)
+    offers = tuple(site("keys", invitation) for site in sites.values())
+    for site in sites.values():
+        site("agree", Agreement("one", offers))
+
+    def answers(step, asked, check):
+        return {name: check(change(site(step, asked)), name) for name, site in sites.items()}
+
+    change = lambda answer: answer  # noqa: E731
+    found = total(answers, Opened("one", roster), question())
+    np.testing.assert_array_equal(found.sums["psi_g"], add_up(replies(2).values()).sums["psi_g"])
+    change = altered
+    with pytest.raises(FederationError, match="altered, replayed or swapped"):
+        total(answers, Opened("one", roster), question())

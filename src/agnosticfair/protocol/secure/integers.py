@@ -23,18 +23,19 @@ def integers(value: np.ndarray, bits: Any, share: int, field: str = "a sum") -> 
     >>> integers(np.array([1.5, -0.5]), 1, 2)
     array([                   3, 18446744073709551615], dtype=uint64)
     """
-    scaled = np.ldexp(np.asarray(value, np.float64), bits)
-    most = float(np.abs(scaled).max(initial=0.0))
+    scaled = np.asarray(value, np.float64) * np.ldexp(1.0, bits)
+    most = max(float(scaled.max(initial=0.0)), -float(scaled.min(initial=0.0)))
     if not most < 2.0**63 / share:
         raise FederationError(
             f"{field} of {np.abs(value).max():.3g} at each of {share} sites could pass 2^63 in units of its "
             "grid: scale the features, or take fewer rows"
         )
-    if (scaled != np.rint(scaled)).any():
+    whole = scaled.astype(np.int64)
+    if (whole != scaled).any():
         raise FederationError(
             f"{field} is not on the agreed grid: check that versions are the same"
         )
-    return scaled.astype(np.int64).view(np.uint64)
+    return whole.view(np.uint64)
 
 
 def floats(total: np.ndarray, bits: Any) -> np.ndarray:

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from agnosticfair.errors import FederationError, SettingsError
-from agnosticfair.protocol.messages import KeyList, Offer
+from agnosticfair.protocol.messages import Invitation, KeyList, Offer
 
-OFFER, ANSWER = b"agnosticfair-masking-key-1", b"agnosticfair-masked-reply-1"
+OFFER, ANSWER = b"agnosticfair-masking-key-2", b"agnosticfair-masked-reply-1"
 LISTED, KEEPER = b"agnosticfair-key-list-1", "the keeper of the list"
 """What a signature is for: one for the one purpose never passes for the other."""
 
@@ -152,21 +152,52 @@ def check_newer(new: KeyList, held: KeyList, keeper: str, site: str) -> bool:
     return True
 
 
-def offered(identity: Identity, session: str, roster: Roster, masking: bytes) -> Offer:
-    """The public half of a masking key, signed for this session of these sites."""
+def shared(
+    secret: bytes, public: str, session: str, purpose: bytes, who: str, size: int = 32
+) -> bytes:
+    """Bytes that the holders of two X25519 keys can compute, and nobody else, for one purpose of a session.
+
+    secret, public: one's own key, and the other's in hexadecimal.  who: the other, for an error.
+    """
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    try:
+        other = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        agreed = X25519PrivateKey.from_private_bytes(secret).exchange(other)
+    except ValueError:
+        raise FederationError(
+            f"the key of {who} for this session is no usable key: begin a new session"
+        ) from None
+    return HKDF(SHA256(), size, session.encode(), purpose).derive(agreed)
+
+
+def public_half(secret: bytes) -> str:
+    """The public half of an X25519 key, in hexadecimal."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    public = X25519PrivateKey.from_private_bytes(masking).public_key().public_bytes_raw()
-    content = (session.encode(), identity.site.encode(), public, digest(roster))
-    signature = identity.sign(OFFER, *content)
-    return Offer(identity.site, session, public.hex(), signature.hex())
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw().hex()
 
 
-def check_offer(offer: Offer, session: str, roster: Roster, pinned: Roster) -> None:
+def _promised(site: str, invitation: Invitation, public: str) -> tuple[bytes, ...]:
+    """What a site signs with its masking key: for which session, of whom, and with which coordinator."""
+    texts = (invitation.session, site, public, invitation.coordinator)
+    return (*(text.encode() for text in texts), digest(invitation.sites))
+
+
+def offered(identity: Identity, invitation: Invitation, masking: bytes) -> Offer:
+    """The public half of a masking key, signed for this session of these sites."""
+    public = public_half(masking)
+    signature = identity.sign(OFFER, *_promised(identity.site, invitation, public))
+    return Offer(identity.site, invitation.session, public, signature.hex())
+
+
+def check_offer(offer: Offer, invitation: Invitation, pinned: Roster) -> None:
     """Raise unless the offer is of this session and signed with the key that is pinned for its site."""
-    if offer.session != session:
+    if offer.session != invitation.session:
         raise FederationError(
             f"the masking key of site {offer.site!r} is of another session: it was replayed, and is not used"
         )
-    content = (session.encode(), offer.site.encode(), bytes.fromhex(offer.public), digest(roster))
+    content = _promised(offer.site, invitation, offer.public)
     verify(pinned, offer.site, bytes.fromhex(offer.signature), OFFER, *content)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import Broadcast, Offer
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.protocol.secure.keys import joined
+from agnosticfair.protocol.secure.keys import joined, shared
 
+MASK = b"agnosticfair-mask-2"
 BLOCK = 16
 """Bytes of a block of AES."""
+CHUNK = 8192
+"""Numbers of a stream that are made at a time: few enough to stay in a core's cache."""
 
 
 def question_digest(step: str, broadcast: Broadcast, roster: bytes) -> bytes:
@@ -28,50 +33,46 @@ def question_digest(step: str, broadcast: Broadcast, roster: bytes) -> bytes:
     return hashlib.sha256(joined(*parts)).digest()
 
 
-def shared_secrets(site: str, masking: bytes, offers: Mapping[str, Offer]) -> dict[str, bytes]:
-    """What this site and every other can compute, and nobody else: X25519 of their masking keys."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+@dataclass(frozen=True)
+class Stream:
+    """Numbers that a pair of sites can make, and nobody else.  combine: what this one does with them; the other does
+    the opposite.  cipher: AES in counter mode under the pair's key of the session.  start: another key of theirs, of
+    which it depends where the counter begins for a question; to others that is 16 random bytes."""
 
-    own = X25519PrivateKey.from_private_bytes(masking)
-    found = {}
+    combine: Any
+    cipher: Any
+    start: bytes
+
+    def of(self, question: bytes) -> Any:
+        """The cipher, set to this question's place: what it makes of zeros looks random."""
+        self.cipher.reset_nonce(hmac.digest(self.start, question, "sha256")[:BLOCK])
+        return self.cipher
+
+
+def streams(site: str, masking: bytes, session: str, offers: Mapping[str, Offer]) -> list[Stream]:
+    """What this site shares with every other, by their masking keys: it adds the streams shared with later
+    sites, and takes off those with earlier ones."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    found = []
     for other, offer in offers.items():
-        if other == site:
-            continue
-        try:
-            found[other] = own.exchange(
-                X25519PublicKey.from_public_bytes(bytes.fromhex(offer.public))
-            )
-        except ValueError:
-            raise FederationError(
-                f"the masking key of site {other!r} is no usable key: let it begin a new session"
-            ) from None
+        if other != site:
+            both = shared(masking, offer.public, session, MASK, f"site {other!r}", 64)
+            cipher = Cipher(algorithms.AES(both[:32]), modes.CTR(bytes(BLOCK))).encryptor()
+            combine = np.add if site < other else np.subtract
+            found.append(Stream(combine, cipher, both[32:]))
     return found
 
 
-def keystream(secret: bytes, salt: bytes, question: bytes, zeros: bytes, out: bytearray) -> None:
-    """Fill ``out`` with bytes that look random to whoever lacks the secret; others for each question.  zeros: as
-    many, and a block fewer than ``out`` has room for."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    key = HKDF(SHA256(), 32, salt, b"agnosticfair-mask-1" + question).derive(secret)
-    # a key is used for one stream only, so that its counter may begin at zero
-    Cipher(algorithms.AES(key), modes.CTR(bytes(BLOCK))).encryptor().update_into(zeros, out)
-
-
-def mask(
-    site: str, secrets: Mapping[str, bytes], session: str, question: bytes, size: int
-) -> np.ndarray:
-    """The site's mask, (size,) uint64: plus the stream shared with every later site, minus that with every
-    earlier one. Over all sites of a session they add up to zero modulo 2^64."""
-    total, salt = np.zeros(size, np.uint64), session.encode()
-    zeros, out = bytes(8 * size), bytearray(8 * size + BLOCK)
-    stream = np.frombuffer(out, "<u8", size)
-    for other, secret in secrets.items():
-        keystream(secret, salt, question, zeros, out)
-        if site < other:
-            np.add(total, stream, out=total)
-        else:
-            np.subtract(total, stream, out=total)
+def mask(own: Sequence[Stream], question: bytes, size: int) -> np.ndarray:
+    """A site's mask, (size,) uint64. Over all sites of a session they add up to zero modulo 2^64."""
+    made = [(stream.combine, stream.of(question)) for stream in own]
+    total, most = np.zeros(size, np.uint64), min(size, CHUNK)
+    zeros, out = memoryview(bytes(8 * most)), bytearray(8 * most + BLOCK)
+    numbers = np.frombuffer(out, "<u8", most)
+    for first in range(0, size, CHUNK):
+        part = total[first : first + CHUNK]
+        for combine, cipher in made:
+            cipher.update_into(zeros[: 8 * len(part)], out)
+            combine(part, numbers[: len(part)], out=part)
     return total

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from agnosticfair.data.schema import Schema, check_agreed
 from agnosticfair.errors import FederationError
@@ -25,7 +27,6 @@ from agnosticfair.protocol.messages import (
 from agnosticfair.protocol.questions import Counts, step_of
 from agnosticfair.protocol.secure.integers import flattened
 from agnosticfair.protocol.secure.keys import (
-    ANSWER,
     Identity,
     Roster,
     check_offer,
@@ -33,7 +34,8 @@ from agnosticfair.protocol.secure.keys import (
     digest,
     offered,
 )
-from agnosticfair.protocol.secure.masks import mask, question_digest, shared_secrets
+from agnosticfair.protocol.secure.masks import Stream, mask, question_digest, streams
+from agnosticfair.protocol.secure.proofs import reply_key, signature, tag
 
 KEYS, AGREE = "keys", "agree"
 """Steps that begin a session: a signed masking key from each site, then all of them to each."""
@@ -48,14 +50,26 @@ SESSIONS = 4
 
 @dataclass
 class Session:
-    """What a site keeps of a session.  roster: who takes part.  masking: its own secret key.  offers: of
-    all sites, once they are agreed on.  asked: a digest of the question by (task, step, round)."""
+    """What a site keeps of a session.  invitation: who takes part, and who coordinates.  masking: its own secret
+    key.  offers: of all sites, once they are agreed on.  asked: by (task, step, round) a digest of the question,
+    and the proof of what was answered.  streams: shared with each of the others."""
 
-    roster: dict[str, str]
+    invitation: Invitation
     masking: bytes
     offers: dict[str, Offer] = field(default_factory=dict)
-    asked: dict[str, str] = field(default_factory=dict)
-    secrets: dict[str, bytes] = field(default_factory=dict)
+    asked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    streams: list[Stream] = field(default_factory=list)
+
+    @cached_property
+    def roster(self) -> bytes:
+        """A digest of who takes part."""
+        return digest(self.invitation.sites)
+
+    @cached_property
+    def reply_key(self) -> bytes:
+        """What it shares with the coordinator."""
+        about = self.invitation
+        return reply_key(self.masking, about.coordinator, about.session, "the coordinator")
 
 
 @dataclass
@@ -92,7 +106,7 @@ class SecureSite:
     def __call__(self, step: str, broadcast: Any) -> Any:
         """The answer to one step, masked; or a refusal."""
         if isinstance(broadcast, Invitation):
-            return self._offer(broadcast.session, dict(broadcast.sites))
+            return self._offer(broadcast)
         if isinstance(broadcast, Agreement):
             return self._agree(broadcast)
         if step in self.open_steps - ({"outline"} if self.schema else set()):
@@ -106,21 +120,22 @@ class SecureSite:
             check_agreed(self.schema, broadcast.asked.outline, self.identity.site)
         return self._masked(step, broadcast)
 
-    def _offer(self, session: str, roster: dict[str, str]) -> Offer:
+    def _offer(self, invitation: Invitation) -> Offer:
         """A masking key for a new session, or the same one again for a session that it knows."""
+        session = invitation.session
         known = self.sessions.get(session)
         if known is None:
-            self._check_members(roster)
-            known = Session(roster, secrets.token_bytes(32))
+            self._check_members(invitation.sites)
+            known = Session(invitation, secrets.token_bytes(32))
             self.sessions[session] = known
             for old in list(self.sessions)[:-SESSIONS]:
                 del self.sessions[old]
             self._save()
-        elif known.roster != roster:
+        elif known.invitation != invitation:
             raise FederationError(
-                f"session {session[:8]} was begun with other sites: begin a new one"
+                f"session {session[:8]} was begun with other sites or another coordinator: begin a new one"
             )
-        return offered(self.identity, session, roster, known.masking)
+        return offered(self.identity, invitation, known.masking)
 
     def _check_members(self, roster: Roster) -> None:
         """Raise unless the sites that are to take part are those that this site knows."""
@@ -146,12 +161,12 @@ class SecureSite:
         """Check and keep everybody's masking keys; they cannot be changed afterwards."""
         known, session = self._session(agreement.session), agreement.session
         offers = {offer.site: offer for offer in agreement.offers}
-        if sorted(known.roster) != sorted(offer.site for offer in agreement.offers):
+        if sorted(known.invitation.sites) != sorted(offer.site for offer in agreement.offers):
             raise FederationError(
                 "the masking keys are not those of the session's sites: begin a new one"
             )
         for offer in agreement.offers:
-            check_offer(offer, session, known.roster, self.pinned)
+            check_offer(offer, known.invitation, self.pinned)
         if known.offers and known.offers != offers:
             raise FederationError(
                 f"session {session[:8]} has masking keys already: begin a new one"
@@ -175,36 +190,50 @@ class SecureSite:
             raise FederationError(
                 f"site {site!r} was asked {step!r} before masking keys were agreed on"
             )
-        question = question_digest(step, broadcast, digest(known.roster))
-        self._check_first(known, step, broadcast, question)
+        question = question_digest(step, broadcast, known.roster)
+        place = f"{broadcast.task.id} {step} {broadcast.round}"
+        self._check_first(known, place, question)
         reply = self.answer(step, replace(broadcast, session=""))
         if not isinstance(reply, Reply):
             raise FederationError(
                 f"step {step!r} sends {type(reply).__name__.lower()}, not sums, and cannot be masked: take a "
                 "method without it"
             )
-        values = flattened(reply, broadcast.task, len(known.roster))
-        if not known.secrets:
-            known.secrets = shared_secrets(site, known.masking, known.offers)
-        values = values + mask(site, known.secrets, broadcast.session, question, len(values))
-        signature = signed(self.identity, question, values)
-        return Masked(broadcast.round, site, values, signature)
+        values = flattened(reply, broadcast.task, len(known.offers))
+        if not known.streams:
+            known.streams = streams(site, known.masking, broadcast.session, known.offers)
+        values = values + mask(known.streams, question, len(values))
+        proof = self._proof(known, question, values)
+        self._remember(known, place, question, proof)
+        return Masked(broadcast.round, site, values, proof)
 
-    def _check_first(
-        self, known: Session, step: str, broadcast: Broadcast, question: bytes
-    ) -> None:
+    def _check_first(self, known: Session, place: str, question: bytes) -> None:
         """Refuse a second question for the same round at another point: two totals that differ in what one
         site was asked could be taken from each other."""
-        place = f"{broadcast.task.id} {step} {broadcast.round}"
-        before = known.asked.get(place)
-        if before is None:
-            known.asked[place] = question.hex()
-            self._save()
-        elif before != question.hex():
+        if place in known.asked and known.asked[place][0] != question.hex():
+            _, step, round = place.split()
             raise FederationError(
-                f"site {self.identity.site!r} has answered {step!r} of round {broadcast.round} for another "
-                "question already: a round is asked once"
+                f"site {self.identity.site!r} has answered {step!r} of round {round} for another question already: "
+                "a round is asked once"
             )
+
+    def _remember(self, known: Session, place: str, question: bytes, proof: str) -> None:
+        """Write down what is answered, before it is sent; refuse a second answer to the same question: under the
+        same masks the two would show by how much its sums have changed."""
+        if place not in known.asked:
+            known.asked[place] = (question.hex(), proof)
+            self._save()
+        elif known.asked[place][1] != proof:
+            raise FederationError(
+                f"site {self.identity.site!r} would answer a question otherwise than it did before: its rows have "
+                "changed; begin anew"
+            )
+
+    def _proof(self, known: Session, question: bytes, values: np.ndarray) -> str:
+        """For the coordinator, or where there is none for everybody."""
+        if known.invitation.coordinator:
+            return tag(known.reply_key, question, values)
+        return signature(self.identity, question, values)
 
     def _save(self) -> None:
         """Write the sessions to the file, if there is one: whole or not at all, and for the site alone."""
@@ -212,7 +241,8 @@ class SecureSite:
             return
         content = {
             name: {
-                "roster": known.roster,
+                "sites": dict(known.invitation.sites),
+                "coordinator": known.invitation.coordinator,
                 "masking": known.masking.hex(),
                 "offers": {k: asdict(v) for k, v in known.offers.items()},
                 "asked": known.asked,
@@ -226,22 +256,16 @@ class SecureSite:
         new.replace(self.path)
 
 
-def signed(identity: Identity, question: bytes, values: Any) -> str:
-    """The signature of masked values as the answer to this question."""
-    content = hashlib.sha256(values.tobytes()).digest()
-    return identity.sign(ANSWER, identity.site.encode(), question, content).hex()
-
-
 def _read(path: Path) -> dict[str, Session]:
     """The sessions in a file, which the site wrote itself; a damaged one is refused."""
     try:
         content: Mapping[str, Any] = json.loads(path.read_text())
         return {
             name: Session(
-                dict(entry["roster"]),
+                Invitation(name, dict(entry["sites"]), entry["coordinator"]),
                 bytes.fromhex(hexadecimal(entry["masking"], 32)),
                 {k: Offer(**v) for k, v in entry["offers"].items()},
-                dict(entry["asked"]),
+                {k: (question, proof) for k, (question, proof) in entry["asked"].items()},
             )
             for name, entry in content.items()
         }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,14 +15,14 @@ from agnosticfair.protocol.messages import Agreement, Broadcast, Invitation, Mas
 from agnosticfair.protocol.questions import step_of
 from agnosticfair.protocol.secure.integers import length, shaped
 from agnosticfair.protocol.secure.keys import (
-    ANSWER,
     Roster,
     check_offer,
     check_roster,
     digest,
-    verify,
+    public_half,
 )
 from agnosticfair.protocol.secure.masks import question_digest
+from agnosticfair.protocol.secure.proofs import check_signature, check_tag, reply_key
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 
 Ask = Callable[..., Mapping[str, Any]]
@@ -32,26 +31,32 @@ Ask = Callable[..., Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Opened:
-    """A session that all of its sites have agreed on."""
+    """A session that all of its sites have agreed on.  keys: what each site shares with the coordinator, to mark
+    its replies; None where sites sign them."""
 
     session: str
     roster: Roster
+    keys: Mapping[str, bytes] | None = field(default=None, repr=False)
 
 
 def open_session(ask: Ask, roster: Roster, least_sites: int = 2) -> Opened:
     """Collect the sites' signed masking keys, and hand all of them to each."""
     check_roster(roster, least_sites)
-    session = secrets.token_hex(16)
-    check = partial(_checked_offer, session=session, roster=roster)
-    offers = ask(KEYS, Invitation(session, dict(roster)), check)
+    session, secret = secrets.token_hex(16), secrets.token_bytes(32)
+    invitation = Invitation(session, dict(roster), public_half(secret))
+    offers = ask(KEYS, invitation, partial(_checked_offer, invitation=invitation))
     ask(AGREE, Agreement(session, tuple(offers.values())), None)
-    return Opened(session, roster)
+    keys = {
+        site: reply_key(secret, offer.public, session, f"site {site!r}")
+        for site, offer in offers.items()
+    }
+    return Opened(session, roster, keys)
 
 
-def _checked_offer(offer: object, site: str, session: str, roster: Roster) -> Offer:
+def _checked_offer(offer: object, site: str, invitation: Invitation) -> Offer:
     if not isinstance(offer, Offer) or offer.site != site:
         raise FederationError(f"site {site!r} sent no masking key of its own: check its version")
-    check_offer(offer, session, roster, roster)
+    check_offer(offer, invitation, invitation.sites)
     return offer
 
 
@@ -61,7 +66,7 @@ def total(ask: Ask, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
     shapes = broadcast.shapes
     question = question_digest(step, broadcast, digest(opened.roster))
     check = partial(
-        _checked, broadcast=broadcast, question=question, roster=opened.roster, size=length(shapes)
+        _checked, broadcast=broadcast, question=question, opened=opened, size=length(shapes)
     )
     answers = ask(step, broadcast, check)
     added = np.zeros(length(shapes), np.uint64)
@@ -71,9 +76,9 @@ def total(ask: Ask, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
 
 
 def _checked(
-    answer: object, site: str, broadcast: Broadcast, question: bytes, roster: Roster, size: int
+    answer: object, site: str, broadcast: Broadcast, question: bytes, opened: Opened, size: int
 ) -> Masked:
-    """The answer, if it is masked, of this round, length and site, and signed for this very question."""
+    """The answer, if it is masked, of this round, length and site, and proved to be to this very question."""
     if not isinstance(answer, Masked):
         raise FederationError(
             f"site {site!r} answered with {type(answer).__name__}, not masked sums: it may not be set up for them"
@@ -87,6 +92,8 @@ def _checked(
         raise FederationError(
             f"site {site!r} sent {answer.values.size} masked numbers; asked were {size}"
         )
-    content = hashlib.sha256(answer.values.tobytes()).digest()
-    verify(roster, site, bytes.fromhex(answer.signature), ANSWER, site.encode(), question, content)
+    if opened.keys is None:
+        check_signature(opened.roster, site, answer.proof, question, answer.values)
+    else:
+        check_tag(opened.keys[site], site, answer.proof, question, answer.values)
     return answer

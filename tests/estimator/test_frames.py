@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from agnosticfair import AgnosticFairClassifier, fairness_scorer
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.frames import layout_of, numbers_of
+from agnosticfair.estimator.frames import layout_of, numbers_of
 from agnosticfair.mathematics import metrics
 
 

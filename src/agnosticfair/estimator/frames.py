@@ -216,6 +216,26 @@ def _groups(values: Any, name: str, n: int) -> Column:
     return Column(place.astype(np.int32), names)
 
 
+def labels_of(y: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, Column]:
+    """The two classes, and y as a column of '0' and '1'."""
+    from sklearn.utils.multiclass import check_classification_targets, type_of_target
+
+    check_classification_targets(y)
+    classes, place = np.unique(y, return_inverse=True)
+    seen = np.unique(place if weights is None else place[weights > 0])
+    if len(classes) > 2:
+        raise DataError(
+            "Only binary classification is supported. The type of the target is "
+            f"{type_of_target(y, input_name='y')}, with {len(classes)} classes: make y one class "
+            "against the rest, for example y == y[0]"
+        )
+    if len(seen) < 2:
+        raise DataError(
+            f"y has one class ({classes[seen].tolist()}); a classifier needs two: check the labels"
+        )
+    return classes, Column(place.astype(np.int32), ("0", "1"))
+
+
 def ranges(X: np.ndarray, weights: np.ndarray | None, scale: bool) -> tuple[np.ndarray, np.ndarray]:
     """low and span of the columns over the rows that count; a constant column has span 1."""
     rows = X if weights is None or (weights > 0).all() else X[weights > 0]

@@ -7,7 +7,7 @@ It is the same fit as over tables: X becomes a table per client, and the numbers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from warnings import warn
@@ -22,19 +22,20 @@ from agnosticfair.auditing.limit import fit_within, within
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.federation import Fit, checked_centres, fit
-from agnosticfair.frames import (
+from agnosticfair.estimator.frames import (
     ALL,
     Layout,
     dealt,
     feature_columns,
     groups_of,
+    labels_of,
     layout_of,
     numbers_of,
     parts_in_units,
     ranges,
     table_of_rows,
 )
+from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.mathematics.basis import (
     Basis,
     checked,
@@ -51,16 +52,13 @@ from agnosticfair.methods import (
     method,
     needs_groups,
 )
-from agnosticfair.settings import TAUS
-from agnosticfair.tuning import Frontier, Progress, trace
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_array, check_X_y
-    from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-    from agnosticfair.parameters import (
+    from agnosticfair.estimator.parameters import (
         SETS,
         TAKEN,
         basis_of,
@@ -221,7 +219,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             )
         if weights is not None and recipe.averaging is not None:
             raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
-        self.classes_, codes_y = self._labels(y, weights)
+        self.classes_, codes_y = labels_of(y, weights)
         sensitive = feature_columns(self._groups(given, sensitive_features), len(X))
         if needs_groups(recipe) and not sensitive:
             recipe = self._unprotected(recipe)
@@ -458,23 +456,6 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
                 "ColumnTransformer and a OneHotEncoder in a Pipeline"
             ) from None
 
-    def _labels(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, Column]:
-        """The two classes, and y as a column of '0' and '1'."""
-        check_classification_targets(y)
-        classes, place = np.unique(y, return_inverse=True)
-        seen = np.unique(place if weights is None else place[weights > 0])
-        if len(classes) > 2:
-            raise DataError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y, input_name='y')}, with {len(classes)} classes: make y one class "
-                "against the rest, for example y == y[0]"
-            )
-        if len(seen) < 2:
-            raise DataError(
-                f"y has one class ({classes[seen].tolist()}); a classifier needs two: check the labels"
-            )
-        return classes, Column(place.astype(np.int32), ("0", "1"))
-
     def _recipe(self, K: np.ndarray | None = None) -> Method:
         """The method with this estimator's values; K where a function made the kernels."""
         taken = {s.name: getattr(self, s.name) for s in TAKEN}
@@ -491,75 +472,3 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             changes["centres"] = "given"
             changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
         return method(recipe, **changes)
-
-
-def frontier(
-    X: Any,
-    y: Any,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    sample_weight: Any = None,
-    estimator: AgnosticFairClassifier | None = None,
-    taus: Sequence[float] = TAUS,
-    folds: int = 2,
-    n_jobs: int = 1,
-    on_progress: Progress | None = None,
-) -> Frontier:
-    """Accuracy against the certified worst difference for every tau, on held-out folds.
-
-    Parameters
-    ----------
-    X : (n, d) array or frame
-    y : (n,) array
-    sensitive_features, clients, sample_weight : (n,) arrays, optional
-        As in ``AgnosticFairClassifier.fit``.
-    estimator : AgnosticFairClassifier, optional
-        With all its settings but tau.
-    taus : sequence of float
-        The path.
-    folds : int
-        Of the cross-validation.
-    n_jobs : int
-        Processes; in a script under ``if __name__ == "__main__":``.
-    on_progress : callable, optional
-        Called with (done, total) fits.
-
-    Returns
-    -------
-    Frontier
-        ``pick(tau)`` is the fitted estimator of a point, ``pick()`` that of the knee; ``points`` has the numbers.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> s = rng.integers(0, 2, 120)
-    >>> X = np.c_[rng.normal(s, 1.0), rng.normal(size=120)]
-    >>> ask = {"estimator": AgnosticFairClassifier("fairfl"), "taus": (0.1, 0.3), "folds": 2}
-    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, **ask)
-    >>> [point.tau for point in found.points]
-    [0.1, 0.3]
-    """
-    base = clone(AgnosticFairClassifier() if estimator is None else estimator)
-    tables, recipe, how, units = base._problem(X, y, sensitive_features, clients, sample_weight)
-
-    def picked(made: Fit) -> AgnosticFairClassifier:
-        fairness = made.method.fairness
-        one = clone(base).set_params(tau=None if fairness is None else fairness.tau)
-        one._problem(X, y, sensitive_features, clients, sample_weight)  # notes features and classes
-        one._take(made, *units)
-        one._training = (X, y, one._groups(X, sensitive_features), sample_weight)
-        return one
-
-    names = how.pop("sensitive_features") or ()
-    return trace(
-        tables,
-        recipe,
-        sensitive_features=names,
-        taus=taus,
-        folds=folds,
-        jobs=n_jobs,
-        on_progress=on_progress,
-        picked=picked,
-        **how,
-    )

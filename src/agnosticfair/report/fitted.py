@@ -1,0 +1,81 @@
+"""A fit to look at in a notebook: how it ended, the parts in which decisions differ most, and its rounds."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from agnosticfair.federation import Fit
+from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED
+from agnosticfair.report.tables import Grid
+
+
+def grids(fitted: Fit) -> list[Grid]:
+    """How it ended, and its worst parts where it has any."""
+    last, fairness = fitted.history[-1], fitted.method.fairness
+    told = {
+        "ended": f"{'converged' if fitted.converged else 'did not converge'} after {fitted.rounds} rounds",
+        "training rows": f"{fitted.model.rows:,} of {fitted.model.clients} clients",
+        "right on them": _number(last.get("accuracy")),
+        "decided positive": _number(last.get("positive")),
+        "tau": "none" if fairness is None else f"{fairness.tau:g}",
+        "worst difference over the set": _number(fitted.worst_difference),
+    }
+    found = [Grid(fitted.method.name, fitted.method.summary, ("", ""), [*told.items()])]
+    if fitted.worst_parts:
+        lines = [(name, f"{value:.3f}") for name, value in fitted.worst_parts]
+        found.append(Grid("Parts that differ most", "", ("part", "difference"), lines))
+    return found
+
+
+def figure(fitted: Fit) -> Figure:
+    """The worst named parts against tau, where there are any, and the loss by round."""
+    drawn = Figure(figsize=(9.6, 3.6) if fitted.worst_parts else (5.6, 3.6), layout="constrained")
+    FigureCanvasAgg(drawn)
+    if fitted.worst_parts:
+        left, right = drawn.subplots(1, 2)
+        _parts(left, fitted)
+    else:
+        right = drawn.subplots()
+    _rounds(right, fitted)
+    return drawn
+
+
+def _parts(axes: Axes, fitted: Fit) -> None:
+    names, values = zip(*reversed(fitted.worst_parts), strict=True)
+    axes.barh(names, values, color=BLUE)
+    if fitted.method.fairness is not None:
+        axes.axvline(fitted.method.fairness.tau, color=RED, ls="--")
+        axes.annotate(
+            f"tau {fitted.method.fairness.tau:g}",
+            (fitted.method.fairness.tau, 1.0),
+            xycoords=("data", "axes fraction"),
+            ha="center",
+            va="bottom",
+            fontsize=9,
+            color=RED,
+        )
+    axes.set_xlabel("difference of decisions, training rows", fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _rounds(axes: Axes, fitted: Fit) -> None:
+    rounds = [entry["round"] for entry in fitted.history]
+    axes.plot(rounds, [entry["loss"] for entry in fitted.history], color=BLUE, marker="o", ms=4)
+    axes.set_xlabel("round", fontsize=9)
+    axes.set_ylabel("loss", fontsize=9, color=BLUE)
+    worst = [(entry["round"], entry["worst"]) for entry in fitted.history if "worst" in entry]
+    if worst and fitted.method.fairness is not None:
+        other = axes.twinx()
+        other.plot(*zip(*worst, strict=True), color=ORANGE, marker="s", ms=4, ls=":")
+        other.set_ylabel("worst difference over the set", fontsize=9, color=GREY)
+        other.spines["top"].set_visible(False)
+    axes.spines["top"].set_visible(False)
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None or not isfinite(value) else f"{value:.4f}"

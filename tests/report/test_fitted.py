@@ -1,0 +1,25 @@
+"""A fit in a notebook: its table, its figure and its rounds as a frame."""
+
+from helpers import dealt, small_table
+
+from agnosticfair.federation import fit
+from agnosticfair.methods import method
+
+
+def test_a_fit_shows_how_it_ended_and_where_it_differs_most():
+    made = fit(dealt(small_table(400, 1), 2), "agnosticfair-named")
+    page = made._repr_html_()
+    assert f"after {made.rounds} rounds" in page
+    _, value = made.worst_parts[0]
+    assert f"{value:.3f}" in page
+    assert len(made.plot().axes) == 3, "parts, losses, differences"
+    frame = made.to_frame()
+    assert len(frame) == made.rounds
+    assert frame["loss"].iloc[-1] == made.history[-1]["loss"]
+
+
+def test_a_fit_without_parts_shows_its_rounds():
+    made = fit(dealt(small_table(200, 1), 2), method("fl", max_rounds=2))
+    assert "did not converge after 2 rounds" in made._repr_html_()
+    assert "tau</td><td>none" in made._repr_html_()
+    assert len(made.plot().axes) == 1
