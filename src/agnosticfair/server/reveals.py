@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import axes_of
-from agnosticfair.data.census import Census, counts_shapes, encoding_of
+from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.mathematics.basis import constant, gaussian, subpopulations
 from agnosticfair.mathematics.parts import sizes_of
 from agnosticfair.methods import Fairness, Method
@@ -170,8 +170,10 @@ def explain_audit(
     method: Method, census: Census, bootstrap: int, sites: Sequence[str] = ("site",)
 ) -> list[Explained]:
     """The messages that a certificate takes, after the last round: sums and counts, for each sensitive feature."""
-    M, d = server.kernels_wanted(method) or AUDITED.kernels, encoding_of(census).width
-    found = []
+    plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
+    by_name = server.fairness_of(method).basis.kind == "named"  # then over one constant, and parts
+    M = 1 if by_name else server.kernels_wanted(method) or AUDITED.kernels
+    d, found = _named(plan, census)[0].task.encoding.width, list[Explained]()
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")
         psi = (1 + bootstrap, 4 * len(groups), M + 1)

@@ -379,18 +379,25 @@ def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path
     assert "does not answer step 'decisions'" in told["says"]
 
 
-@pytest.mark.parametrize("network", [None, "mlp"])
-def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, network):
+@pytest.mark.parametrize(
+    ("name", "network", "steps"),
+    [
+        ("agnosticfair", None, ["sums"]),
+        ("agnosticfair", "mlp", ["moments", "train"]),
+        ("agnosticfair-named", None, ["part_counts"]),
+    ],
+)
+def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, name, network, steps):
     if network:
         pytest.importorskip("torch")
-    made = method("agnosticfair", network=network, max_rounds=2)
+    made = method(name, network=network, max_rounds=2)
     _, run = run_server(files, tmp_path, method=made.name, network=network or "", max_rounds=2)
     run()
     census = take_census(ROWS, "all")
     told = explain(made, census, tuple(files), 1 / 3) + explain_audit(made, census, RESAMPLES)
     sizes = {m.step: m.size for m in told if m.sender == "site"}
     traffic = json.loads((tmp_path / "history.json").read_text())["traffic"]
-    for step in ("decisions", "histograms", *(("moments", "train") if network else ("sums",))):
+    for step in ("decisions", "histograms", *steps):
         assert {t["received"] for t in traffic if t["step"] == step} == {sizes[step]}
     most = [m.size for m in told if m.step == "part_decisions"]  # everybody, values, pairs
     sent = [
