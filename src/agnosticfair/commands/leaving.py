@@ -92,6 +92,8 @@ def present(
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
     for text in _warnings(fitted, found, out):
         print("Warning:", text)
+    if fitted.costs:
+        print("Note:", fitted.costs)
     if fitted.centres is not None and centres_kind(fitted.method) == "rows":
         print(
             f"Note: the kernels' centres are {len(fitted.centres)} rows of the clients, without label and group, "

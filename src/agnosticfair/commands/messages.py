@@ -21,11 +21,13 @@ from agnosticfair.commands.options import (
     with_settings,
 )
 from agnosticfair.commands.output import grid, show
+from agnosticfair.commands.reading import with_parts
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
     from agnosticfair.data.census import Census
+    from agnosticfair.methods import Method
 
 EPILOG = "Example: agnosticfair explain-messages north.csv --target income --sensitive-features sex"
 
@@ -72,7 +74,7 @@ def explain_messages(
     census = (
         _supposed(features, groups, rows)
         if file is None
-        else _own(file, target, tuple(sensitive_features or ()), kinds)
+        else _own(file, target, tuple(sensitive_features or ()), kinds, chosen)
     )
     names = tuple(f"site-{k + 1}" for k in range(sites))
     if epsilon is not None:
@@ -102,6 +104,7 @@ def _own(
     target: str | None,
     sensitive_features: tuple[str, ...],
     kinds: tuple[tuple[str, ...], ...],
+    method: Method,
 ) -> Census:
     """The census of the site's own rows."""
     from agnosticfair.data.census import take_census
@@ -109,7 +112,7 @@ def _own(
 
     if target is None or not sensitive_features:
         raise SettingsError("with a file, name its columns by --target and --sensitive-features")
-    roles = Roles(target, sensitive_features, None, *kinds)
+    roles = with_parts(Roles(target, sensitive_features, None, *kinds), method)
     return take_census(read_table(file, roles), who=f"file {file.name!r}")
 
 

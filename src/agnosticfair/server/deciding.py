@@ -76,13 +76,12 @@ def init(plan: Plan, beginning: Beginning) -> State:
     game, start = adversaries.game(plan), beginning.start
     slopes = None if plan.task.named is None else np.zeros(0, int)
     state = State(game, game.w, game.alpha, slopes=slopes)
-    if start is None or start.metric is None:
+    spreads = state.fairness.spread is not None
+    if start is None or start.metric is None or (spreads and start.temperature is None):
         return state
     warm = exact.warm(game, start)
     state = replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
-    if state.fairness.spread is None:
-        return state
-    return replace(state, frozen=start.temperature, slopes=start.slopes)
+    return replace(state, frozen=start.temperature, slopes=start.slopes) if spreads else state
 
 
 def start_of(state: State) -> Start | None:
