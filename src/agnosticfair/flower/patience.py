@@ -17,6 +17,7 @@ HELD = 1.0
 """Seconds for which a question is held at most."""
 
 App = Callable[..., Awaitable[None]]
+Receive = Callable[[], Awaitable[Any]]
 
 
 @dataclass
@@ -44,7 +45,7 @@ def patient(app: App) -> App:
     }
     bells = {sent_by_others(path): Bell() for path in answers}
 
-    async def door(scope: MutableMapping[str, Any], receive: App, send: App) -> None:
+    async def door(scope: MutableMapping[str, Any], receive: Receive, send: App) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
         if path in answers:
             bell = bells[sent_by_others(path)]
@@ -72,7 +73,7 @@ async def _hold(
     bell: Bell,
     answer: Any,
     scope: MutableMapping[str, Any],
-    receive: App,
+    receive: Receive,
     send: App,
 ) -> None:
     """Ask the application, again whenever the bell rings, until it has something to tell or time is up."""
@@ -99,17 +100,17 @@ def _missing(answer: Any, events: list[dict[str, Any]]) -> bool:
     return bool(told.object_found and not told.object_available)
 
 
-async def _body(receive: App) -> bytes:
+async def _body(receive: Receive) -> bytes:
     """All of a request's body."""
     parts, more = [], True
     while more:
-        event: Any = await receive()
+        event = await receive()
         parts.append(event.get("body", b""))
         more = event.get("more_body", False)
     return b"".join(parts)
 
 
-def _again(body: bytes, receive: App) -> App:
+def _again(body: bytes, receive: Receive) -> Receive:
     """A request's body as if it came just now, and what comes after it."""
     left = [{"type": "http.request", "body": body, "more_body": False}]
 
