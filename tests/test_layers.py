@@ -89,6 +89,12 @@ def test_no_room_is_listed_that_is_not_there():
     assert {p.relative_to(ROOT).parts[0].removesuffix(".py") for p in FILES} == {*ALLOWED}
 
 
+def test_tests_mirror_the_rooms():
+    here = Path(__file__).parent
+    folders = {p.parent.relative_to(ROOT).parts[0] for p in FILES if p.parent != ROOT}
+    assert {p.parent.relative_to(here).parts[0] for p in here.glob("*/**/test_*.py")} == folders
+
+
 def test_client_and_server_do_not_know_each_other():
     for one, other in (("client", "server"), ("server", "client")):
         for path in (ROOT / one).rglob("*.py"):
