@@ -228,7 +228,8 @@ def _first_links(
 def _references(recipe: Method) -> list[Method]:
     """The methods beside the path, with the features, the notion and the network of its method."""
     assert recipe.fairness is not None, "check has looked"
-    same: dict[str, Any] = {"ridge": recipe.ridge, "bands": recipe.bands, "network": recipe.network}
+    kept = ("ridge", "bands", "products", "network")
+    same: dict[str, Any] = {name: getattr(recipe, name) for name in kept}
     beside = [method(name, **same) for name in REFERENCES]
     notion = {"notion": recipe.fairness.notion, "intersections": recipe.fairness.intersections}
     return [one if one.fairness is None else method(one, **notion) for one in beside]
