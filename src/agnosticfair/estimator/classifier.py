@@ -480,7 +480,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         changes["network"] = network_of(self.network)
         recipe = replace(recipe, bands=0)  # coef_ has one weight a column
         if self.basis is not None:
-            changes["basis"] = basis_of(self.basis) if K is None else Basis("given", K.shape[1])
+            changes["basis"] = basis_of(self.basis) if K is None else Basis("function", K.shape[1])
         if self.centres is not None and not isinstance(self.centres, str):
             changes["centres"] = "given"
             changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
