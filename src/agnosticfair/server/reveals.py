@@ -118,7 +118,8 @@ def _asked(step: str, rounds: str, *messages: Message) -> list[Explained]:
 
 
 def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explained]]:
-    """The messages by which bands and named parts are agreed on, and the plan with as many parts as there can be."""
+    """The messages by which bands, products and named parts are agreed on, and the plan with as many as there can
+    be."""
     found: list[Explained] = []
 
     def answered(asked: Broadcast[Any], value: float) -> Reply:
@@ -129,6 +130,8 @@ def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explain
     asked = named.histograms_question(plan, census)
     counts = {} if asked is None else named.by_column(asked, answered(asked, 1.0))
     plan = named.with_bands(plan, census, counts)
+    if plan.method.products:
+        plan = named.with_products(plan, answered(named.products_question(plan), float(census.n)))
     if server.fairness_of(plan.method).basis.kind != "named":
         return plan, found
     plan = named.with_axes(plan, census, counts)
