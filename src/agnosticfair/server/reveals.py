@@ -50,7 +50,7 @@ from agnosticfair.server.plan import Beginning
 from agnosticfair.server.solvers import solver_of
 
 AUDITED = gaussian(200, 1.0, "ranges")
-"""The kernels of a deployment's certificate: around the fit's own centres, or else around a draw from the
+"""The kernels of a deployed fit's certificate: around the fit's own centres, or else around a draw from the
 agreed ranges and categories, so that a certificate asks nobody for a row."""
 
 UNSAID = "nobody has said: ask whoever wrote the step"
