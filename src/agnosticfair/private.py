@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import band_axis
-from agnosticfair.data.schema import Schema, under
+from agnosticfair.data.rows import digest_of
+from agnosticfair.data.schema import Schema, applied
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, in_process, model_of
@@ -220,14 +221,22 @@ def private_recipe(method: Method) -> Method:
 
 def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Asker:
     """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
-    engine = in_process({k: under(schema, rows, f"client {k!r}") for k, rows in clients.items()})
+    tables = {k: applied(schema, rows, f"client {k!r}") for k, rows in clients.items()}
+    engine = in_process(tables)
 
     def ledger(key: str) -> Ledger:
         path = None if budget.ledgers is None else budget.ledgers / f"{key}.ledger.json"
         return Ledger(budget.epsilon, budget.delta, path=path, unit=budget.unit)
 
     sites = {
-        key: PrivateSite(key, answer, ledger(key), budget.colluding, budget.most_rows)
+        key: PrivateSite(
+            key,
+            answer,
+            ledger(key),
+            budget.colluding,
+            budget.most_rows,
+            rows=digest_of([tables[key]]),
+        )
         for key, answer in engine.handlers.items()
     }
     engine, roster = replace(engine, handlers=sites), None

@@ -575,8 +575,12 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     certificate = apps.certify(made, engine, config)
     assert certificate["at_most"] >= certificate["worst_difference"]
     assert "epsilon 50 at delta 1e-05 was spent" in certificate["says"]
+    again = apps.run_fit(
+        engine, config, None
+    )  # the same questions: the same answers, which cost once
+    assert again.model.w.tobytes() == made.model.w.tobytes()
     with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
-        apps.run_fit(engine, config, None)
+        apps.run_fit(engine, {**config, "tau": 0.2}, None)
     with pytest.raises(FederationError, match="answers private steps only"):
         fit(engine, "fairfl", secure=apps.masks_of(config), schema=schema)
 
