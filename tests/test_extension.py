@@ -10,6 +10,7 @@ from helpers import TABLES, question_of, small_table
 from agnosticfair.client import steps
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
+from agnosticfair.commands.messages import _supposed
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import basis as bases
 from agnosticfair.mathematics import sums as stated
@@ -19,12 +20,13 @@ from agnosticfair.methods import Method, method
 from agnosticfair.protocol import questions
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
 from agnosticfair.server import solvers
+from agnosticfair.server.reveals import UNSAID, explain
 
 
 @pytest.fixture(autouse=True)
 def forgotten():
     """What a test registers is forgotten after it."""
-    tables = (bases.KINDS, questions.QUESTIONS, steps.STEPS, solvers.SOLVERS)
+    tables = (bases.KINDS, questions.QUESTIONS, questions.REVEALS, steps.STEPS, solvers.SOLVERS)
     before = [dict(table) for table in tables]
     yield
     for table, known in zip(tables, before, strict=True):
@@ -75,7 +77,9 @@ def gradient(client, broadcast):
 
 
 def know_the_step():
-    questions.question("gradient")(Gradient)
+    questions.question("gradient", slope="how w would change: of one row, what it looks like")(
+        Gradient
+    )
     steps.register(steps.Step("gradient", gradient, by_batch=True))
 
 
@@ -155,6 +159,9 @@ def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
     resumed = fit(TABLES, made, positive="yes", checkpoint=tmp_path)
     assert resumed.model.w.tobytes() == found.model.w.tobytes()
     assert fit(TABLES, "fl", positive="yes").converged  # others' methods are solved as before
+    told = {m.step: m for m in explain(made, _supposed(5, 2, 300), ["a", "b"], 0.5) if m.reveals}
+    assert told["gradient"].reveals["slope"] == "how w would change: of one row, what it looks like"
+    assert UNSAID not in told["gradient"].reveals.values()
 
 
 # Add a field to a round's sums: a name and a value in ``mathematics/sums.py`` (and a column of the
@@ -173,8 +180,11 @@ def test_a_field_of_a_round_s_sums_reaches_the_server_from_every_back_end(monkey
         monkeypatch.setattr(module, "OF_FAIR", (*scalars, "psi_right", slope))
     for module in (stated, float64, float32):
         monkeypatch.setattr(module, "of_fair", of_fair)
-    client = Client("a", small_table(300))
-    asked = question_of([client], method("agnosticfair", kernels=5))
+    monkeypatch.setitem(questions.REVEALS, "psi_right", "right decisions")  # from stated.REVEALS
+    client, made = Client("a", small_table(300)), method("agnosticfair", kernels=5)
+    told = {m.step: m.reveals for m in explain(made, _supposed(5, 2, 300), ["a", "b"], 0.5)}
+    assert told["sums"]["psi_right"] == "right decisions"
+    asked = question_of([client], made)
     assert asked.shapes["psi_right"] == asked.shapes["psi_g"]
     for sums in (float64.sums, float32.sums):
         found = sums(client, asked).sums

@@ -9,9 +9,9 @@ Under w with d = x.w, per kernel m and cell j (every sum with the rows' weights,
     H = sum (theta_L l'' + c g'') x x^T          theta_L = 1 - share + share K alpha,  c = K C[s]
 
 Every back end adds up ``of_loss`` and ``of_fair`` of its rows, numpy's or PyTorch's, in its own precision
-(``client/sums``); the server reads the totals by the names that ``named`` gives them.  A new column
-is a name here and its value in the function below; the Triton kernel, which cannot call Python, has
-a column of its own, and one test holds all back ends to this module.
+(``client/sums``); the server reads the totals by the names that ``named`` gives them.  A new column is a
+name here, what it reveals, and its value in the function below; the Triton kernel, which cannot call
+Python, has a column of its own, and one test holds all back ends to this module.
 """
 
 from __future__ import annotations
@@ -29,6 +29,21 @@ OF_FAIR = ("psi_g", "psi_theta", "psi_hat", "J_g")
 
 SLOPES = ("J_1", "J_L", "J_g", "H")
 """Fields that a network, whose slope is one gradient, does without."""
+
+REVEALS = {
+    "loss": "the site's total loss under w",
+    "J_1": "the loss's slope: with few rows, what these rows look like",
+    "psi_L": "losses weighted by nearness to each centre: how well w does around it",
+    "psi_theta_L": "how many rows lie around each centre",
+    "J_L": "slopes around each centre: with few rows near it, what they look like",
+    "psi_g": "positive decisions (smoothed) per group around each centre",
+    "psi_theta": "how many rows of each group lie around each centre",
+    "psi_hat": "positive decisions per group around each centre",
+    "J_g": "their slopes: with few rows of a group near a centre, what they look like",
+    "H": "second moments of the features: with few rows, what they look like",
+    "correct": "how many rows w decides rightly",
+}
+"""What each could tell of a client's rows to whoever sees it."""
 
 
 class RowValues(NamedTuple):

@@ -111,16 +111,29 @@ class Question(Protocol):
 
 T = TypeVar("T")
 QUESTIONS: dict[str, type[Any]] = {}
+REVEALS = {
+    **sums.REVEALS,
+    "n": "how many rows the site has",
+    "labels": "how many rows have each label",
+    "groups": "how many rows each sensitive group has",
+    "numeric": "the smallest and the largest value of every numeric column, each of one person",
+    "categorical": "which categories occur",
+    "other": "which values occur in columns that are no features and name parts",
+    "weight": "what the site's rows weigh together",
+}
+"""What each field of an answer could tell of a site: of a census, of a round's sums, and of what questions say."""
 
 
 @dataclass_transform(frozen_default=True)
-def question(step: str) -> Callable[[type[T]], type[T]]:
-    """Make a class a frozen dataclass, and know it as the record of this step's question."""
+def question(step: str, **reveals: str) -> Callable[[type[T]], type[T]]:
+    """Make a class a frozen dataclass, and know it as the record of this step's question.  reveals: what fields of its
+    answer could tell of a site, where no other question has said it."""
 
     def known(record: type[T]) -> type[T]:
         made = record if is_dataclass(record) else dataclass(frozen=True)(record)
         made.step = step  # type: ignore[attr-defined]
         QUESTIONS[step] = made
+        REVEALS.update(reveals)
         return made
 
     return known
@@ -145,7 +158,11 @@ class Counts:
         return counts_shapes(self.outline)
 
 
-@question("centres")
+@question(
+    "centres",
+    rows="WHOLE ROWS of the site's features (no label, no group), which all sites then see",
+    priorities="nothing beyond the rows: a hash of each",
+)
 class Centres:
     """Distinct rows as kernel centres: the ``share`` of them that draws lowest with this seed."""
 
@@ -156,7 +173,11 @@ class Centres:
         return {}  # rows come as Candidates, which check_candidates looks at
 
 
-@question("clusters")
+@question(
+    "clusters",
+    count="how many rows are nearest to each centre",
+    total="the sum of these rows: with few of them, what they look like",
+)
 class Clusters:
     """One step of k-means around these centres, (M, d)."""
 
@@ -208,7 +229,10 @@ class Trials:
         return {"loss": (T,), "psi_L": (T, M), "psi_hat": (T, task.cells, F + 1)}
 
 
-@question("histograms")
+@question(
+    "histograms",
+    counts="how many rows lie in each cell of a column's range, or have each pair of values: with few, who they are",
+)
 class Histograms:
     """How many rows lie in each of many equal cells of these columns' agreed ranges (``data.axes``)."""
 
@@ -236,7 +260,13 @@ def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:
     return {"w": w.shape, "clients": (), **slope, "correct": (), **kernels}
 
 
-@question("average")
+@question(
+    "average",
+    w="a model trained on the site's rows alone: more than sums reveal",
+    clients="nothing: a one",
+    psi_C="how decisions go along with the sensitive group around each centre",
+    phi_C="how features go along with the sensitive group",
+)
 class Average:
     """Algorithms 1 and 2: train on the client's own rows, for the server to average.
 
@@ -267,7 +297,7 @@ class Averaged:
     alpha: np.ndarray
 
 
-@question("average_network")
+@question("average_network", C="how w's outputs go along with the sensitive group")
 class AverageNetwork:
     """``average`` for a network.  C: the covariance at the last round's start, ``before``, of all clients.
     ridge: (P,), of every weight."""
@@ -289,7 +319,13 @@ class AverageNetwork:
         return _averaged(self.w, self.alpha, {"C": ()})
 
 
-@question("moments")
+@question(
+    "moments",
+    mass="what the site's rows weigh together: how many there are, where all weigh the same",
+    x="sums of the features: what the site's mean row looks like",
+    x_squares="sums of the squared features",
+    gram="how many rows of each group lie around two centres at once: with few, what they look like",
+)
 class Moments:
     """First and second moments of the features, and of the kernels in every cell unless they are named parts."""
 
@@ -311,7 +347,14 @@ class Trained:
     gradient: np.ndarray
 
 
-@question("train")
+@question(
+    "train",
+    gradient="the objective's slope at w, a sum over rows for every weight: of one row, THAT ROW and its label; "
+    "of few rows, or over many rounds, it may be solved for what they look like",
+    moved="where training on the site's rows alone led from w: as gradient, over some steps of it",
+    squares="the mean square of these steps' slopes: how much the rows differ",
+    Q="how many rows two named parts have in common: with few, what they look like",
+)
 class Train:
     """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight.  pool: (k, G, F + 1), cuts over
     named parts, for Q, (k, k): the sum over rows of what two of them weigh a row by, multiplied."""
@@ -350,7 +393,11 @@ class PartDecisions:
         return {"counts": (len(task.named.parts), 4 * len(task.groups))}
 
 
-@question("decisions")
+@question(
+    "decisions",
+    psi="decisions per group and label around each centre, also over resamples",
+    psi_x="sums of the features around each centre",
+)
 class Decisions:
     """What an audit needs of the decisions d_w(x) > 0, also over ``replicates`` resamples."""
 

@@ -31,7 +31,14 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
-from agnosticfair.protocol.questions import Averaged, AverageNetwork, Train, Trained, step_of
+from agnosticfair.protocol.questions import (
+    REVEALS,
+    Averaged,
+    AverageNetwork,
+    Train,
+    Trained,
+    step_of,
+)
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.server import deciding, named, saddle, solvers
 from agnosticfair.server import plan as server
@@ -42,48 +49,8 @@ AUDITED = gaussian(200, 1.0, "ranges")
 """The kernels of a deployment's certificate: around the fit's own centres, or else around a draw from the
 agreed ranges and categories, so that a certificate asks nobody for a row."""
 
-REVEALS = {
-    "n": "how many rows the site has",
-    "counts": "how many rows lie in each cell of a column's range, or have each pair of values: with few, who they are",
-    "labels": "how many rows have each label",
-    "groups": "how many rows each sensitive group has",
-    "numeric": "the smallest and the largest value of every numeric column, each of one person",
-    "categorical": "which categories occur",
-    "other": "which values occur in columns that are no features and name parts",
-    "weight": "what the site's rows weigh together",
-    "count": "how many rows are nearest to each centre",
-    "total": "the sum of these rows: with few of them, what they look like",
-    "rows": "WHOLE ROWS of the site's features (no label, no group), which all sites then see",
-    "priorities": "nothing beyond the rows: a hash of each",
-    "loss": "the site's total loss under w",
-    "J_1": "the loss's slope: with few rows, what these rows look like",
-    "psi_L": "losses weighted by nearness to each centre: how well w does around it",
-    "psi_theta_L": "how many rows lie around each centre",
-    "J_L": "slopes around each centre: with few rows near it, what they look like",
-    "psi_g": "positive decisions (smoothed) per group around each centre",
-    "psi_theta": "how many rows of each group lie around each centre",
-    "psi_hat": "positive decisions per group around each centre",
-    "J_g": "their slopes: with few rows of a group near a centre, what they look like",
-    "H": "second moments of the features: with few rows, what they look like",
-    "correct": "how many rows w decides rightly",
-    "w": "a model trained on the site's rows alone: more than sums reveal",
-    "clients": "nothing: a one",
-    "psi_C": "how decisions go along with the sensitive group around each centre",
-    "phi_C": "how features go along with the sensitive group",
-    "psi": "decisions per group and label around each centre, also over resamples",
-    "psi_x": "sums of the features around each centre",
-    "x_squares": "sums of the squared features",
-    "mass": "what the site's rows weigh together: how many there are, where all weigh the same",
-    "x": "sums of the features: what the site's mean row looks like",
-    "gram": "how many rows of each group lie around two centres at once: with few, what they look like",
-    "gradient": "the objective's slope at w, a sum over rows for every weight: of one row, THAT ROW and "
-    "its label; of few rows, or over many rounds, it may be solved for what they look like",
-    "moved": "where training on the site's rows alone led from w: as gradient, over some steps of it",
-    "squares": "the mean square of these steps' slopes: how much the rows differ",
-    "Q": "how many rows two named parts have in common: with few, what they look like",
-    "C": "how w's outputs go along with the sensitive group",
-}
-
+UNSAID = "nobody has said: ask whoever wrote the step"
+"""Of a field without words; ``question`` takes them."""
 
 SIGNED = 200
 """Bytes, or less, that a signature and a site's name add to a masked message."""
@@ -217,7 +184,7 @@ def _message(step: str, rounds: str, message: Message) -> Explained:
 
 
 def _revealed(fields: Mapping[str, str]) -> dict[str, str]:
-    return {name: REVEALS[name.partition(" ")[0]] for name in fields}  # 'groups sex'
+    return {name: REVEALS.get(name.partition(" ")[0], UNSAID) for name in fields}  # 'groups sex'
 
 
 def _shape(value: np.ndarray) -> str:
