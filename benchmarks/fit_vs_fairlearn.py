@@ -36,7 +36,7 @@ def main() -> None:
     X = np.concatenate([encode(encoding, t) for t in train.values()])
     y = np.concatenate([t.labels(source.positive) for t in train.values()])
     s = np.concatenate([t.column(source.sensitive_features).codes for t in train.values()])
-    robust = method("agnosticfair", tau=source.tau)
+    robust = method("agnosticfair", tau=source.tau, centres="rows")
     rounds = []
 
     def ours() -> None:  # with the census, the encoding and the kernels
