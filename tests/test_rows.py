@@ -64,7 +64,7 @@ def test_the_estimator_asks_for_no_rows():
     assert centres_kind(made.fit(X, y, sensitive_features=s).fit_.method) == "kmeans"
 
 
-@pytest.mark.parametrize("command", ["fit", "tune"])
+@pytest.mark.parametrize("command", ["fit", pytest.param("tune", marks=pytest.mark.slow)])
 def test_the_terminal_says_what_rows_as_centres_show(command, tmp_path, capsys):
     sides = ROWS.numeric["age"], ROWS.sensitive_features["sex"].values(), ROWS.target.values()
     lines = ["age,sex,y", *(",".join(map(str, row)) for row in zip(*sides, strict=True))]

@@ -21,7 +21,7 @@ from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.errors import FederationError, ModelError
 from agnosticfair.federation import fit
 from agnosticfair.flower import apps
-from agnosticfair.methods import Network, method
+from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.flower import FlowerEngine
 from agnosticfair.protocol.faults import Policy
@@ -530,7 +530,12 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
     assert all("agnosticfair" in about["versions"] for about in sites.values())
 
 
-def test_secure_sums_over_flower_give_the_same_model(files, tmp_path):
+@pytest.mark.parametrize("network", [None, "mlp"])
+@pytest.mark.parametrize(
+    "name",
+    [n if n == "fairfl" else pytest.param(n, marks=pytest.mark.slow) for n in sorted(METHODS)],
+)
+def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_path):
     from agnosticfair.flower.masking import LIST, masking_files, read_key_list
 
     for name, text in masking_files(files).items():
@@ -541,8 +546,9 @@ def test_secure_sums_over_flower_give_the_same_model(files, tmp_path):
         for key in files
     }
     engine, grid = engine_over(files, **own)
-    secure = fit(engine, "fairfl", secure=read_key_list(tmp_path / LIST).sites)
-    here = fit(read_clients(files.values(), ROLES), "fairfl")
+    recipe = method(name, network=network, max_rounds=3)
+    secure = fit(engine, recipe, secure=read_key_list(tmp_path / LIST).sites)
+    here = fit(read_clients(files.values(), ROLES), recipe)
     assert secure.model.w.tobytes() == here.model.w.tobytes()
     assert secure.history == here.history
     assert "census" not in {step for step, _ in grid.log}
