@@ -27,6 +27,7 @@ from agnosticfair.errors import SettingsError
 if TYPE_CHECKING:
     from agnosticfair.data.census import Census
     from agnosticfair.data.schema import Schema
+    from agnosticfair.mathematics.parts import Axis
     from agnosticfair.methods import Method
     from agnosticfair.private import Budget
     from agnosticfair.server.reveals import Explained
@@ -119,7 +120,8 @@ def _private(
     from agnosticfair.server.reveals import explain_private
 
     method = private_recipe(method)
-    basis, axes = fairness_of(method).basis, ()
+    basis = fairness_of(method).basis
+    axes: tuple[Axis, ...] = ()
     if basis.kind == "named":
         drawn = agreed or schema_of(census, "label")
         if not drawn.categorical and not drawn.bands:  # nothing is known: quarters of every column
