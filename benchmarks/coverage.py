@@ -78,6 +78,19 @@ def highest(counts: np.ndarray, left_out: tuple[str, ...]) -> float:
     return max((float(k[0, g, 0] / n[0, g, 0]) for g in kept), default=float("nan"))
 
 
+def deviations(notion: str, counts: np.ndarray, ts: list[int], left: list[tuple]) -> np.ndarray:
+    """The standard error of each part's value on a draw, from the population's rates: of two rates, or where rates
+    stand alone of the highest one that is not left out."""
+    k, n = confidence.compared(truth(notion)[3].counts[ts], notion)
+    rates, rows = k / np.maximum(n, 1), confidence.compared(counts, notion)[1]
+    variance = rates * (1 - rates) / np.maximum(rows, 1)
+    if not NOTIONS[notion].bounds:
+        return np.sqrt(variance.sum(axis=1).max(axis=0))
+    out = np.array([[name in few for few in left] for name in GROUPS])
+    highest = np.where(out, -1.0, rates[0]).argmax(axis=0)
+    return np.sqrt(np.take_along_axis(variance[0], highest[None], axis=0)[0])
+
+
 def masses(rows: np.ndarray) -> np.ndarray:
     """Sums of K by cell, (2, 2, 2, M)."""
     _, _, _, cells, K = population()
@@ -138,13 +151,9 @@ def drawn(notion: str, n: int, slow: bool, seed: int) -> tuple:
         if not np.isnan(ratio[t])
     )
     large = [(m, t) for m, t in known if made[m].rows >= LARGE and made[m].estimable]
-    ns = confidence.compared(got.counts[[ms[part] for part in shown]], notion)[1]
-    p = confidence.compared(truth(notion)[3].counts, notion)
-    rates = p[0] / np.maximum(p[1], 1)
-    places, ts = np.array(large).reshape(-1, 2).T
-    spread = np.sqrt(
-        (rates[..., ts] * (1 - rates[..., ts]) / ns[..., places]).sum(axis=1).max(axis=0)
-    )
+    places = [ms[shown[m]] for m, _ in large]
+    left = [made[m].left_out for m, _ in large]
+    spread = deviations(notion, got.counts[places], [t for _, t in large], left)
     error = np.array([abs(made[m].difference - apart[t]) for m, t in large]) / spread
     high = np.array([made[m].high - made[m].difference for m, _ in large]) / spread
     low = np.array([made[m].low for m, _ in large])

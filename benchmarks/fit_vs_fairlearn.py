@@ -1,26 +1,62 @@
-"""A robust fit against fairlearn's ExponentiatedGradient (eps 0.01, logistic regression).
+"""Fits against scikit-learn's plain LogisticRegression and fairlearn's ExponentiatedGradient (eps 0.01).
 
-Same rows, same machine, in turn: prints how many times longer ExponentiatedGradient takes, for each
-number of BLAS threads, and with each side at the number that suits it best. That last ratio is the one
-to quote: on a busy machine two threads make ExponentiatedGradient wait for itself, ten times over.
+Same rows, same machine, in turn, for each number of BLAS threads: how many times longer ours take than a plain
+LogisticRegression over the features that they have themselves, and how many times longer ExponentiatedGradient takes
+than ours; last with each side at the number of threads that suits it best. That is the ratio to quote: on a busy
+machine two threads make ExponentiatedGradient wait for itself, ten times over. Ours have the census, the parts or
+kernels and the encoding in their times; the others are given encoded rows.
 
-    python benchmarks/fit_vs_fairlearn.py [--dataset adult] [--repeats 5] [--solver lbfgs]
+    python benchmarks/fit_vs_fairlearn.py [--dataset adult] [--repeats 5] [--methods agnosticfair-named,agnosticfair]
 """
 
 import argparse
+import warnings
 from statistics import median
 
 import numpy as np
-from fairlearn.reductions import DemographicParity, ExponentiatedGradient
-from sklearn.linear_model import LogisticRegression
-from timing import in_turn, say
+from timing import all_in_turn, say
 
-from agnosticfair.data.census import encoding_of, merge, take_census
 from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
-from agnosticfair.methods import method
+from agnosticfair.methods import METHODS, method
+
+KERNELS = "agnosticfair"
+PLAIN, PEER = "LogisticRegression", "ExponentiatedGradient"
+
+
+def rivals(train: dict, source, recipes: dict, solver: str) -> tuple[dict, dict]:
+    """What is timed, by name; and what the fits of ours came to."""
+    from fairlearn.reductions import DemographicParity, ExponentiatedGradient
+    from sklearn.linear_model import LogisticRegression
+
+    about = {"sensitive_features": source.sensitive_features, "positive": source.positive}
+    ended, works = {}, {}
+    y = np.concatenate([t.labels(source.positive) for t in train.values()])
+    s = np.concatenate([t.column(source.sensitive_features).codes for t in train.values()])
+
+    def ours(name: str):
+        ended[name] = fit(train, recipes[name], **about)
+
+    def plain(X):
+        LogisticRegression(solver=solver).fit(X, y)
+
+    def peer(X):
+        learner = LogisticRegression(max_iter=1000, solver=solver)
+        ExponentiatedGradient(learner, DemographicParity(), eps=0.01).fit(
+            X, y, sensitive_features=s
+        )
+
+    for name in recipes:
+        ours(name)
+        X = np.concatenate([encode(ended[name].model.encoding, t) for t in train.values()])
+        works[name] = lambda name=name: ours(name)
+        works[f"{PLAIN}, {X.shape[1]} features"] = lambda X=X: plain(X)
+    without = ended[KERNELS if KERNELS in ended else name].model.encoding
+    X = np.concatenate([encode(without, t) for t in train.values()])
+    works[PEER] = lambda: peer(X)
+    return works, ended
 
 
 def main() -> None:
@@ -28,38 +64,42 @@ def main() -> None:
     parser.add_argument("--dataset", default="adult")
     parser.add_argument("--data-folder", default=None)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--methods", default=f"agnosticfair-named,{KERNELS}")
     parser.add_argument("--solver", default="lbfgs", help="of scikit-learn's logistic regression")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--without-peer", action="store_true")
     asked = parser.parse_args()
+    warnings.simplefilter("ignore")
     source = dataset(asked.dataset)
     train = shift(load_dataset(asked.dataset, asked.data_folder), source, 2, 0).train
-    encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
-    X = np.concatenate([encode(encoding, t) for t in train.values()])
-    y = np.concatenate([t.labels(source.positive) for t in train.values()])
-    s = np.concatenate([t.column(source.sensitive_features).codes for t in train.values()])
-    robust = method("agnosticfair", tau=source.tau, centres="rows")
-    rounds = []
-
-    def ours() -> None:  # with the census, the encoding and the kernels
-        fitted = fit(
-            train, robust, sensitive_features=source.sensitive_features, positive=source.positive
+    recipes = {
+        name: METHODS[name] if name != KERNELS else method(name, tau=source.tau, centres="rows")
+        for name in asked.methods.split(",")
+    }
+    works, ended = rivals(train, source, recipes, asked.solver)
+    if asked.without_peer:
+        del works[PEER]
+    best: dict[str, float] = {}
+    for threads in asked.threads:
+        times = all_in_turn(works, asked.repeats, threads)
+        for name, found in times.items():
+            best[name] = min(best.get(name, np.inf), median(found))
+        for name, fitted in ended.items():
+            yard = f"{PLAIN}, {fitted.model.encoding.width} features"
+            say(f"{name} / {yard}, {threads} BLAS threads", times[yard], times[name])
+            if PEER in times:
+                say(f"{PEER} / {name}, {threads} BLAS threads", times[name], times[PEER])
+    print("medians at the better number of threads, in seconds:")
+    for name, seconds in best.items():
+        print(f"  {name}: {seconds:.3f}")
+    for name, fitted in ended.items():
+        yard = f"{PLAIN}, {fitted.model.encoding.width} features"
+        parts = 0 if fitted.named is None else len(fitted.named.agreed[1])
+        print(
+            f"{name}: {fitted.outcome} in {fitted.rounds} rounds, {parts or 'no'} named parts, "
+            f"{fitted.bytes_per_round:,} bytes a round; {best[name] / best[yard]:.2f} of {yard}"
+            + (f"; {PEER} {best[PEER] / best[name]:.2f} of it" if PEER in best else "")
         )
-        rounds.append((fitted.rounds, fitted.outcome))
-
-    def theirs() -> None:  # encoded beforehand
-        learner = LogisticRegression(max_iter=1000, solver=asked.solver)
-        ExponentiatedGradient(learner, DemographicParity(), eps=0.01).fit(
-            X, y, sensitive_features=s
-        )
-
-    what = f"{asked.dataset}, {len(X)} rows: ExponentiatedGradient ({asked.solver}) / agnosticfair"
-    best = [[], []]
-    for threads in (1, 2):
-        times = in_turn(ours, theirs, asked.repeats, threads)
-        say(f"{what}, {threads} BLAS thread{'s'[: threads > 1]}", *times)
-        for those, found in zip(best, times, strict=True):
-            those.append(median(found))
-    print(f"{what}, each at its better number of threads: {min(best[1]) / min(best[0]):.2f}")
-    print(f"agnosticfair {rounds[0][1]} in {rounds[0][0]} rounds")
 
 
 if __name__ == "__main__":

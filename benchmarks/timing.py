@@ -1,6 +1,6 @@
 """What the benchmarks share: times of rivals, taken in turn, and the median of their ratios."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from time import perf_counter
 
@@ -17,17 +17,23 @@ def seconds(work: Work) -> float:
 
 
 def in_turn(one: Work, other: Work, repeats: int, threads: int) -> tuple[list[float], list[float]]:
-    """Times of both with so many BLAS threads, after a call of each to warm up.
+    """Times of both with so many BLAS threads, after a call of each to warm up."""
+    found = all_in_turn({"one": one, "other": other}, repeats, threads)
+    return found["one"], found["other"]
 
-    The two are called in turn, and who is first alternates, so that a machine that slows down or is
-    shared slows both.
+
+def all_in_turn(works: Mapping[str, Work], repeats: int, threads: int) -> dict[str, list[float]]:
+    """Times of all, by name, with so many BLAS threads, after a call of each to warm up.
+
+    They are called in turn, and who is first alternates, so that a machine that slows down or is shared slows all.
     """
+    times: dict[str, list[float]] = {name: [] for name in works}
     with threadpool_limits(threads):
-        one(), other()
-        times: tuple[list[float], list[float]] = ([], [])
+        for work in works.values():
+            work()
         for k in range(repeats):
-            for which in (0, 1) if k % 2 == 0 else (1, 0):
-                times[which].append(seconds((one, other)[which]))
+            for name in works if k % 2 == 0 else reversed([*works]):
+                times[name].append(seconds(works[name]))
     return times
 
 

@@ -1,4 +1,4 @@
-"""Choose tau: accuracy against the certified worst case, and the estimator of the point you pick."""
+"""Choose tau: accuracy against the worst difference over a set, and the estimator of the point you pick."""
 
 import tempfile
 from pathlib import Path

@@ -47,7 +47,7 @@ ALLOWED = {
 }
 KNOW_FLOWER = {"protocol/engines/flower.py"}
 KNOW_FLOWER |= {f"flower/{n}.py" for n in ("apps", "bundle", "control", "fleet", "superlink")}
-KNOW_TORCH = {"networks.py", "client/networks.py"}
+KNOW_TORCH = {"networks.py", "client/networks.py", "client/averaging_networks.py"}
 KNOW_TORCH |= {"client/sums/torch_device.py", "client/sums/triton_kernel.py"}
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -98,6 +98,30 @@ def test_client_and_server_do_not_know_each_other():
 def test_engines_know_nothing_of_algorithms():
     for path in (ROOT / "protocol" / "engines").rglob("*.py"):
         assert rooms(path) <= {"protocol", "errors", "threads"}, path
+
+
+MOST_FILE, MOST_BODY, MOST_TOP = 500, 40, 16
+ONE_THOUGHT = {"client/sums/triton_kernel.py": {"_sums"}}
+"""Triton's compiler takes a kernel as one function: its tiles stay in registers from load to store."""
+
+
+def bodies(path: Path):
+    """The functions of a file with the lines of their bodies, docstrings not counted."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            first = node.body[1:] if ast.get_docstring(node) else node.body
+            yield node.name, node.body[-1].end_lineno - first[0].lineno + 1 if first else 0
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_a_file_is_one_room_and_a_function_one_thought(path):
+    assert len(path.read_text().splitlines()) <= MOST_FILE, "this file is two rooms"
+    long = {function for function, lines in bodies(path) if lines > MOST_BODY}
+    assert long == ONE_THOUGHT.get(name(path), set()), "these functions are two thoughts"
+
+
+def test_few_files_lie_at_the_top():
+    assert len([*ROOT.glob("*.py")]) <= MOST_TOP
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)

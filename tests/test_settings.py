@@ -104,3 +104,15 @@ def test_numbers_of_numpy_are_numbers():
         for given in (numbers, plain)
     ]
     np.testing.assert_array_equal(made[0].coef_, made[1].coef_)
+
+
+def test_the_default_is_one_for_all_commands():
+    from inspect import signature
+
+    from agnosticfair.commands import deploy, fit, messages, tune
+    from agnosticfair.methods import DEFAULT, method
+
+    commands = (fit.fit, tune.tune, messages.explain_messages, deploy.init)
+    assert {signature(command).parameters["method"].default for command in commands} == {DEFAULT}
+    assert method(DEFAULT).name == "agnosticfair-named"
+    assert method(DEFAULT, kernels=5).name == "agnosticfair"

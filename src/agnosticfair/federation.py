@@ -21,7 +21,7 @@ from agnosticfair import __version__
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.census import Census, check_labels_known, counted, merge
-from agnosticfair.data.rows import digest_of
+from agnosticfair.data.rows import Fold, digest_of
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -76,6 +76,7 @@ def fit(
     checkpoint: str | Path | None = None,
     secure: bool | Roster = False,
     schema: Schema | None = None,
+    fold: Fold | None = None,
 ) -> Fit:
     """Train one classifier over clients whose rows stay with them.
 
@@ -112,6 +113,8 @@ def fit(
         rehearses it among clients of this process; over an engine, the sites' long-term public keys.
     schema : Schema, optional
         Agreed on, so that clients are asked for counts only, neither for extremes nor for lists of values.
+    fold : Fold, optional
+        Of the rows to fit on, which every client deals by their content.
 
     Returns
     -------
@@ -128,7 +131,8 @@ def fit(
     if schema is not None and isinstance(clients, Mapping):
         clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    asker = asking(engine, policy(on_failure), deadline, secure, server.centres_kind(method))
+    kind = server.centres_kind(method)
+    asker = asking(engine, policy(on_failure), deadline, secure, kind, fold)
     check_enough(asker.keys, asker.policy)
     given = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
@@ -139,7 +143,9 @@ def fit(
         _check_converged(state)
     inner = state.inner
     return Fit(
-        model_of(state.plan, inner.w, inner.outcome, seed=seed, trained_on=_trained_on(clients)),
+        model_of(
+            state.plan, inner.w, inner.outcome, seed=seed, trained_on=trained_on(clients, fold)
+        ),
         state.plan.method,
         inner.outcome,
         inner.round,
@@ -165,6 +171,7 @@ def asking(
     deadline: float | None,
     secure: bool | Roster,
     centres: str | None,
+    fold: Fold | None = None,
 ) -> Asker:
     """Who asks the clients: for their sums, or where it is to be secure for totals only.  centres: rows that
     become kernel centres are shown to all, masked sums or not, and only where they were asked for."""
@@ -172,13 +179,14 @@ def asking(
     if secure is True:
         shown = ("centres",) if centres == "rows" else ()
         engine, roster = rehearsed(engine, policy.then == "drop", shown)
-    return Asker(engine, engine.clients(), policy, deadline, secure=roster)
+    return Asker(engine, engine.clients(), policy, deadline, secure=roster, fold=fold)
 
 
-def _trained_on(clients: Mapping[str, Table | Stream] | Engine) -> str:
-    """The digest of the rows, where they lie in tables here."""
+def trained_on(clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None = None) -> str:
+    """The digest of the rows, where they lie in tables here; empty elsewhere."""
     held = [*clients.values()] if isinstance(clients, Mapping) else []
     tables = [table for table in held if isinstance(table, Table)]
+    tables = tables if fold is None else [fold.rows(table) for table in tables]
     return digest_of(tables) if tables and len(tables) == len(held) else ""
 
 

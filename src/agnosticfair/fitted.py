@@ -16,6 +16,9 @@ from agnosticfair.protocol.questions import Named
 from agnosticfair.server import solvers
 from agnosticfair.server.plan import Start
 
+COSTLY = 0.01
+"""Accuracy that a limit may cost without a word."""
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -98,6 +101,19 @@ class Fit:
             found = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
         return (
             f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
+        )
+
+    @property
+    def costs(self) -> str | None:
+        """A sentence where the limit costs over a hundredth of the training rows, by what rounds without it had."""
+        told = [entry["accuracy"] for entry in self.history if "accuracy" in entry]
+        limited = self.method.fairness is not None and self.method.network is None
+        if not limited or len(told) < 2 or max(told) - told[-1] <= COSTLY:
+            return None
+        return (
+            f"The limit costs accuracy: a round without it was right on {max(told):.1%} of the training rows, the "
+            f"model is on {told[-1]:.1%}; a limit on everybody alone (fairfl) costs less and lets parts differ, and "
+            "tune shows what a larger tau gives."
         )
 
     def to_frame(self) -> Any:

@@ -28,6 +28,7 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.settings import (
     COUNT,
+    DEFAULT,
     NOT_NEGATIVE,
     POSITIVE,
     SETTINGS,
@@ -289,10 +290,6 @@ _RECIPES = (
 )
 
 METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
-
-DEFAULT = "auto"
-"""``agnosticfair-named``; ``agnosticfair`` where a setting is given that only a set of kernels, or a network, has."""
-
 
 DEEP: dict[str, dict[str, Any]] = {
     "agnosticfair": {

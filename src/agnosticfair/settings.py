@@ -49,8 +49,11 @@ WORD = Kind("a name, or the part of a recipe that it names", type=object, read=s
 WIDTH = Kind("a number or 'median'", type=object, read=number_or_word)
 PRICE = Kind("a positive number, or None", lambda v: v is None or v > 0, Real | None)
 
-TAUS = (0.02, 0.025, 0.03, 0.04, 0.055, 0.07, 0.09, 0.12, 0.15, 0.2)
-"""The path along which tau is chosen, unless another is given."""
+DEFAULT = "auto"
+"""The method that is meant where none is named: ``methods.default_for`` says which."""
+
+TAUS = (0.02, 0.03, 0.05, 0.08, 0.12, 0.18, 0.27, 0.4, 0.63, 1.0)
+"""The path along which tau is chosen, unless another is given: from the strictest to 1, which no difference exceeds."""
 
 
 def require(kind: Kind | type, **values: object) -> None:

@@ -1,4 +1,4 @@
-"""Choosing tau: accuracy against the certified worst case along a path of taus, cross-validated.
+"""Choosing tau: accuracy against the worst difference along a path of taus, cross-validated.
 
 A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; folds go on side by
 side.  Only the point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl',
@@ -17,6 +17,7 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.fits import compared, own_set
+from agnosticfair.auditing.parts import asked_parts, own_axes, own_counts, searched
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table, concatenate
@@ -30,7 +31,7 @@ from agnosticfair.model import Model
 from agnosticfair.settings import TAUS
 from agnosticfair.threads import chained
 
-COARSE = 3e-4
+COARSE = 1e-3
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
 
 LEAST_FOLD = 10
@@ -46,7 +47,7 @@ Progress = Callable[[int, int], None]
 class Point:
     """One tau, or a method beside the path: means over the held-out folds.
 
-    worst: the certified worst difference there.  positive: the share of positive decisions.  spread: the
+    worst: the largest difference over the method's set.  positive: the share of positive decisions.  spread: the
     standard error of accuracy and worst.  tau: None of a method that has none.
     """
 
@@ -83,7 +84,7 @@ class Frontier:
         return made
 
     def plot(self) -> Any:
-        """A figure: accuracy over the certified worst difference, a point for every tau."""
+        """A figure: accuracy over the worst difference, a point for every tau."""
         # the report draws what this room finds, and is looked up only when somebody looks
         return import_module("agnosticfair.report.frontier").figure(self)
 
@@ -262,29 +263,43 @@ def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
 def held_out(
     model: Model, parts: Mapping[str, Table], names: Sequence[str], made: Fit
 ) -> tuple[float, float, float, float]:
-    """Accuracy, certified worst difference, measured difference and positive rate on these rows, of the worst
-    sensitive feature.  made: the fit over whose set is certified."""
+    """Accuracy, worst difference, everybody's difference and positive rate on these rows, of the worst sensitive
+    feature.  made: the fit whose set the worst one is over, to the audit's tolerance; named parts are those that are
+    estimable."""
     fairness, table = made.method.fairness, concatenate([*parts.values()])
     assert fairness is not None, "check has looked"
-    x, K = encode(made.model.encoding, table), table.kernels
+    groups = compared(fairness, {name: table.column(name) for name in names}).values()
+    y, y_hat = table.labels(model.positive).astype(int), model.predict(table)
+    if made.named is not None and table.weights is None:
+        asked = asked_parts(fairness.basis)
+        axes = own_axes(table, asked)
+        cells = [(((c.codes * 2 + y) * 2 + y_hat), len(c.categories)) for c in groups]
+        counted = (own_counts(table, axes, *cell) for cell in cells)
+        found = [searched(axes, asked, count).worst(fairness.notion) for count in counted]
+    else:
+        ask = _own_set(made, parts, table)
+        ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
+        every = (audit(model, table, sensitive_features=c.values(), **ask) for c in groups)
+        found = [(one.worst_difference, one.difference) for one in every]
+    worst, measured = np.max(found, axis=0)
+    weights = table.weights
+    return (
+        accuracy(y, y_hat, weights),
+        float(worst),
+        float(measured),
+        positive_rate(y_hat, weights),
+    )
+
+
+def _own_set(made: Fit, parts: Mapping[str, Table], table: Table) -> dict[str, Any]:
+    """What ``audit`` is asked with for the set of a fit, on these rows."""
+    fairness, K = made.method.fairness, table.kernels
+    assert fairness is not None, "check has looked"
     if made.named is not None:
         axes, named = made.named.agreed
         codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])
         K = memberships(codes, named)
-    ask = own_set(fairness, x, made.centres, K, table.weights)
-    ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
-    columns = {name: table.column(name) for name in names}
-    certificates = [
-        audit(model, table, sensitive_features=column.values(), **ask)
-        for column in compared(fairness, columns).values()
-    ]
-    y, y_hat = table.labels(model.positive), model.predict(table)
-    return (
-        accuracy(y, y_hat, table.weights),
-        max(one.worst_difference for one in certificates),
-        max(one.difference for one in certificates),
-        positive_rate(y_hat, table.weights),
-    )
+    return own_set(fairness, encode(made.model.encoding, table), made.centres, K, table.weights)
 
 
 def knee(worst: np.ndarray, accuracy: np.ndarray) -> int:

@@ -1,25 +1,28 @@
 """A limit on decisions: what is chosen, what is claimed, and what stands in the way."""
 
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import dealt, small_table
 
 from agnosticfair.auditing import limit as limits
-from agnosticfair.auditing.limit import Candidate, answered, beyond, dealt_apart, fit_within
+from agnosticfair.auditing.limit import Candidate, answered, dealt_apart, fit_within, next_price
+from agnosticfair.data import files
 from agnosticfair.data.rows import digest_of
 from agnosticfair.errors import AgnosticFairError, SettingsError
+from agnosticfair.federation import in_process
+from agnosticfair.protocol.engines.relay import Relay
 
 
-def path(*ends):
+def path(*ends, accuracies=MappingProxyType({})):
     """Candidates by predicted bound and share of positives, and what certificates will say of them."""
     made, truth = [], {}
     for k, (predicted, bound, positive) in enumerate(ends):
-        fit = SimpleNamespace(model=k)
+        fit = SimpleNamespace(model=k, rounds=5)
         truth[k] = bound
-        made.append(Candidate(fit, (1.0, 0.1 * k), predicted, 0.7 + 0.01 * k, positive))
+        made.append(Candidate(fit, 0.1 * 4**k, predicted, 0.7 + 0.01 * k, positive))
     asked = []
 
     def certify(model, tests=1):
@@ -27,7 +30,10 @@ def path(*ends):
         part = SimpleNamespace(
             name=f"part {model}", rows=9, high=truth[model], difference=0.01, estimable=True
         )
-        one = SimpleNamespace(upper=truth[model], worst_difference=0.01, accuracy=0.7, parts=[part])
+        right = accuracies.get(model, 0.7 + 0.01 * model)
+        one = SimpleNamespace(
+            upper=truth[model], worst_difference=0.01, accuracy=right, parts=[part]
+        )
         return {"sex": one}
 
     return made, certify, asked
@@ -47,7 +53,8 @@ def test_the_last_model_before_the_first_failure_is_chosen():
 
 
 def test_the_order_is_that_of_the_predictions_and_constants_are_left_out():
-    made, certify, asked = path((0.2, 0.12, 0.2), (0.02, 0.01, 0.001), (0.1, 0.08, 0.2))
+    ends = (0.2, 0.12, 0.2), (0.02, 0.01, 0.001), (0.1, 0.08, 0.2)
+    made, certify, asked = path(*ends, accuracies={0: 0.9})
     fit, _ = answered(made, 0.15, 0.95, certify)
     assert fit.model == 0
     assert [model for model, _ in asked] == [2, 0]
@@ -64,33 +71,98 @@ def test_where_the_first_fails_nothing_is_claimed_and_the_smallest_limit_counts_
     )
 
 
-def test_a_path_ends_where_two_models_are_far_beyond():
-    made, _, _ = path((0.1, 0, 0.2), (0.4, 0, 0.2), (0.5, 0, 0.2))
-    assert not beyond(made[:2], 0.1)
-    assert beyond(made, 0.1)
+def test_of_those_that_passed_the_most_accurate_is_chosen():
+    ends = (0.05, 0.06, 0.2), (0.09, 0.09, 0.2), (0.12, 0.2, 0.2)
+    made, certify, _ = path(*ends, accuracies={0: 0.9, 2: 0.95})
+    fit, promise = answered(made, 0.1, 0.95, certify)
+    assert (fit.model, promise.smallest) == (0, 0.06)
+
+
+def test_prices_grow_until_a_bound_is_surely_within_the_limit_then_gaps_near_it_are_halved():
+    assert next_price([], 0.1) == limits.WEAKEST
+    (one, two, three, constant), _, _ = path(
+        (0.3, 0, 0.2), (0.12, 0, 0.2), (0.03, 0, 0.2), (0.0, 0, 0.0)
+    )
+    assert next_price([one], 0.1) == pytest.approx(limits.LEAP * one.price)
+    assert next_price([one, two], 0.1) > two.price
+    assert next_price([one, two, three], 0.1) == pytest.approx(np.sqrt(two.price * three.price))
+    # nothing within the limit says anything yet: between it and what is constant
+    found = next_price([one, two, replace(constant, price=three.price)], 0.05)
+    assert found == pytest.approx(np.sqrt(two.price * three.price))
+
+
+def test_a_search_ends():
+    (weak,), _, _ = path((0.5, 0, 0.2))
+    assert next_price([replace(weak, price=p) for p in (0.1, 0.2)], 0.1) is None  # nothing moves
+    assert next_price([weak] * limits.MOST_FITS, 0.1) is None
+    slow = replace(weak, fit=SimpleNamespace(model=0, rounds=500))
+    assert next_price([weak, slow], 0.1) is None
 
 
 def test_folds_are_the_same_however_rows_are_spread():
     table = small_table(400)
     one, two = dealt_apart({"a": table}, 3), dealt_apart(dealt(table, 3), 3)
     for left, right in zip(one, two, strict=True):
-        assert digest_of(left.values()) == digest_of(right.values())
+        assert digest_of(left.clients.values()) == digest_of(right.clients.values())
 
 
-def test_a_small_fit_under_a_limit_keeps_it_or_says_why_not():
+@pytest.fixture
+def short(monkeypatch):
+    """A search of two fits."""
+    monkeypatch.setattr(limits, "MOST_FITS", 2)
+    return {"sensitive_features": "sex", "precision": 0.3}
+
+
+def test_a_small_fit_under_a_limit_keeps_it_or_says_why_not(short):
     table = small_table(2400, 2)
-    ask = {"sensitive_features": "sex", "precision": 0.3, "strengths": ((1.0, 0.05), (0.05, 0.05))}
-    fit, promise = fit_within(dealt(table, 2), limit=0.6, **ask)
+    fit, promise = fit_within(dealt(table, 2), limit=0.6, **short)
     assert promise.kept
     assert promise.certificates["sex"].upper <= 0.6
     assert "Keeps the limit 0.6 with 95% confidence" in str(promise)
     held = dealt_apart(dealt(table, 2), 0)[1]
-    assert promise.certificates["sex"].n == sum(map(len, held.values()))
+    assert promise.certificates["sex"].n == sum(map(len, held.clients.values()))
     assert fit.model.trained_on
-    _, none = fit_within(dealt(table, 2), limit=0.02, **ask)
+    _, none = fit_within(dealt(table, 2), limit=0.02, **short)
     assert not none.kept
     assert none.smallest > 0.02
     assert none.in_the_way
+
+
+@pytest.mark.parametrize("kind", ["pooled", "engine", "relay", "secure", "stream"])
+def test_a_limit_is_the_same_wherever_rows_lie(kind, short, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "STREAMED", 0)
+    table = small_table(1200, 2)
+    clients = dealt(table, 3)
+    want, promised = fit_within(clients, limit=0.6, **short)
+    rows: object = {
+        "pooled": lambda: {"all": table},
+        "engine": lambda: in_process(clients),
+        "relay": lambda: Relay({"region": in_process(clients)}),
+        "secure": lambda: clients,
+        "stream": lambda: streamed(clients, tmp_path),
+    }[kind]()
+    how = {"secure": True} if kind == "secure" else {}
+    fit, promise = fit_within(rows, limit=0.6, **short, **how)
+    assert fit.model.w.tobytes() == want.model.w.tobytes()
+    assert (promise.kept, promise.smallest) == (promised.kept, promised.smallest)
+    one, two = (p.certificates["sex"].to_json() for p in (promise, promised))
+    assert (one["parts"], one["sums"]) == (two["parts"], two["sums"])
+
+
+def streamed(clients, folder):
+    """The clients' rows in Parquet files, read a batch at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = {}
+    for key, table in clients.items():
+        columns = {**table.numeric, **{k: c.values() for k, c in table.categorical.items()}}
+        columns |= {k: c.values() for k, c in table.sensitive_features.items()}
+        columns["label"] = table.target.values()
+        pq.write_table(pa.table(columns), folder / f"{key}.parquet", row_group_size=len(table) // 2)
+        found[key] = files.read_source(folder / f"{key}.parquet", files.Roles("label", ("sex",)))
+    assert all(rows.streamed for rows in found.values())
+    return found
 
 
 @pytest.mark.parametrize(
@@ -110,9 +182,10 @@ def test_bad_settings_are_named(ask, sentence):
 
 def test_weighted_rows_have_no_limit():
     table = replace(small_table(100), weights=np.ones(100))
-    with pytest.raises(SettingsError, match="client 'a' has weighted rows"):
+    with pytest.raises(SettingsError, match="rows have weights"):
         fit_within({"a": table}, limit=0.1, sensitive_features="sex")
-    assert limits.STRENGTHS[0][0] > limits.STRENGTHS[-1][0]
+    with pytest.raises(SettingsError, match="rows have weights"):
+        fit_within(in_process({"a": table}), limit=0.1, sensitive_features="sex")
 
 
 def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call):
@@ -126,7 +199,7 @@ def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call)
     s, noise = rng.integers(0, 2, 1500), rng.normal(size=(1500, 2))
     X = noise + s[:, None] * [0.5, 0.0]
     y = X.sum(axis=1) > rng.normal(size=1500)
-    monkeypatch.setattr(limits, "STRENGTHS", ((0.3, 0.05), (0.05, 0.05)))
+    monkeypatch.setattr(limits, "MOST_FITS", 2)
     fair = AgnosticFairClassifier(limit=0.5, precision=0.3).fit(X, y, sensitive_features=s)
     assert fair.promise_.limit == 0.5
     assert fair.predict(X).shape == (1500,)

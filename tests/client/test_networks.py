@@ -70,9 +70,15 @@ class Questions:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("fl", {}), ("fairfl", {"tau": 0.005}), ("agnosticfair", {"tau": 0.02}), ("afl", {})],
+    [
+        ("fl", {}),
+        ("fairfl", {"tau": 0.005}),
+        ("agnosticfair", {"tau": 0.02, "surrogate": "covariance"}),
+        ("afl", {}),
+    ],
 )
 def test_a_linear_network_reaches_the_exact_objective(name, changes):
+    """Of a limit on the covariance, which both solvers hold; on decisions the linear one is another program."""
     tables = by_job(small_table(500, 3))
     exact = fit(tables, method(name, **changes), positive="yes")
     own = {"max_rounds": 100, "ridge": METHODS[name].ridge}
@@ -81,16 +87,10 @@ def test_a_linear_network_reaches_the_exact_objective(name, changes):
     result = fit(tables, made, positive="yes")
     best = min(result.history, key=lambda entry: entry["merit"])  # with what the constraint lacks
     loss = exact.history[-1]["loss"]
-    if (
-        name == "agnosticfair"
-    ):  # the exact solver limits decisions over the set, the network its surrogate
-        assert best["merit"] <= 1.01 * loss
-    else:
-        assert best["merit"] == pytest.approx(loss, rel=0.01)
+    assert best["merit"] == pytest.approx(loss, rel=0.01)
     assert result.worst_surrogate <= changes.get("tau", 1.0) + 2e-3
     d = result.model.decision(ROWS)
-    least = 0.9 if name == "agnosticfair" else 0.95
-    assert np.corrcoef(d, exact.model.decision(ROWS))[0, 1] > least
+    assert np.corrcoef(d, exact.model.decision(ROWS))[0, 1] > 0.95
 
 
 def test_drift_is_corrected():

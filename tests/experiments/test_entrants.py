@@ -9,7 +9,7 @@ import pytest
 
 from agnosticfair.experiments import apart
 from agnosticfair.experiments.benchmark import Cell, run_cell
-from agnosticfair.experiments.entrants import ENTRANTS, Rows, Train
+from agnosticfair.experiments.entrants import ENTRANTS, Coded, Train
 from agnosticfair.experiments.entrants.averaging import gap
 from agnosticfair.experiments.entrants.fairfed import reweighed
 from agnosticfair.experiments.entrants.logofair import _bisected
@@ -52,7 +52,7 @@ def test_reweighing_makes_label_and_group_independent():
     rng = np.random.default_rng(0)
     s = rng.integers(0, 2, 500)
     y = (rng.uniform(size=500) < 0.2 + 0.5 * s).astype(int)
-    w = reweighed(Rows(np.zeros((500, 1)), y, s))
+    w = reweighed(Coded(np.zeros((500, 1)), y, s))
     rates = [np.average(y[s == g], weights=w[s == g]) for g in (0, 1)]
     assert rates[0] == pytest.approx(rates[1])
     assert w.sum() == pytest.approx(500)

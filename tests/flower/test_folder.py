@@ -354,7 +354,8 @@ def test_a_network_can_be_deployed(tmp_path):
         assert ended.value.code == 0
         made[name] = method_of(read_config(folder))
     assert made == {
-        "linear": method("agnosticfair", centres="kmeans"),  # under masks no site shows a row
+        "linear": method("auto"),
+        # under masks no site shows a row
         "mlp": method("agnosticfair", centres="kmeans", network="mlp"),
     }
 

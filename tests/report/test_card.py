@@ -64,6 +64,14 @@ def test_it_says_what_training_was_about():
     assert "smooth stand-in for the decisions within 0.05" in said(fairness=of_line)
 
 
+@pytest.mark.parametrize(
+    ("name", "asked"), [("fedavg", "not asked to treat"), ("agnosticfair-printed", "asked to give")]
+)
+def test_a_penalty_of_local_steps_asks_for_fairness_too(name, asked):
+    made = fit(CLIENTS, method(name, max_rounds=2), positive="yes")
+    assert f"and was {asked}" in markdown(card(made, CLIENTS, CERTIFIED, "loan"))
+
+
 def test_a_price_on_named_parts_bounds_nothing_and_shows_what_it_came_to():
     fitted = fit(CLIENTS, positive="yes", method="agnosticfair-named")
     made, reasons = certificates(fitted, CLIENTS)

@@ -1,5 +1,7 @@
 """A fit in a notebook: its table, its figure and its rounds as a frame."""
 
+from dataclasses import replace
+
 from helpers import dealt, small_table
 
 from agnosticfair.federation import fit
@@ -16,6 +18,15 @@ def test_a_fit_shows_how_it_ended_and_where_it_differs_most():
     frame = made.to_frame()
     assert len(frame) == made.rounds
     assert frame["loss"].iloc[-1] == made.history[-1]["loss"]
+
+
+def test_a_limit_that_costs_accuracy_says_so():
+    made = fit(dealt(small_table(400, 1), 2), "fl")
+    assert made.costs is None, "no limit"
+    strict = replace(made, method=method("fairfl"), history=({"accuracy": 0.9}, {"accuracy": 0.8}))
+    assert "90.0% of the training rows, the model is on 80.0%" in strict.costs
+    little = replace(strict, history=({"accuracy": 0.9}, {"accuracy": 0.895}))
+    assert little.costs is None
 
 
 def test_a_fit_without_parts_shows_its_rounds():

@@ -54,7 +54,7 @@ def run(arguments, capsys):
 
 def test_the_command_explains_both(capsys):
     secure = json.loads(run(["explain-messages", "--secure", "--json"], capsys))
-    assert {"keys", "outline", "counts", "sums"} <= {message["step"] for message in secure}
+    assert {"keys", "outline", "counts", "part_sums"} <= {message["step"] for message in secure}
     private = run(["explain-messages", "--epsilon", "3", "--json"], capsys)
     sent = [m["step"] for m in json.loads(private) if m["sender"] == "site"]
     assert sent == ["keys", *(f"private_{k}" for k in ("counts", "moments", "slopes", "decisions"))]

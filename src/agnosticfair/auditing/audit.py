@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -33,10 +34,12 @@ from agnosticfair.auditing.inputs import (
     table_of,
 )
 from agnosticfair.auditing.parts import (
-    Asked,
+    Found,
     Subpopulations,
+    asked_parts,
     own_axes,
     own_counts,
+    searched,
 )
 from agnosticfair.auditing.question import BOUND, Question, opened
 from agnosticfair.auditing.worst import measured
@@ -44,6 +47,7 @@ from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
 from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
+from agnosticfair.data.rows import Fold
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
@@ -60,6 +64,7 @@ from agnosticfair.mathematics.basis import (
     Reweighing,
     checked,
     comes_with_rows,
+    constant,
     design,
     is_apart,
     is_centred,
@@ -82,6 +87,11 @@ from agnosticfair.settings import SHARE, require
 
 MOST_ROWS = 100
 """Rows of the worst deployment that a certificate names."""
+
+WEIGHTED = (
+    "The rows' weights are left out: what is measured and bounded counts every row once, and no bound holds for \
+weighted rows."
+)
 
 Progress = Callable[[int, int], None]
 
@@ -189,6 +199,8 @@ def audit(
     held = _held(predictions_or_model, X, y, sensitive_features, (scale, positive, threshold))
     K = None if wanted.own is None else checked(wanted.own, X, held.given.n)
     made, psi = _over_rows(asked, held, K, centres, seed, on_progress)
+    if isinstance(X, Table) and X.weights is not None:
+        made = replace(made, notes=(*made.notes, WEIGHTED))
     model = predictions_or_model if isinstance(predictions_or_model, Model) else None
     if wanted.parts is None and (not held_out or fitted_on(model, X)):
         return made
@@ -304,6 +316,7 @@ def audit_clients(
     on_progress: Progress | None = None,
     deadline: float | None = None,
     secure: bool | Roster = False,
+    fold: Fold | None = None,
 ) -> Certificate:
     """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
 
@@ -324,7 +337,7 @@ def audit_clients(
         In the encoding; by default drawn from the clients' rows, which shows these to all.
     deadline : float, optional
         Seconds a client has for an answer.
-    secure : bool or mapping of str to str
+    secure, fold
         As in ``fit``.
 
     Returns
@@ -344,29 +357,17 @@ def audit_clients(
         check_clients(model, clients)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     kind = asked.basis.centres if is_centred(asked.basis) and centres is None else None
-    asker = asking(engine, Policy(), deadline, secure, kind)
-    census = census_of_all(asker, summaries(asker))
-    check_labels(model, census.labels)
-    if sensitive_features is None and len(model.sensitive_features) != 1:
-        raise SettingsError(
-            f"the model protects {model.sensitive_feature or 'nobody'}: name one by sensitive_features"
-        )
-    name = sensitive_features or model.sensitive_feature
+    asker = asking(engine, Policy(), deadline, secure, kind, fold)
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
-    method = Method("audit", basis=chosen)
-    plan = server.plan(
-        method, census, engine.clients(), sensitive_features=name, positive=model.positive
-    )
-    own = model.network
-    network = None if own is None else Architecture(own["name"], tuple(own["hidden"]))
-    plan = replace(plan, task=replace(plan.task, encoding=model.encoding, network=network))
+    census, plan = _stated(asker, model, sensitive_features, chosen)
     plan = agree_on_centres(plan, asker, seed, b)
     asked = replace(asked, basis=plan.method.basis)
     sums = asker.total(Broadcast(1, plan.task, Decisions(seed, asked.bootstrap, model.w))).sums
     encoded, tell = features_of(model.encoding), _counter(on_progress, asked.bootstrap)
     made = measured(asked, sums, plan.task.groups, encoded, True, tell)
-    made = replace(made, centres=plan.task.centres)
+    notes = made.notes if census.weight is None else (*made.notes, WEIGHTED)
+    made = replace(made, centres=plan.task.centres, notes=notes)
     psi = sums["psi"][0]
     if wanted.parts is None:
         return bounded(made, wanted, psi) if held_out else made
@@ -376,10 +377,53 @@ def audit_clients(
     return bounded(made, wanted, psi, axes, counts, model)
 
 
+def counting(
+    model: Model,
+    clients: Mapping[str, Table | Stream] | Engine,
+    *,
+    sensitive_features: str,
+    parts: Any = None,
+    confidence: float = 0.95,
+    fold: Fold | None = None,
+    deadline: float | None = None,
+    secure: bool | Roster = False,
+) -> Callable[[Model], Found]:
+    """A function from a model to the counts of named parts that a certificate of it would rest on.
+
+    Clients are asked for what there is, and agree on the parts' axes, once for all models, which encode rows alike.
+    """
+    engine = in_process(clients) if isinstance(clients, Mapping) else clients
+    asker = asking(engine, Policy(), deadline, secure, None, fold)
+    census, plan = _stated(asker, model, sensitive_features, constant())
+    asked = asked_parts(parts)
+    axes, ask = _asking_parts(asker, census, plan, asked, model)
+    return lambda other: searched(axes, asked, partial(ask, w=other.w), 1 - confidence)
+
+
+def _stated(
+    asker: Asker, model: Model, sensitive_features: str | None, basis: Basis
+) -> tuple[Census, server.Plan]:
+    """What there is among the clients' rows, and the audit's problem over them, as the model encodes rows."""
+    census = census_of_all(asker, summaries(asker))
+    check_labels(model, census.labels)
+    if sensitive_features is None and len(model.sensitive_features) != 1:
+        raise SettingsError(
+            f"the model protects {model.sensitive_feature or 'nobody'}: name one by sensitive_features"
+        )
+    name = sensitive_features or model.sensitive_feature
+    method = Method("audit", basis=basis)
+    plan = server.plan(method, census, asker.keys, sensitive_features=name, positive=model.positive)
+    own = model.network
+    network = None if own is None else Architecture(own["name"], tuple(own["hidden"]))
+    task = replace(plan.task, encoding=model.encoding, network=network)
+    return census, replace(plan, task=task)
+
+
 def _asking_parts(
     asker: Asker, census: Census, plan: server.Plan, asked: Subpopulations, model: Model
-) -> tuple[Sequence[Axis], Asked]:
-    """The axes that clients agree on by counts, and a function that asks them for those of parts."""
+) -> tuple[Sequence[Axis], Callable[..., np.ndarray]]:
+    """The axes that clients agree on by counts, and a function that asks them for those of parts, by default under
+    the model's weights."""
     set_ = subpopulations(asked.columns, asked.depth, asked.least, asked.bands)
     fairness = Fairness(basis=set_, each=True)
     own = replace(plan, method=Method("audit", fairness=fairness))
@@ -388,9 +432,9 @@ def _asking_parts(
     own = named.with_axes(own, census, counts)
     axes = named.axes_in(own)
 
-    def ask(parts: Sequence[Part]) -> np.ndarray:
+    def ask(parts: Sequence[Part], w: np.ndarray = model.w) -> np.ndarray:
         there = named.with_parts(own, axes, parts)
-        total = asker.total(Broadcast(1, there.task, PartDecisions(model.w)))
+        total = asker.total(Broadcast(1, there.task, PartDecisions(w)))
         cells = np.round(total.sums["counts"]).astype(np.int64)
         return cells.reshape(len(parts), -1, 2, 2)
 

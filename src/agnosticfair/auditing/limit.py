@@ -1,18 +1,18 @@
 """A limit on decisions that is kept beyond the rows: the weakest constraint whose certificate stays within it.
 
 Every client deals its rows to two folds by their content (``data.rows``), so nothing moves. A path of models
-is fitted on one fold, from the strongest price on differences to weaker ones, each begun where the last one
-ended, and put in the order of the bounds that the same fold would give. Then they are certified on the other
-fold, which no fit has seen.
+is fitted on one fold, from a weak price on differences to stronger ones, each begun where its neighbours
+ended, and put in the order of the bounds that the same fold foresees. Then they are certified on the
+other fold, which no fit has seen.
 
 **Theorem.** The models and their order hang on the first fold alone. Each is certified at the full confidence,
-and the first one that fails ends the search (a fixed sequence of tests). The chosen one is the last that passed. The
-probability that the chosen model breaks the limit in some estimable part is at most 1 - confidence.
+and the first one that fails ends the search (a fixed sequence of tests). The probability that any model before it
+breaks the limit in some estimable part is at most 1 - confidence, so that the most accurate of these may be chosen.
 
 *Proof.* Given the first fold, models and order are fixed, and the second fold's rows are independent draws.
-Let j be the first model of the sequence that breaks the limit in an estimable part. To choose a model that
-breaks it, the search must have passed j; it passes j only if j's bounds fail, which has probability at most 1
-- confidence. []
+Let j be the first model of the sequence that breaks the limit in an estimable part. For a model that breaks it to
+be among those that passed, the search must have passed j; it passes j only if j's bounds fail, which has
+probability at most 1 - confidence. []
 
 A constant decision keeps every limit and is no answer: models that decide nearly all rows alike are left out.
 """
@@ -21,37 +21,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import pairwise
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.audit import audit_clients
+from agnosticfair.auditing.audit import WEIGHTED, audit_clients, counting
 from agnosticfair.auditing.certificate import Certificate, upper
 from agnosticfair.auditing.parts import CONFIDENCE
-from agnosticfair.data.rows import folds_of
+from agnosticfair.data.rows import Fold
+from agnosticfair.data.stream import Stream, of_fold
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
-from agnosticfair.federation import Fit, fit
+from agnosticfair.federation import Fit, fit, in_process, trained_on
+from agnosticfair.mathematics.notions import PARITY
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe_of
+from agnosticfair.model import Model
+from agnosticfair.protocol.engines import Engine
+from agnosticfair.protocol.secure.keys import Roster
+from agnosticfair.server.plan import Start
 from agnosticfair.settings import POSITIVE, Kind, require
 
 METHOD = "agnosticfair-named"
-STRENGTHS = (
-    *((3.0, 0.03), (1.0, 0.03), (1.0, 0.05), (0.6, 0.05), (0.4, 0.05), (0.28, 0.05)),
-    *(
-        (0.2, 0.05),
-        (0.14, 0.05),
-        (0.1, 0.05),
-        (0.07, 0.05),
-        (0.05, 0.05),
-        (0.03, 0.05),
-        (0.01, 0.05),
-    ),
-)
-"""Spread and tau of the models tried, the strongest first."""
+WEAKEST, STRONGEST, USUAL = 0.01, 6.0, 1.0
+"""Prices on differences in parts: the first that is tried, the last, and where a smaller tau helps from."""
+
+MOST_FITS, MOST_WORK = 6, 7
+"""Fits of half of the rows, each begun where another one ended; none is begun after MOST_WORK times the rounds of
+the first, which had nothing to begin from. That is less than four single fits of all rows (benchmarks/limit.py)."""
+
+SURE, LIKELY, LEAP, TOLD = 0.06, 0.02, 8.0, 0.005
+"""How far under the limit a foreseen bound makes its certificate nearly sure, and how far it must be for a chance; by
+what factor a price may grow at once; by how much foreseen bounds differ that are worth telling apart."""
 
 NEARLY_CONSTANT = 0.01
 """A model that gives one of the two answers to fewer rows than this share is no answer to a limit."""
@@ -59,19 +63,30 @@ NEARLY_CONSTANT = 0.01
 PATIENCE = 1
 """Models that are still certified where the first one fails, to tell which limit could be kept; none is chosen."""
 
-BEYOND = 0.08
-"""By how much predicted bounds must exceed a limit for the path to end."""
+UNWEIGHTED = (
+    "rows have weights, and no bound holds beyond weighted rows: leave out the weights or limit"
+)
+
+NOTHING: Mapping[str, Any] = {}
 
 LIMIT = Kind("a number above 0 and below 1", lambda v: 0 < v < 1)
 
 
 @dataclass(frozen=True)
+class Foreseen:
+    """What the rows that a model was fitted on foresee: the bound, about; the accuracy, and the share of positives."""
+
+    predicted: float
+    accuracy: float
+    positive: float
+
+
+@dataclass(frozen=True)
 class Candidate:
-    """A model of the path: the bound and accuracy that the rows it was fitted on would give, and its share of
-    positives."""
+    """A model of the path, and what is ``Foreseen`` of it."""
 
     fit: Fit = field(repr=False)
-    strength: tuple[float, float]
+    price: float
     predicted: float
     accuracy: float
     positive: float
@@ -86,7 +101,7 @@ class Candidate:
 class Trial:
     """A candidate on the rows held out: its accuracy, worst measured difference and the bound."""
 
-    strength: tuple[float, float]
+    price: float
     predicted: float
     accuracy: float
     worst: float
@@ -123,6 +138,31 @@ class Promise:
 
 
 @dataclass(frozen=True)
+class Half:
+    """Who answers for one half of the rows: the tables of it, or an engine whose clients deal their own.  how: they
+    are asked, as ``fit`` and ``audit_clients`` have it."""
+
+    clients: Mapping[str, Table | Stream] | Engine
+    fold: Fold | None = None
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The arguments by which it is asked."""
+        return {"clients": self.clients, "fold": self.fold, **self.how}
+
+    def kept(self) -> Half:
+        """Who answers fit after fit, and keeps what one has made of the rows for the next."""
+        rows = self.clients
+        return replace(self, clients=in_process(rows)) if isinstance(rows, Mapping) else self
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the rows, where they lie in tables here."""
+        return trained_on(self.clients)
+
+
+@dataclass(frozen=True)
 class Asked:
     """What is asked for, whoever holds the rows, but for the limit."""
 
@@ -135,22 +175,46 @@ class Asked:
         require(CONFIDENCE, confidence=self.confidence)
         require(POSITIVE, precision=self.precision)
 
-    def certified(
-        self, model: Any, rows: Mapping[str, Table], tests: int = 1
-    ) -> dict[str, Certificate]:
+    def certified(self, model: Model, rows: Half, tests: int = 1) -> dict[str, Certificate]:
         """A certificate per sensitive feature, which share 1 - confidence, and ``tests`` of such sets."""
-        delta = (1 - self.confidence) / (tests * len(self.features))
-        fairness = model.method.get("fairness") or {}
-        notion = fairness.get("notion", "demographic_parity")
-        ask = {"parts": self.parts, "precision": self.precision, "notion": notion}
-        return {
-            name: audit_clients(model, rows, sensitive_features=name, confidence=1 - delta, **ask)
+        level = 1 - (1 - self.confidence) / (tests * len(self.features))
+        ask = {"parts": self.parts, "precision": self.precision, "notion": notion_in(model)}
+        made = {
+            name: audit_clients(
+                model, sensitive_features=name, confidence=level, **ask, **rows.asked
+            )
             for name in self.features
         }
+        if any(WEIGHTED in one.notes for one in made.values()):
+            raise SettingsError(UNWEIGHTED)
+        return made
+
+    def foreseen(self, model: Model, rows: Half) -> Callable[[Model], Foreseen]:
+        """A function from a model of the path to what its own rows foresee of its certificates."""
+        level = 1 - (1 - self.confidence) / len(self.features)
+        ask = {"parts": self.parts, "confidence": level, **rows.asked}
+        counts = [counting(model, sensitive_features=name, **ask) for name in self.features]
+        notion = notion_in(model)
+
+        def look(other: Model) -> Foreseen:
+            found = [count(other) for count in counts]
+            bound = max(one.foreseen(notion, self.precision, 1 - level) for one in found)
+            cells = found[0].counts[0]  # (G, label, decision)
+            right = np.trace(cells, axis1=1, axis2=2).sum()
+            return Foreseen(
+                bound, float(right / cells.sum()), float(cells[..., 1].sum() / cells.sum())
+            )
+
+        return look
+
+
+def notion_in(model: Model) -> str:
+    """The notion that a model was held to."""
+    return (model.method.get("fairness") or {}).get("notion", PARITY.name)
 
 
 def fit_within(
-    clients: Mapping[str, Table],
+    clients: Mapping[str, Table | Stream] | Engine,
     method: str | Method = METHOD,
     *,
     limit: float,
@@ -159,22 +223,23 @@ def fit_within(
     precision: float = 0.1,
     parts: Any = None,
     seed: int = 0,
-    strengths: Sequence[tuple[float, float]] | None = None,
     on_trial: Callable[[Trial], None] | None = None,
+    deadline: float | None = None,
+    secure: bool | Roster = False,
     **how: Any,
 ) -> tuple[Fit, Promise]:
     """The most accurate model of a path whose worst difference of decisions is certified to be within the limit.
 
     Parameters
     ----------
-    clients : mapping
-        A table per client. Half of the rows, by their content, fit; the others certify.
+    clients : mapping of str to Table or Stream, or Engine
+        Half of the rows, by their content, fit; the others certify. Over an engine every client deals its own.
     limit : float
         The largest difference in any estimable part.
     confidence, precision, parts
         As in ``audit``: parts whose interval is wider than +- precision do not count towards the limit.
-    strengths : sequence of (spread, tau)
-        The path, strongest first.
+    deadline, secure
+        As in ``fit``, whose other arguments may follow.
 
     Returns
     -------
@@ -184,13 +249,9 @@ def fit_within(
     require(LIMIT, limit=limit)
     names = (sensitive_features,) if isinstance(sensitive_features, str) else (*sensitive_features,)
     asked = Asked(confidence, precision, parts, names)
-    fitting, held = dealt_apart(clients, seed)
+    fitting, held = dealt_apart(clients, seed, {"deadline": deadline, "secure": secure})
     how = {"sensitive_features": names, "seed": seed, **how}
-    path: list[Candidate] = []
-    for one in walked(asked, fitting, recipe_of(method), strengths or STRENGTHS, **how):
-        path.append(one)
-        if beyond(path, limit):
-            break
+    path = [*walked(asked, fitting, recipe_of(method), limit, **how)]
     return answered(path, limit, asked.confidence, partial(asked.certified, rows=held), on_trial)
 
 
@@ -203,57 +264,95 @@ def within(recipe: Method, tau: float | None, **changes: Any) -> Method:
     return recipe_of(METHOD, **changes) if recipe.name == "agnosticfair" else recipe
 
 
-def beyond(path: Sequence[Candidate], limit: float) -> bool:
-    """Whether the last two models are so far above the limit that weaker ones need not be tried."""
-    return len(path) > 1 and all(one.predicted > limit + BEYOND for one in path[-2:])
+def strength(price: float) -> dict[str, float]:
+    """Spread and tau of a price: beyond the usual one, parts alone do not tell models apart, and tau falls, too."""
+    return {"spread": price, "tau": 0.05} if price <= USUAL else {"spread": price / 2, "tau": 0.03}
+
+
+def next_price(path: Sequence[Candidate], limit: float) -> float | None:
+    """The price to try next, from what is foreseen of the others; None where nothing is worth another fit.
+
+    Prices grow until a bound is surely within the limit or decisions are nearly constant, by a secant step on the
+    logarithm; then the widest gap between bounds near the limit is halved.
+    """
+    work = sum(one.fit.rounds for one in path)
+    if len(path) >= MOST_FITS or (path and work > MOST_WORK * path[0].fit.rounds):
+        return None
+    if not path:
+        return WEAKEST
+    order = sorted(path, key=lambda one: one.price)
+    last, sure = order[-1], limit - SURE
+    moves = len(order) < 2 or last.predicted < order[-2].predicted - TOLD
+    if moves and last.predicted > sure and last.says_something and last.price < STRONGEST:
+        return min(last.price * _leap(order, sure), STRONGEST)
+    gaps = []
+    for weak, strong in pairwise(order):
+        a, b = (min(max(one.predicted, sure), limit - LIKELY) for one in (weak, strong))
+        alone = weak.predicted - strong.predicted > TOLD and not strong.says_something
+        if weak.says_something:
+            gaps.append(
+                (alone and weak.predicted > sure, a - b, np.sqrt(weak.price * strong.price))
+            )
+    alone, width, price = max(gaps, default=(False, 0.0, 0.0))
+    return float(price) if alone or width > TOLD else None
+
+
+def _leap(order: Sequence[Candidate], aim: float) -> float:
+    """By what factor the strongest price grows for the foreseen bound to come to ``aim``, by the last two."""
+    if len(order) < 2:
+        return LEAP
+    before, last = order[-2:]
+    slope = (last.predicted - before.predicted) / np.log(last.price / before.price)
+    leap = np.exp((aim - last.predicted) / slope) if slope < 0 else LEAP
+    return float(np.clip(leap, 2.0, LEAP))
 
 
 def dealt_apart(
-    clients: Mapping[str, Table], seed: int
-) -> tuple[dict[str, Table], dict[str, Table]]:
+    clients: Mapping[str, Table | Stream] | Engine, seed: int, how: Mapping[str, Any] = NOTHING
+) -> tuple[Half, Half]:
     """The rows that fit and those that certify, of every client."""
-    for key, table in clients.items():
-        if not isinstance(table, Table):
-            raise SettingsError(
-                f"client {key!r} streams its rows, and a limit needs them in memory: leave out limit"
-            )
-        if table.weights is not None:
-            raise SettingsError(
-                f"client {key!r} has weighted rows, for which no bound holds beyond them: leave out the weights "
-                f"or limit"
-            )
-    folds = {key: folds_of(table, 2, seed) for key, table in clients.items()}
-    both = [
-        {
-            key: table.take(folds[key] == k)
-            for key, table in clients.items()
-            if (folds[key] == k).any()
-        }
-        for k in (0, 1)
-    ]
-    return both[0], both[1]
+    folds = Fold(0, 2, seed), Fold(1, 2, seed)
+    if not isinstance(clients, Mapping):
+        return Half(clients, folds[0], how), Half(clients, folds[1], how)
+    if any(isinstance(rows, Table) and rows.weights is not None for rows in clients.values()):
+        raise SettingsError(UNWEIGHTED)
+    fitting, held = ({k: of_fold(rows, fold) for k, rows in clients.items()} for fold in folds)
+    return Half(_with_rows(fitting), None, how), Half(_with_rows(held), None, how)
+
+
+def _with_rows(clients: Mapping[str, Table | Stream]) -> dict[str, Table | Stream]:
+    return {key: rows for key, rows in clients.items() if len(rows)}
 
 
 def walked(
-    asked: Asked,
-    fitting: Mapping[str, Table],
-    recipe: Method,
-    strengths: Sequence[tuple[float, float]] = STRENGTHS,
-    **how: Any,
+    asked: Asked, fitting: Half, recipe: Method, limit: float, **how: Any
 ) -> Iterator[Candidate]:
-    """The models of the path, each begun where the last one ended."""
+    """The models of the path, each begun where its neighbours ended."""
     if recipe.fairness is None or recipe.fairness.spread is None:
         raise SettingsError(
             f"method {recipe.name!r} has no price on named parts by which a limit could be kept: take {METHOD!r}"
         )
-    for spread, tau in strengths:
-        made = fit(fitting, recipe_of(recipe, spread=spread, tau=tau), **how)
-        how["start"] = made.start
-        own = asked.certified(replace(made.model, trained_on=""), fitting)  # for the order alone
-        decided = np.concatenate([made.model.predict(table) for table in fitting.values()])
-        accuracy = next(iter(own.values())).accuracy
-        bound = max(one.upper for one in own.values())
-        yield Candidate(made, (spread, tau), bound, accuracy, float(decided.mean()))
+    look: Callable[[Model], Foreseen] | None = None
+    path: list[Candidate] = []
+    rows = fitting.kept()
+    while (price := next_price(path, limit)) is not None:
+        chosen = recipe_of(recipe, **strength(price))
+        made = fit(method=chosen, start=start_between(path, price), **rows.asked, **how)
+        made = replace(made, model=replace(made.model, trained_on=fitting.digest))
+        look = look or asked.foreseen(made.model, fitting)
+        path.append(Candidate(made, price, *vars(look(made.model)).values()))
+        yield path[-1]
+
+
+def start_between(path: Sequence[Candidate], price: float) -> Start | None:
+    """Where the fit of a price begins: at its weaker neighbour's end, or halfway to the stronger one's."""
+    weaker = max((o for o in path if o.price < price), key=lambda o: o.price, default=None)
+    stronger = min((o for o in path if o.price > price), key=lambda o: o.price, default=None)
+    start = None if weaker is None else weaker.fit.start
+    other = None if stronger is None else stronger.fit.start
+    if start is None or other is None:
+        return start
+    return replace(start, w=(start.w + other.w) / 2)
 
 
 def answered(
@@ -269,22 +368,20 @@ def answered(
     """
     order = sorted((c for c in path if c.says_something), key=lambda c: c.predicted) or [*path]
     trials: list[Trial] = []
-    kept: tuple[Fit, Mapping[str, Certificate]] | None = None
+    passed: list[tuple[Trial, Fit, Mapping[str, Certificate]]] = []
     for one in order:
         certificates = certify(one.fit.model)
         trials.append(_trial(one, certificates))
         if on_trial is not None:
             on_trial(trials[-1])
-        if trials[-1].upper > limit or not one.says_something:
-            if kept is not None or len(trials) > PATIENCE:
-                break
-            continue
-        if len(trials) > 1 and kept is None:  # one before it failed: no more than told of
-            continue
-        kept = one.fit, certificates
-    if kept is not None:
-        bound = max(made.upper for made in kept[1].values())
-        return kept[0], Promise(limit, True, level, bound, tuple(trials), (), kept[1])
+        if trials[-1].upper <= limit and one.says_something and len(passed) == len(trials) - 1:
+            passed.append((trials[-1], one.fit, certificates))
+        elif passed or len(trials) > PATIENCE:
+            break
+    if passed:
+        best, fitted, certificates = max(passed, key=lambda one: one[0].accuracy)
+        promise = Promise(limit, True, level, best.upper, tuple(trials), (), certificates)
+        return fitted, promise
     least = min(range(len(trials)), key=lambda k: trials[k].upper)
     certificates = certify(order[least].fit.model, tests=len(trials))
     bound = max(made.upper for made in certificates.values())
@@ -295,7 +392,7 @@ def answered(
 def _trial(one: Candidate, certificates: Mapping[str, Certificate]) -> Trial:
     made = [*certificates.values()]
     worst, bound = max(c.worst_difference for c in made), max(c.upper for c in made)
-    return Trial(one.strength, one.predicted, made[0].accuracy, worst, bound)
+    return Trial(one.price, one.predicted, made[0].accuracy, worst, bound)
 
 
 def _in_the_way(certificates: Mapping[str, Certificate], limit: float) -> Iterator[str]:

@@ -120,6 +120,29 @@ class Found:
         few = (self.least, self.sets, self.candidates, precision, NOTIONS[notion].bounds)
         return confidence.Sample(rows, self.total, *few)
 
+    def worst(
+        self, notion: str, precision: float = 0.1, delta: float = 0.05
+    ) -> tuple[float, float]:
+        """The largest difference in an estimable part, and everybody's: on these rows, nothing of it bounded."""
+        _, able, keep = self.levels(notion, precision, delta)
+        value = confidence.on_rows(self.counts, notion, keep)
+        return float(np.fmax.reduce(value[able], initial=value[0])), float(value[0])
+
+    def foreseen(self, notion: str, precision: float, delta: float) -> float:
+        """About what ``upper_of`` these parts' records would be, by normal limits: to compare models, not to claim."""
+        from scipy.special import ndtri
+
+        level, able, keep = self.levels(notion, precision, delta)
+        apart = confidence.differences(self.counts, 0.5, notion, keep, True)
+        k, n = confidence.compared(self.counts, notion)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = (k / n * (1 - k / n) / n).max(axis=0)
+        i, j = apart.pair.T
+        both = np.where(i == j, 0.0, np.take_along_axis(variance, j[None], axis=0)[0])
+        both = both + np.take_along_axis(variance, i[None], axis=0)[0]
+        high = apart.value - ndtri(level / 2) * np.sqrt(both)
+        return float(np.minimum(high, 1.0).max(where=able, initial=0.0)) if able.any() else 1.0
+
     def levels(
         self, notion: str, precision: float, delta: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -19,17 +19,19 @@ from agnosticfair.protocol.questions import (
     Clusters,
     Counts,
     Decisions,
+    Outline,
     PartDecisions,
+    Summary,
     Task,
 )
 
 
-def census(client: Client, broadcast: None = None) -> Census:
+def census(client: Client, broadcast: Broadcast[Summary] | None = None) -> Census:
     """Round zero: counts, groups, ranges and categories."""
     return take_census(client.rows, who=client.who)
 
 
-def outline(client: Client, broadcast: None = None) -> Census:
+def outline(client: Client, broadcast: Broadcast[Outline] | None = None) -> Census:
     """Round zero of secure sums, in the open: groups, ranges and categories, and no count of anything."""
     return census(client).outline()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.stream import Stream
+from agnosticfair.data.rows import Fold
+from agnosticfair.data.stream import Stream, of_fold
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.linear import with_intercept
@@ -54,13 +55,14 @@ class Cache:
 @dataclass
 class Client:
     """One client: its key, its rows, and a cache.  threads: that add up a stream.  device: of PyTorch, on
-    which the rows lie and are added up; None for here."""
+    which the rows lie and are added up; None for here.  folds: what it is of some of its rows."""
 
     key: str
     table: Table | Stream
     threads: int = 1
     device: str | None = None
     cache: Cache = field(default_factory=Cache)
+    folds: dict[Fold, Client] = field(default_factory=dict, repr=False)
 
     @property
     def who(self) -> str:
@@ -71,6 +73,15 @@ class Client:
     def rows(self) -> Table:
         """The rows in memory: a stream is asked batch by batch."""
         return cast(Table, self.table)
+
+    def of(self, fold: Fold) -> Client:
+        """The client of one fold's rows, which is kept."""
+        if fold not in self.folds:
+            dealt = of_fold(self.table, fold)
+            if not len(dealt):
+                raise DataError(f"{self.who} has no row in one of {fold.of} folds: leave it out")
+            self.folds[fold] = replace(self, table=dealt, cache=Cache(), folds={})
+        return self.folds[fold]
 
     def kept(
         self,

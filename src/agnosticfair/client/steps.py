@@ -56,9 +56,9 @@ def _train(client: Client, broadcast: Broadcast[Train]) -> Reply:
 
 
 def _average_network(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
-    from agnosticfair.client import networks
+    from agnosticfair.client import averaging_networks
 
-    return networks.average(client, broadcast)
+    return averaging_networks.average(client, broadcast)
 
 
 STEPS: dict[str, Step] = {
@@ -103,6 +103,8 @@ def answer(client: Client, step: str, broadcast: Broadcast[Any] | None) -> Answe
             f"{client.who} was asked for step {step!r} with a question of {step_of(broadcast.asked)!r}: "
             "ask again"
         )
+    if broadcast is not None and broadcast.task.fold is not None:
+        client = client.of(broadcast.task.fold)
     found = STEPS[step]
     if found.network and broadcast is not None:
         _check_network(broadcast)

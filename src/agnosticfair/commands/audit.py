@@ -121,31 +121,21 @@ def audit(
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     roles = Roles(target, tuple(sensitive_features), None, *kinds)
     where = (file, roles, Dialect(separator, encoding))
-    if model is None:
-        judged = _of_column(str(predictions), *where)
-    else:
-        judged = _of_model(model, *where, positive, (trust_code, threshold))
+    how = (positive, (trust_code, threshold))
+    judged = _of_model(model, *where, *how) if model else _of_column(str(predictions), *where)
     if intersections:
         judged = replace(judged, table=_intersected(judged.table))
     names = tuple(judged.table.sensitive_features)
-    ask = {
-        **_set(kernels, sigma, bound, bootstrap),
-        "parts": _parts(columns, depth, least, bands, kernels),
-        "confidence": 1 - (1 - confidence) / len(names),
-        "precision": precision,
-        "mixtures": mixtures,
-        "floor": floor,
-        "seed": seed,
-        "notion": notion,
-        "threshold": threshold,
-        "positive": positive,
-    }
+    ask = {**_set(kernels, sigma, bound, bootstrap), "floor": floor, "seed": seed, "notion": notion}
+    ask |= {"parts": _parts(columns, depth, least, bands, kernels), "precision": precision}
+    ask |= {"confidence": 1 - (1 - confidence) / len(names), "mixtures": mixtures}
+    of_rows = {"positive": positive, "threshold": threshold}
     if not as_json:
         tell({file.stem: judged.table}, target, getattr(judged.given, "positive", positive))
     told = {}
     for name in names:
-        made = _certified(judged, name, ask, strict)
-        rows = _decided(judged, name, {k: ask[k] for k in ("positive", "threshold")})
+        made = _certified(judged, name, ask | of_rows, strict)
+        rows = _decided(judged, name, of_rows)
         files, told[name] = _files(judged, made, name, rows, file, secret)
         folder = out if len(names) == 1 else out / name
         said = "\n".join((*of_decisions(rows, judged.name), str(made)))

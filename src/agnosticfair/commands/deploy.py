@@ -24,13 +24,13 @@ from agnosticfair.commands.options import (
     with_settings,
 )
 from agnosticfair.errors import SettingsError
-from agnosticfair.settings import from_config, to_config
+from agnosticfair.settings import DEFAULT, from_config, to_config
 
 EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
     "--target income --sensitive-features sex"
 )
-ROUND = ("sums", "average", "train", "average_network", "private_slopes")
+ROUND = ("sums", "part_sums", "trials", "average", "train", "average_network", "private_slopes")
 """The steps of which every round has one."""
 
 deploy = typer.Typer(
@@ -50,7 +50,7 @@ def init(
     categorical: Categorical = None,
     drop: Drop = None,
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
-    method: MethodName = "agnosticfair",
+    method: MethodName = DEFAULT,
     settings: Settings = NONE,
     seed: Seed = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
@@ -98,7 +98,7 @@ def init(
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
     roles = Roles(target, tuple(sensitive_features), **columns)
-    run = {"method": method, "seed": seed, "positive": positive, "deadline": deadline}
+    run = {"method": chosen.name, "seed": seed, "positive": positive, "deadline": deadline}
     run |= {"on-failure": on_failure, **to_config(settings)}
     if least_sites is not None:
         run["least-sites"] = least_sites

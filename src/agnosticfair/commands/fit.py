@@ -28,6 +28,7 @@ from agnosticfair.commands.options import (
 )
 from agnosticfair.commands.output import check_file, check_folder, progress, write_files
 from agnosticfair.commands.private import private_fit
+from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.limit import Promise
@@ -52,7 +53,7 @@ def fit(
     ],
     roles: Roles,
     positive: Positive = None,
-    method: MethodName = "auto",
+    method: MethodName = DEFAULT,
     settings: Settings = NONE,
     parts_by: Annotated[
         list[str] | None,
@@ -112,8 +113,6 @@ def fit(
     Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
-    from agnosticfair.data.encoding import Encoding as Unread
-    from agnosticfair.data.files import read_rows, read_sources
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.private import Budget
@@ -125,9 +124,7 @@ def fit(
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     dialect = Dialect(separator, encoding)
-    clients = read_sources(files, roles, dialect=dialect)
-    for path in test or ():  # before the work, not after it
-        read_rows(path, Unread((), ()), target=target, dialect=dialect)
+    clients = _read(files, test or (), roles, dialect)
     if not as_json:
         reading.tell(clients, target, positive)
         note_rows(chosen)
@@ -169,12 +166,24 @@ def _check_places(
             check_folder(folder, option=option)
 
 
+def _read(
+    files: Sequence[Path], test: Sequence[Path], roles: Roles, dialect: Dialect
+) -> Mapping[str, Table | Stream]:
+    """The clients' rows; that the test files can be read is looked at before the work, not after it."""
+    from agnosticfair.data.encoding import Encoding as Unread
+    from agnosticfair.data.files import read_rows, read_sources
+
+    for path in test:
+        read_rows(path, Unread((), ()), target=roles.target, dialect=dialect)
+    return read_sources(files, roles, dialect=dialect)
+
+
 def _recipe(
     name: str, settings: Settings, device: str | None, limit: float | None
 ) -> tuple[Method, str | None]:
     """The method, and the device on which rows are added up; a network is trained on the device instead."""
     from agnosticfair.auditing.limit import within
-    from agnosticfair.methods import DEFAULT, Network, default_for
+    from agnosticfair.methods import Network, default_for
     from agnosticfair.methods import method as recipe
 
     name = default_for(settings) if name == DEFAULT else name

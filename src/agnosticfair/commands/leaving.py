@@ -102,6 +102,8 @@ def present(
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
     for text in _warnings(fitted, found, out):
         print("Warning:", text)
+    if fitted.costs:
+        print("Note:", fitted.costs)
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = (

@@ -23,6 +23,7 @@ from agnosticfair.commands.options import (
 )
 from agnosticfair.commands.output import grid, show
 from agnosticfair.errors import SettingsError
+from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
     from agnosticfair.data.census import Census
@@ -49,7 +50,7 @@ def explain_messages(
     groups: Annotated[int, Option(help="Without a file: sensitive groups.")] = 2,
     rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
-    method: MethodName = "agnosticfair",
+    method: MethodName = DEFAULT,
     settings: Settings = NONE,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
     secure: Annotated[bool, Option("--secure", help="As they are under secure sums.")] = False,

@@ -1,4 +1,4 @@
-"""``agnosticfair tune``: accuracy against the certified worst case, and the model of the point picked."""
+"""``agnosticfair tune``: accuracy against the worst difference over a set, and the model of the point picked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agnosticfair.commands.options import (
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
 from agnosticfair.commands.reading import tell
 from agnosticfair.errors import SettingsError
-from agnosticfair.settings import TAUS
+from agnosticfair.settings import DEFAULT, TAUS
 from agnosticfair.threads import cpus
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def tune(
     files: Files,
     roles: Roles,
     positive: Positive = None,
-    method: MethodName = "agnosticfair",
+    method: MethodName = DEFAULT,
     settings: Settings = NONE,
     taus: Annotated[str, Option(help="The path, with commas between.")] = PATH,
     tau: Annotated[float | None, Option(help="The point to take; by default the knee.")] = None,
@@ -59,7 +59,7 @@ def tune(
     out: OutFolder = Path("tune"),
     as_json: Json = False,
 ) -> None:
-    """Draw accuracy against the certified worst difference along tau, and save the model of one point.
+    """Draw accuracy against the worst difference on held-out rows along tau, and save the model of one point.
 
     Beside the path stand 'fl', where it would end without a limit, and 'fairfl'. Writes frontier.json,
     frontier.png and, as 'fit --run' does, the model of the knee or of --tau with its card: 'report' shows it.
@@ -92,7 +92,7 @@ def tune(
     picked = found.pick(tau)
     write_files(out, {})
     left = leave(picked, clients, out / MODEL, target=target, seed=seed, run=out, keep=True)
-    written = (*left.kept, *left.cards, MODEL)
+    written = dict.fromkeys((MODEL, *left.cards, *left.kept))
     _deliver(found, picked.method.fairness.tau, out, written, as_json)
 
 

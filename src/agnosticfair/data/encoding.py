@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,17 @@ def _edges(entry: object, numeric: set[str]) -> tuple[str, tuple[float, ...]]:
     if list(found) != sorted({*found}):
         raise ValueError(f"the bands of {name!r} should ascend")
     return name, found
+
+
+def indicators(encoding: Encoding) -> tuple[int, ...]:
+    """Where the indicators of each column's values begin among the features, and where the last ones end.
+
+    >>> indicators(Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bands=(("age", (30.0,)),)))
+    (1, 3, 5)
+    """
+    sizes = [len(values) for _, values in encoding.categorical]
+    sizes += [len(edges) + 1 for _, edges in encoding.bands]
+    return tuple(accumulate(sizes, initial=len(encoding.numeric)))
 
 
 def band_names(edges: Sequence[float]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,8 +31,8 @@ def row_hashes(table: Table, seed: int = 0) -> np.ndarray:
 def folds_of(table: Table, folds: int, seed: int = 0) -> np.ndarray:
     """The fold of every row, (n,): by its content, and for equal rows by how many of them came before.
 
-    Whoever holds a row deals it alike, so nothing moves; and rows that are equal are dealt apart, as independent
-    ones are.
+    Whoever holds a row deals it alike, so nothing moves; and a holder's rows that are equal are dealt apart, as
+    independent ones are.
     """
     found = row_hashes(table, seed)
     order = np.argsort(found, kind="stable")
@@ -39,6 +40,23 @@ def folds_of(table: Table, folds: int, seed: int = 0) -> np.ndarray:
     before = np.empty(len(found), np.uint64)
     before[order] = (np.arange(len(found)) - first).astype(np.uint64)
     return (_mixed(found, before) % np.uint64(folds)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Some of the rows, wherever they lie: those that ``folds_of`` deals to the fold ``number`` of so many."""
+
+    number: int
+    of: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < self.of:
+            raise ValueError(f"there is no fold {self.number} of {self.of}")
+
+    def rows(self, table: Table) -> Table:
+        """The rows of a table that are in this fold."""
+        return table.take(folds_of(table, self.of, self.seed) == self.number)
 
 
 def digest_of(tables: Iterable[Table]) -> str:

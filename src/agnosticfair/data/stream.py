@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from agnosticfair.data.arrow import readable
+from agnosticfair.data.rows import Fold
 from agnosticfair.data.table import Table
 
 BATCH = 1 << 14
@@ -30,23 +31,29 @@ def summed(function: Callable[[Item], Message], items: Iterable[Item], threads: 
     """
     with ThreadPoolExecutor(threads) as pool:
         try:
-            return reduce(add, pool.map(function, items))
+            return reduce(_added, pool.map(function, items))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _added(one: Any, two: Any) -> Any:
+    """The sum of two messages, of which either may be None: a piece without rows has none."""
+    return two if one is None else one if two is None else add(one, two)
 
 
 @dataclass(frozen=True)
 class Stream:
     """pieces: (file, number) of every row group or record batch.  rows: in all of them.  kinds: of the
     features.  columns: those to read.  table: from an Arrow table of some rows, and ``who`` holds them, to
-    ours."""
+    ours.  fold: which rows are looked at, each batch dealt by itself; None for all."""
 
     pieces: tuple[tuple[Path, int], ...]
     rows: int
     kinds: Mapping[str, str]
     columns: tuple[str, ...]
     table: Callable[..., Table]
+    fold: Fold | None = None
     streamed: ClassVar[bool] = True
     how: ClassVar[Mapping[str, str]] = {}
 
@@ -60,7 +67,7 @@ class Stream:
         """
 
         def of_piece(piece: tuple[Path, int]) -> Message:
-            return reduce(add, (function(table) for table in self.batches(*piece)))
+            return reduce(_added, (function(table) for table in self.batches(*piece)), None)
 
         return summed(of_piece, self.pieces, threads)
 
@@ -74,7 +81,15 @@ class Stream:
                 if batch.num_rows:
                     part = f"{who} after {first} rows" if first else who
                     first += batch.num_rows
-                    yield self.table(pa.Table.from_batches([batch]), who=part)
+                    table = self.table(pa.Table.from_batches([batch]), who=part)
+                    table = table if self.fold is None else self.fold.rows(table)
+                    if len(table):
+                        yield table
+
+
+def of_fold(rows: Table | Stream, fold: Fold) -> Table | Stream:
+    """The rows of one fold."""
+    return replace(rows, fold=fold) if isinstance(rows, Stream) else fold.rows(rows)
 
 
 def pieces(path: Path) -> tuple[Any, list[tuple[Path, int]], int]:

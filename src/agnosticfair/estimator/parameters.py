@@ -10,8 +10,8 @@ from sklearn.utils import check_random_state
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian
-from agnosticfair.methods import DEFAULT, Network
-from agnosticfair.settings import SETTINGS, Reach, Setting
+from agnosticfair.methods import Network
+from agnosticfair.settings import DEFAULT, SETTINGS, Reach, Setting
 
 BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
 

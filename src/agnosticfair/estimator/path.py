@@ -1,4 +1,4 @@
-"""Accuracy against the certified worst difference along a path of taus, over arrays and frames."""
+"""Accuracy against the worst difference along a path of taus, over arrays and frames."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def frontier(
     n_jobs: int = 1,
     on_progress: Progress | None = None,
 ) -> Frontier:
-    """Accuracy against the certified worst difference for every tau, on held-out folds.
+    """Accuracy against the worst difference for every tau, on held-out folds.
 
     Parameters
     ----------

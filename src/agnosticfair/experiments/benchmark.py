@@ -144,7 +144,7 @@ def here(names: Iterable[str], folder: str | None) -> tuple[list[str], dict[str,
 
 
 @dataclass(frozen=True)
-class Held:
+class Prepared:
     """A split with what all of its entrants share.
 
     folds: each row's fold, by client.  named: the parts of the training rows that the rule looks at.  suite:
@@ -163,7 +163,7 @@ class Held:
 
 
 @lru_cache(maxsize=1)
-def _held(name: str, split_name: str, seed: int, folder: str | None) -> Held:
+def _prepared(name: str, split_name: str, seed: int, folder: str | None) -> Prepared:
     source, table = dataset(name), load_dataset(name, folder)
     natural = None
     if split_name == "shift":
@@ -175,7 +175,7 @@ def _held(name: str, split_name: str, seed: int, folder: str | None) -> Held:
     rng = np.random.default_rng([seed, FOLDS])
     folds = {k: rng.permutation(np.arange(len(t)) % FOLDS) for k, t in split.train.items()}
     pooled = concatenate([*split.train.values()])
-    return Held(
+    return Prepared(
         split,
         train,
         pooled,
@@ -215,7 +215,7 @@ def run_cell(cell: Cell) -> Row:
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what another library says to its own authors
-        held = _held(cell.dataset, cell.split, cell.seed, cell.folder)
+        held = _prepared(cell.dataset, cell.split, cell.seed, cell.folder)
         try:
             tried = _tried(entrant, held, cell.asked)
             return made | {"rows": _measured(entrant, held, tried, cell.limits)}
@@ -237,13 +237,13 @@ class Tried:
     why: str = ""
 
 
-def _tried(entrant: Entrant, held: Held, asked: Sequence[float]) -> list[Tried]:
+def _tried(entrant: Entrant, held: Prepared, asked: Sequence[float]) -> list[Tried]:
     """Every setting of an entrant, cross-fitted; one if it has no more."""
     settings = entrant.settings or (asked if entrant.asks else asked[:1])
     return [_cross_fitted(entrant, held, a) for a in settings]
 
 
-def _cross_fitted(entrant: Entrant, held: Held, asked: float) -> Tried:
+def _cross_fitted(entrant: Entrant, held: Prepared, asked: float) -> Tried:
     p = {name: np.empty(len(table)) for name, table in held.train.clients.items()}
     try:
         for fold in range(FOLDS):
@@ -281,7 +281,7 @@ def chosen(tried: Sequence[Tried], limit: float) -> tuple[Tried, bool]:
 
 
 def _measured(
-    entrant: Entrant, held: Held, tried: Sequence[Tried], limits: Sequence[float]
+    entrant: Entrant, held: Prepared, tried: Sequence[Tried], limits: Sequence[float]
 ) -> list[Row]:
     rows: list[Row] = []
     fits: dict[float, tuple[Decide, float]] = {}
@@ -299,7 +299,7 @@ def _measured(
     return rows
 
 
-def _on_deployments(decide: Decide, held: Held, limit: float) -> Row:
+def _on_deployments(decide: Decide, held: Prepared, limit: float) -> Row:
     test, train = held.split.test, held.train
     y, s, p = test.labels(train.positive), test.column(train.sensitive_features).codes, decide(test)
     found = measure_all(held.suite, y, p, s)

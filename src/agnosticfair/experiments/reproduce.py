@@ -1,6 +1,6 @@
 """The paper's experiments as a list of cells: one data set, setting, method and seed each.
 
-A cell is a function of its task alone, so rows are the same in whatever order and in however many
+A cell is a function of its cell alone, so rows are the same in whatever order and in however many
 processes they are computed. Only ``seconds`` differs.
 """
 
@@ -41,8 +41,8 @@ MOST_SEEDS = 3
 
 
 @dataclass(frozen=True)
-class Task:
-    """One cell. folder: where to look for a data set that is not shipped."""
+class Cell:
+    """A fit of the paper. folder: where to look for a data set that is not shipped."""
 
     dataset: str
     setting: str
@@ -58,7 +58,7 @@ def cells(
     methods: Iterable[str] = tuple(METHODS),
     seeds: int = 20,
     folder: str | None = None,
-) -> list[Task]:
+) -> list[Cell]:
     """Every cell asked for; those that share a split are neighbours. Figure 3 is Adult's only.
 
     >>> [(t.method, t.seed) for t in cells(["adult"], ["shift"], ["fl", "afl"], 2)]
@@ -72,7 +72,7 @@ def cells(
             raise SettingsError(f"no setting {setting!r}; there are: {', '.join(SETTINGS)}")
     if seeds < 1:
         raise SettingsError(f"{seeds} seeds leave nothing to run: ask for at least 1")
-    tasks = []
+    wanted = []
     for data in dict.fromkeys(datasets):
         dataset(data)
         for setting in settings:
@@ -82,19 +82,19 @@ def cells(
             chosen = [name for name in names if name in COMPARED or not curve]
             for seed in range(min(seeds, MOST_SEEDS) if curve else seeds):
                 for clients in CLIENTS if curve else (2,):
-                    tasks += [Task(data, setting, m, seed, clients, folder) for m in chosen]
-    if not tasks:
+                    wanted += [Cell(data, setting, m, seed, clients, folder) for m in chosen]
+    if not wanted:
         raise SettingsError(
             f"nothing to run: setting 'clients' (Figure 3) is for adult and {', '.join(COMPARED)}"
         )
-    return tasks
+    return wanted
 
 
 def run(
-    tasks: Sequence[Task], jobs: int = 1, on_done: Callable[[Row], None] | None = None
+    wanted: Sequence[Cell], jobs: int = 1, on_done: Callable[[Row], None] | None = None
 ) -> list[Row]:
-    """The row of every task, in the order of the tasks; ``on_done`` sees each as it arrives."""
-    return run_cells(run_cell, tasks, jobs, on_done)
+    """The row of every cell, in the order of the wanted; ``on_done`` sees each as it arrives."""
+    return run_cells(run_cell, wanted, jobs, on_done)
 
 
 def tuned(name: str, data: str) -> Method:
@@ -103,19 +103,19 @@ def tuned(name: str, data: str) -> Method:
     return recipe(name, **tau, **as_printed(METHODS[name]))
 
 
-def run_cell(task: Task) -> Row:
+def run_cell(cell: Cell) -> Row:
     """Fit and measure one cell. A fit that diverges is a row without measures, not an error."""
-    data = dataset(task.dataset)
+    data = dataset(cell.dataset)
     # One thread: a sum split over threads is rounded in another order.
     with threadpool_limits(1):
-        split = _split(task.dataset, task.setting, task.clients, task.seed, task.folder)
+        split = _split(cell.dataset, cell.setting, cell.clients, cell.seed, cell.folder)
         try:
             fitted = fit(
                 split.train,
-                tuned(task.method, task.dataset),
+                tuned(cell.method, cell.dataset),
                 sensitive_features=data.sensitive_features,
                 positive=data.positive,
-                seed=task.seed,
+                seed=cell.seed,
             )
         except SolverError:
             measured: Row = dict.fromkeys(MEASURES) | {"client_risk_differences": []}
@@ -128,10 +128,10 @@ def run_cell(task: Task) -> Row:
                 "outcome": fitted.outcome,
                 "outcomes": dict(fitted.outcomes),
             }
-            if task.seed == SEED and task.setting != "clients":
+            if cell.seed == SEED and cell.setting != "clients":
                 decisions = fitted.model.predict(split.test).astype(float)
                 ended["detail"] = detail(fitted, decisions)
-    asked = {k: getattr(task, k) for k in ("dataset", "setting", "method", "seed", "clients")}
+    asked = {k: getattr(cell, k) for k in ("dataset", "setting", "method", "seed", "clients")}
     return asked | measured | ended
 
 

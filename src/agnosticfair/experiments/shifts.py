@@ -1,6 +1,6 @@
 """The shift suite: train on one split, test on many deployments that no method saw.
 
-A cell is a function of its task alone: one data set, setting, method and seed. Besides our methods
+A cell is a function of its cell alone: one data set, setting, method and seed. Besides our methods
 and the peers there are two rows for the sceptic, who says that fewer positives alone lower any risk
 difference: FairFL with its threshold raised until, on the *training* rows, it is only as accurate
 (or as accurate in the balanced sense) as AgnosticFair.
@@ -73,8 +73,8 @@ BOUND, WIDTH, KERNELS, FLOOR, OTHER_SEED = 5.0, 1.0, 200, 0.05, 991
 
 
 @dataclass(frozen=True)
-class Task:
-    """One cell. tau: other than the usual one.  kept: the share of positives that a moved threshold
+class Cell:
+    """A fit of the suite. tau: other than the usual one.  kept: the share of positives that a moved threshold
     leaves.  frontier: a point of the frontier, of no use to the tables.  network: its name, None for the
     linear model."""
 
@@ -109,7 +109,7 @@ def cells(
     strict: bool = False,
     folder: str | None = None,
     network: str | None = None,
-) -> list[Task]:
+) -> list[Cell]:
     """Every cell asked for; those that share a split are neighbours.
 
     >>> [t.method for t in cells(["adult"], methods=["fairfl", "agnosticfair"], seeds=1)]
@@ -128,18 +128,18 @@ def cells(
         names += [TUNED] if "fairfl" in names else []
     elif {"fairfl", "agnosticfair"} <= {*names}:
         names += MOVED
-    tasks = []
+    wanted = []
     for data in datasets:
         dataset(data)
         for seed in range(seeds):
-            plain = Task(data, setting, "", seed, strict=strict, folder=folder, network=network)
-            tasks += [replace(plain, method=name) for name in (*names, *peers)]
+            plain = Cell(data, setting, "", seed, strict=strict, folder=folder, network=network)
+            wanted += [replace(plain, method=name) for name in (*names, *peers)]
             if frontier and seed < FRONTIER_SEEDS and setting != "dirichlet":
-                tasks += [replace(t, frontier=True) for t in _frontier(plain, names)]
-    return tasks
+                wanted += [replace(t, frontier=True) for t in _frontier(plain, names)]
+    return wanted
 
 
-def _frontier(plain: Task, names: Sequence[str]) -> list[Task]:
+def _frontier(plain: Cell, names: Sequence[str]) -> list[Cell]:
     """The points that a table does not have already."""
     usual = plain.usual
     points: dict[str, list[dict[str, Any]]] = {
@@ -156,29 +156,29 @@ def _frontier(plain: Task, names: Sequence[str]) -> list[Task]:
 
 
 def run(
-    tasks: Sequence[Task], jobs: int = 1, on_done: Callable[[Row], None] | None = None
+    wanted: Sequence[Cell], jobs: int = 1, on_done: Callable[[Row], None] | None = None
 ) -> list[Row]:
-    """The row of every task, in the order of the tasks; ``on_done`` sees each as it arrives."""
-    return run_cells(run_cell, tasks, jobs, on_done)
+    """The row of every cell, in the order of the wanted; ``on_done`` sees each as it arrives."""
+    return run_cells(run_cell, wanted, jobs, on_done)
 
 
-def run_cell(task: Task) -> Row:
+def run_cell(cell: Cell) -> Row:
     """Fit and measure one cell. A fit that diverges is a row without measures, unless strict."""
     # One thread: a sum split over threads is rounded in another order.
     with threadpool_limits(1):
-        held = _held(task.dataset, task.setting, task.seed, task.folder)
+        held = _prepared(cell.dataset, cell.setting, cell.seed, cell.folder)
         try:
-            decider = _decider(task, held)
+            decider = _decider(cell, held)
         except SolverError as error:
-            if task.strict:
+            if cell.strict:
                 raise
-            return _head(task) | {"outcome": "diverged", "outcomes": {}, "why": str(error)}
-        return _head(task) | _ended(decider) | _measured(decider, held, task)
+            return _head(cell) | {"outcome": "diverged", "outcomes": {}, "why": str(error)}
+        return _head(cell) | _ended(decider) | _measured(decider, held, cell)
 
 
-def _head(task: Task) -> Row:
-    head = {k: v for k, v in asdict(task).items() if k not in ("strict", "folder")}
-    found = _recipe(task)
+def _head(cell: Cell) -> Row:
+    head = {k: v for k, v in asdict(cell).items() if k not in ("strict", "folder")}
+    found = _recipe(cell)
     fairness = found and (found.fairness or (found.averaging if found.averaging else None))
     return head | {"tau": fairness.tau if fairness else None}
 
@@ -189,7 +189,7 @@ def _ended(decider: Decider) -> Row:
 
 
 @dataclass(frozen=True)
-class Held:
+class Prepared:
     """A split with what all of its models share: the encoding, the training rows in one place, the
     deployments. X, y, s: of the training rows."""
 
@@ -208,12 +208,12 @@ def clients_of(setting: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def _held(name: str, setting: str, seed: int, folder: str | None) -> Held:
+def _prepared(name: str, setting: str, seed: int, folder: str | None) -> Prepared:
     source, split = dataset(name), split_of(name, setting, clients_of(setting), seed, folder)
     train = split.train
     natural = natural_parts(split, source.shift) if setting == "shift" else None
     encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
-    return Held(
+    return Prepared(
         split,
         encoding,
         np.concatenate([encode(encoding, t) for t in train.values()]),
@@ -225,25 +225,25 @@ def _held(name: str, setting: str, seed: int, folder: str | None) -> Held:
     )
 
 
-def _recipe(task: Task) -> Method | None:
-    """The method of a task with its tau; None for a peer."""
-    if task.method in PEERS:
+def _recipe(cell: Cell) -> Method | None:
+    """The method of a cell with its tau; None for a peer."""
+    if cell.method in PEERS:
         return None
-    name = "fairfl" if task.method in MOVED else task.method
-    tau = task.usual if name == "agnosticfair" else None
-    tau = tau if task.tau is None else task.tau
+    name = "fairfl" if cell.method in MOVED else cell.method
+    tau = cell.usual if name == "agnosticfair" else None
+    tau = tau if cell.tau is None else cell.tau
     changes = {} if tau is None else {"tau": tau}
-    chosen = _TUNED if task.method == TUNED else METHODS[name]
-    return recipe(chosen, network=task.network, **changes, **as_printed(chosen))
+    chosen = _TUNED if cell.method == TUNED else METHODS[name]
+    return recipe(chosen, network=cell.network, **changes, **as_printed(chosen))
 
 
-def _decider(task: Task, held: Held) -> Decider:
-    if task.method in PEERS:
-        return fit_peer(task.method, held.split, held.positive, held.sensitive_feature, task.seed)
-    moved = task.method in MOVED
-    name = "fairfl" if moved else task.method
-    fitted = _fitted(replace(task, method=name, kept=None, frontier=False))
-    threshold = _threshold(task, fitted, held) if moved else 0.0
+def _decider(cell: Cell, held: Prepared) -> Decider:
+    if cell.method in PEERS:
+        return fit_peer(cell.method, held.split, held.positive, held.sensitive_feature, cell.seed)
+    moved = cell.method in MOVED
+    name = "fairfl" if moved else cell.method
+    fitted = _fitted(replace(cell, method=name, kept=None, frontier=False))
+    threshold = _threshold(cell, fitted, held) if moved else 0.0
 
     def decide(table: Table) -> np.ndarray:
         return (fitted.model.decision(table) > threshold).astype(float)
@@ -253,35 +253,35 @@ def _decider(task: Task, held: Held) -> Decider:
 
 
 @lru_cache(maxsize=8)
-def _fitted(task: Task) -> Fit:
+def _fitted(cell: Cell) -> Fit:
     """Our own fits, kept because the sceptic's rows need them again."""
-    held, chosen = _held(task.dataset, task.setting, task.seed, task.folder), _recipe(task)
+    held, chosen = _prepared(cell.dataset, cell.setting, cell.seed, cell.folder), _recipe(cell)
     assert chosen is not None
     return fit(
         held.split.train,
         chosen,
         sensitive_features=held.sensitive_feature,
         positive=held.positive,
-        seed=task.seed,
-        strict=task.strict,
+        seed=cell.seed,
+        strict=cell.strict,
     )
 
 
-def _threshold(task: Task, fitted: Fit, held: Held) -> float:
+def _threshold(cell: Cell, fitted: Fit, held: Prepared) -> float:
     """Where to put FairFL's threshold, chosen on the training rows."""
     d = _on_train(fitted, held)
-    if task.kept is not None:
-        return float(np.quantile(d[d > 0], 1 - task.kept)) if (d > 0).any() else 0.0
-    other = _on_train(_fitted(replace(task, method="agnosticfair")), held)
-    what = MOVED[task.method]
+    if cell.kept is not None:
+        return float(np.quantile(d[d > 0], 1 - cell.kept)) if (d > 0).any() else 0.0
+    other = _on_train(_fitted(replace(cell, method="agnosticfair")), held)
+    what = MOVED[cell.method]
     return matching_threshold(d, held.y, what, measure(held.y, other > 0, held.s)[what])
 
 
-def _on_train(fitted: Fit, held: Held) -> np.ndarray:
+def _on_train(fitted: Fit, held: Prepared) -> np.ndarray:
     return np.concatenate([fitted.model.decision(t) for t in held.split.train.values()])
 
 
-def _measured(decider: Decider, held: Held, task: Task) -> Row:
+def _measured(decider: Decider, held: Prepared, cell: Cell) -> Row:
     """What a model does on the training rows, the test set and its parts, and every deployment."""
     split = held.split
     train = np.concatenate([decider.decide(t) for t in split.train.values()])
@@ -289,8 +289,8 @@ def _measured(decider: Decider, held: Held, task: Task) -> Row:
     s = split.test.column(held.sensitive_feature).codes
     found = entries(held.deployments, measure_all(held.deployments, y, p, s))
     parts = [split.test_part == k for k in range(len(split.parts))]
-    K, worst = worst_reweighing(held.X, train, held.s, task.seed + OTHER_SEED)
-    shown = task.seed == SEED and not task.frontier
+    K, worst = worst_reweighing(held.X, train, held.s, cell.seed + OTHER_SEED)
+    shown = cell.seed == SEED and not cell.frontier
     about = detail(decider.fitted, p) | {"worst": _reached(held, train, K, worst)} if shown else {}
     certificate, status = _told(worst)
     return {
@@ -302,7 +302,7 @@ def _measured(decider: Decider, held: Held, task: Task) -> Row:
         **summarise(found),
         "certified_risk_difference": certificate,
         "certified": status,
-        "deployments": [] if task.frontier else found,
+        "deployments": [] if cell.frontier else found,
         **({"detail": about} if shown else {}),
     }
 
@@ -335,7 +335,7 @@ def worst_reweighing(
     return K, None if found is None else found.worst
 
 
-def _reached(held: Held, p: np.ndarray, K: np.ndarray, worst: Worst | None) -> Row | None:
+def _reached(held: Prepared, p: np.ndarray, K: np.ndarray, worst: Worst | None) -> Row | None:
     """Where the certificate's bound is reached: alpha, its groups, and the features' profile."""
     if worst is None:
         return None

@@ -21,7 +21,7 @@ from agnosticfair.flower.bundle import app_hash
 from agnosticfair.flower.masking import KEEPERS_KEY, LIST, keeper_of, masking_files
 from agnosticfair.flower.secrets import key_pair, tls_certificates
 from agnosticfair.mathematics.basis import check_seed
-from agnosticfair.settings import to_config
+from agnosticfair.settings import DEFAULT, to_config
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -159,7 +159,7 @@ def _planned(folder: Path, plan: Federation) -> Settings:
     columns |= {k: ",".join(getattr(roles, k)) for k in LISTS if getattr(roles, k)}
     columns["least-rows"] = plan.least_rows
     run = {
-        "method": "agnosticfair",
+        "method": DEFAULT,
         **to_config({}),
         "seed": 0,
         "sensitive-features": ",".join(roles.sensitive_features),

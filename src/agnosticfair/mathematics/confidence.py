@@ -59,6 +59,16 @@ def compared(counts: np.ndarray, notion: str) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([k for _, k, _ in looked]), np.stack([n for _, _, n in looked])
 
 
+def on_rows(counts: np.ndarray, notion: str, keep: np.ndarray) -> np.ndarray:
+    """What ``differences`` has as value, without any bound, (M,); nan where nothing is compared."""
+    k, n = compared(counts, notion)
+    there = np.where(keep.T, n, 0)
+    if not NOTIONS[notion].bounds:
+        return _widest(k, there)[0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.fmax.reduce(np.where(there > 0, k / n, np.nan)[0])
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Of every part: the value on the rows, and the ends between which the population's lies, (M,) each.  pair:

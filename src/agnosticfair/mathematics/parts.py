@@ -18,6 +18,7 @@ from math import prod
 import numpy as np
 
 from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics import crossed
 
 DEEPEST = 3
 Part = tuple[tuple[int, int], ...]
@@ -93,23 +94,7 @@ def gram(codes: np.ndarray, sizes: Sequence[int], v: np.ndarray) -> np.ndarray:
            [0., 0., 0., 0.],
            [1., 2., 0., 3.]])
     """
-    starts = starts_of(sizes)
-    found = np.zeros((starts[-1], starts[-1]))
-    for b, size in enumerate(sizes):
-        of_b = slice(starts[b], starts[b + 1])
-        found[of_b, of_b] = np.diag(_tally(codes[:, b], size, v))
-        for a in range(b):
-            pair = np.where(codes[:, a] < 0, -1, codes[:, a] * size + codes[:, b])
-            pair[codes[:, b] < 0] = -1
-            block = _tally(pair, sizes[a] * size, v).reshape(sizes[a], size)
-            of_a = slice(starts[a], starts[a + 1])
-            found[of_a, of_b], found[of_b, of_a] = block, block.T
-    return found
-
-
-def _tally(codes: np.ndarray, size: int, v: np.ndarray) -> np.ndarray:
-    """Sums of v by code, the code -1 left out."""
-    return np.bincount(codes.astype(np.int64) + 1, v, size + 1)[1:]
+    return crossed.gram(crossed.cross(codes, sizes), v)
 
 
 def gram_by_cell(
@@ -122,10 +107,15 @@ def gram_by_cell(
 
 def read(grams: np.ndarray, sizes: Sequence[int], parts: Sequence[Part]) -> np.ndarray:
     """The sums of parts of one or two values in Gram matrices (..., I, I): (..., M)."""
+    return grams[(..., *places(sizes, parts))]
+
+
+def places(sizes: Sequence[int], parts: Sequence[Part]) -> tuple[np.ndarray, np.ndarray]:
+    """Where parts of one or two values stand in a Gram matrix: rows and columns, (M,) each."""
     starts = starts_of(sizes)
     ends = [(starts[part[0][0]] + part[0][1], starts[part[-1][0]] + part[-1][1]) for part in parts]
     rows, columns = np.array(ends, int).reshape(-1, 2).T
-    return grams[..., rows, columns]
+    return rows, columns
 
 
 def part_sums(codes: np.ndarray, parts: Sequence[Part], v: np.ndarray) -> np.ndarray:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any
 
+from agnosticfair.data.rows import Fold
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.engines import Engine, Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, add_up, check_reply
-from agnosticfair.protocol.questions import step_of
+from agnosticfair.protocol.questions import QUESTIONS, UNCOUNTED, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.totals import Opened, open_session
 from agnosticfair.protocol.secure.totals import total as secure_total
@@ -87,7 +88,8 @@ class Asker:
     """Asks some of an engine's clients under a policy, and writes down what went wrong.
 
     secure: the sites' long-term public keys, where all sums are to be masked; then a total is all that
-    this side sees, and under a session of keys that is begun anew whenever clients are dropped.
+    this side sees, and under a session of keys that is begun anew whenever clients are dropped.  fold: of the
+    rows that are asked about; None for all.
     """
 
     engine: Engine
@@ -97,15 +99,26 @@ class Asker:
     events: list[dict[str, Any]] = field(default_factory=list)
     secure: Roster | None = None
     session: Opened | None = None
+    fold: Fold | None = None
 
     def total(self, question: Broadcast[Any]) -> Reply:
         """The sum of every client's reply, each checked against what was asked."""
+        question = self._dealt(step_of(question.asked), question)
         if self.secure is None:
             check = partial(check_reply, round=question.round, shapes=question.shapes)
             return add_up(self.ask(step_of(question.asked), question, check).values())
         if self.session is None:
             self.session = open_session(self.ask, self._roster())
         return secure_total(self.ask, self.session, question)
+
+    def _dealt(self, step: str, payload: Any) -> Any:
+        """The question about the fold's rows only; one that comes without a task gets an empty one."""
+        if self.fold is None or not (payload is None or isinstance(payload, Broadcast)):
+            return payload
+        asked = Broadcast(0, UNCOUNTED, QUESTIONS[step]()) if payload is None else payload
+        if asked.task.fold == self.fold:
+            return asked
+        return replace(asked, task=replace(asked.task, fold=self.fold))
 
     def _roster(self) -> dict[str, str]:
         """The keys of those that are asked."""
@@ -119,6 +132,7 @@ class Asker:
 
     def ask(self, step: str, payload: Any, check: Check | None = None) -> dict[str, Any]:
         """Every client's answer, checked, in the order of the keys; ``Missing`` if one has none."""
+        payload = self._dealt(step, payload)
         good: dict[str, Any] = {}
         bad: dict[str, Failure] = {}
         end = time.monotonic() + self.policy.patience

@@ -20,6 +20,7 @@ import numpy as np
 from agnosticfair.data.axes import FINE
 from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.rows import Fold
 from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, own_width, width
 from agnosticfair.mathematics.fairness import Surrogate
@@ -58,7 +59,8 @@ class Task:
     """All that a client must know to answer any round: it can be forgotten and rebuilt at any time.
 
     positive: the label.  sensitive_features: each with its groups.  by_label: cells are cut
-    by label, too.  n: what all rows weigh.  basis, fair_basis: the two adversaries'.  centres: (M, d).
+    by label, too.  n: what all rows weigh.  basis, fair_basis: the two adversaries'.  centres: (M, d).  fold: of
+    the rows that answer; None for all.
     """
 
     encoding: Encoding
@@ -72,6 +74,7 @@ class Task:
     network: Architecture | None = None
     centres: np.ndarray | None = None
     named: Named | None = None
+    fold: Fold | None = None
 
     @cached_property
     def id(self) -> str:
@@ -146,6 +149,22 @@ def step_of(question: Question | type[Any]) -> str:
     'moments'
     """
     return question.step  # type: ignore[union-attr]
+
+
+@question("census")
+class Summary:
+    """What there is among the rows of a fold; of all rows it is asked for without a question."""
+
+    def shapes(self, task: Task) -> Shapes:
+        return {}  # a Census comes, which is no sums
+
+
+@question("outline")
+class Outline:
+    """``Summary`` without a count of anything."""
+
+    def shapes(self, task: Task) -> Shapes:
+        return {}
 
 
 @question("counts")

@@ -264,29 +264,13 @@ def _judged(summary: Json) -> Iterator[tuple[str, float, Json]]:
 def _verdicts(summary: Json) -> str:
     lines = []
     for data, limit, v in _judged(summary):
-        own, best = v["own"], v["best"]
-        lines.append(
-            (
-                data,
-                f"{limit:g}",
-                _brief(own),
-                f"{best['entrant']} {_brief(best)}" if best else "nobody",
-                v["lowest"].get("p90", ""),
-                v["lowest"].get("max", ""),
-                *("yes" if v[name] else "no" for name in COUNTED),
-                ", ".join(v["beaten"]),
-            )
-        )
-    header = (
-        "data",
-        "limit",
-        OURS,
-        "most accurate that keeps it",
-        "lowest p90",
-        "lowest max",
-        *COUNTED,
-        "lower beyond error",
-    )
+        best, lowest = v["best"], [v["lowest"].get(name, "") for name in ("p90", "max")]
+        kept = f"{best['entrant']} {_brief(best)}" if best else "nobody"
+        said = ["yes" if v[name] else "no" for name in COUNTED]
+        numbers = (f"{limit:g}", _brief(v["own"]), kept, *lowest)
+        lines.append((data, *numbers, *said, ", ".join(v["beaten"])))
+    header = ["data", "limit", OURS, "most accurate that keeps it", "lowest p90", "lowest max"]
+    header += [*COUNTED, "lower beyond error"]
     text = (
         "Among entrants that do not see the attribute and are not constant; accuracy, then RD p90 / max "
         "over all deployments. "

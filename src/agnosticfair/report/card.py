@@ -190,8 +190,8 @@ def _about(model: Model, target: str) -> Section:
 
 
 def _asked(model: Model) -> str:
-    local = model.method.get("local") or {}
-    if not model.method.get("fairness") and not local.get("penalty"):
+    averaging = model.method.get("averaging") or {}
+    if not model.method.get("fairness") and not averaging.get("penalty"):
         return "not asked to treat groups alike"
     return (
         f"asked to give the groups of {shown(model.sensitive_features) or 'no column'} similar treatment, as "
@@ -394,6 +394,7 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
         points.append("This method does not constrain how groups are treated.")
     else:
         points.append(_aimed(fitted.method, fairness))
+        points += [fitted.costs] if fitted.costs else []
         points.append(
             f"Fairness here means {fairness.notion.replace('_', ' ')}. Other meanings can contradict it."
         )

@@ -6,9 +6,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.report.figures import BLUE, GREY, RED, Style
+from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED, Style
 from agnosticfair.report.tables import Grid
 from agnosticfair.tuning import Frontier
+
+BESIDE = {"fl": "no limit", "fairfl": "a limit on everybody alone"}
+"""What the methods beside the path are, in a figure."""
 
 
 def grid(found: Frontier) -> Grid:
@@ -29,41 +32,53 @@ def grid(found: Frontier) -> Grid:
     )
     what = NOTIONS[found.notion].quantity
     costs = (f"cost to {name}" for name in found.references)
-    header = ("tau", "accuracy", f"certified worst {what}", "measured", "positive", *costs, "")
+    header = ("tau", "accuracy", f"worst {what}", "everybody's", "decided positive", *costs, "")
     note = (
-        f"Means over {found.folds} held-out folds, ± one standard error; cost: accuracy that it loses to a method "
-        "without that limit."
+        f"Means over {found.folds} held-out folds, ± one standard error. Worst: over the method's set, which is every "
+        "named part with rows enough, or every reweighing. Cost: accuracy that is lost to a method without that limit."
     )
     return Grid("Accuracy against fairness", note, header, lines)
 
 
 def figure(found: Frontier) -> Figure:
-    """Accuracy over the certified worst difference, with tau at every point."""
+    """Accuracy over the worst difference, with tau at every point."""
     drawn = Figure(figsize=(6.4, 4.4), layout="constrained")
     FigureCanvasAgg(drawn)
     axes = drawn.subplots()
     x, y = [p.worst for p in found.points], [p.accuracy for p in found.points]
     y_error, x_error = zip(*(p.spread for p in found.points), strict=True)
     line: Style = {"color": BLUE, "ecolor": "#BBBBBB", "marker": "o", "ms": 5, "lw": 1.5}
+    line["label"] = "a limit on every part or reweighing, by tau"
     axes.errorbar(x, y, xerr=x_error, yerr=y_error, **line)
     best = found.points[found.knee]
     axes.plot(best.worst, best.accuracy, "D", color=RED, ms=9, zorder=5)
-    for k, p in enumerate(found.points):
-        own = k == found.knee
-        text = f"knee, tau {p.tau:g}" if own else f"{p.tau:g}"
-        style: Style = {"xytext": (7, -12), "textcoords": "offset points"}
-        style |= {"fontsize": 10, "color": RED} if own else {"fontsize": 8, "color": GREY}
-        axes.annotate(text, (p.worst, p.accuracy), **style)
+    style: Style = {"xytext": (8, -11), "textcoords": "offset points"}
+    for at, taus in _together(found).items():
+        own = best.tau in taus
+        text = ", ".join(f"{tau:g}" for tau in taus)
+        look: Style = {"fontsize": 10, "color": RED} if own else {"fontsize": 8, "color": GREY}
+        axes.annotate(f"knee, tau {text}" if own else text, at, **style, **look)
     for shape, (name, p) in zip("sv", found.references.items(), strict=False):
-        axes.plot(p.worst, p.accuracy, shape, color=GREY, ms=7)
-        style = {"xytext": (7, 4), "textcoords": "offset points", "fontsize": 9}
-        axes.annotate(name, (p.worst, p.accuracy), color=GREY, **style)
+        said = f"{name}: {BESIDE.get(name, '')}"
+        axes.plot(
+            p.worst, p.accuracy, shape, color=ORANGE if shape == "s" else GREY, ms=9, label=said
+        )
+    axes.legend(loc="lower right", frameon=False, fontsize=9)
     axes.set_xlabel(
-        f"certified worst {NOTIONS[found.notion].quantity} on held-out rows", fontsize=10
+        f"worst {NOTIONS[found.notion].quantity} over the set, on held-out rows", fontsize=10
     )
     axes.set_ylabel("accuracy on held-out rows", fontsize=10)
     axes.set_title("Every point is a tau: pick yours", fontsize=11, loc="left")
+    axes.margins(x=0.08, y=0.1)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="#EEEEEE")
     axes.set_axisbelow(True)
     return drawn
+
+
+def _together(found: Frontier) -> dict[tuple[float, float], list[float]]:
+    """The taus of every place on the figure, for a laxer one may do what a stricter one does."""
+    places: dict[tuple[float, float], list[float]] = {}
+    for p in found.points:
+        places.setdefault((p.worst, p.accuracy), []).append(p.tau or 0.0)
+    return places

@@ -76,13 +76,12 @@ def init(plan: Plan, beginning: Beginning) -> State:
     game, start = adversaries.game(plan), beginning.start
     slopes = None if plan.task.named is None else np.zeros(0, int)
     state = State(game, game.w, game.alpha, slopes=slopes)
-    if start is None or start.metric is None:
+    spreads = state.fairness.spread is not None
+    if start is None or start.metric is None or (spreads and start.temperature is None):
         return state
     warm = exact.warm(game, start)
     state = replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
-    if state.fairness.spread is None:
-        return state
-    return replace(state, frozen=start.temperature, slopes=start.slopes)
+    return replace(state, frozen=start.temperature, slopes=start.slopes) if spreads else state
 
 
 def start_of(state: State) -> Start | None:
@@ -266,7 +265,6 @@ def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndar
     if state.slopes is None:
         return None
     sums, fairness, D = here.sums, state.fairness, len(state.w)
-    G = len(sums["psi_g"])
     spreads = fairness.spread is not None
     psi = charged(state, sums) if spreads else decided(state, sums)
     slope = sums["J_g" if spreads else "J_hat"]
@@ -274,11 +272,15 @@ def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndar
         differences(state, v, sums["psi_theta"])[:, :-1].max(axis=0) for v in (psi, psi + slope @ p)
     )
     worst = np.maximum(now, then)
-    most = max(1, MOST_BYTES // (8 * G * D))
-    order = np.argsort(-worst, kind="stable")[:most]
+    order = np.argsort(-worst, kind="stable")[: most_slopes(sums["psi_g"], D)]
     mixed = not fairness.each  # which part of a mixture will matter is not known
     begin = charges(state, len(worst) + 1)[1][0] if spreads else fairness.tau
     return np.sort(order if mixed else order[worst[order] > 0.9 * begin])
+
+
+def most_slopes(psi: np.ndarray, D: int) -> int:
+    """How many parts' slopes a reply has room for, beside the values psi, (G, F + 1)."""
+    return max(1, MOST_BYTES // (8 * len(psi) * D))
 
 
 def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:

@@ -36,6 +36,7 @@ from agnosticfair.protocol.questions import (
     REVEALS,
     Averaged,
     AverageNetwork,
+    PartSums,
     Train,
     Trained,
     step_of,
@@ -103,7 +104,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         found += _asked(step_of(first.asked), "0", first, moments)
     broadcast = solvers.question(solvers.init(plan, Beginning(answer=moments)))
     step, later = step_of(broadcast.asked), _later(broadcast.asked, plan)
-    more = "" if later is broadcast.asked else "; the fields of 'before' from the second on"
+    more = "; the fields of 'before' from the second on" if hasattr(later, "before") else ""
     broadcast = replace(broadcast, asked=later)
     found += [_message(step, rounds + more, broadcast), _message(step, rounds, _like(broadcast))]
     trials = deciding.trials_question(plan)
@@ -147,9 +148,14 @@ def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
 
 
 def _later(asked: Any, plan: server.Plan) -> Any:
-    """A question as it is from the second round on: a network's tells of the last round's start, too, and asks for
-    products of as many cuts over named parts as there can be."""
+    """A question as it is from the second round on, with as much as it can ask for: a network's tells of the last
+    round's start, too, and of named parts slopes, or products of cuts, are wanted."""
     match asked:
+        case PartSums():
+            return replace(
+                asked,
+                slopes=np.zeros(min(deciding.most_slopes(asked.C, len(asked.w)), plan.kernels[1])),
+            )
         case Train():
             pool = np.zeros((saddle.MOST_POOL, *asked.C.shape))
             before = Trained(asked.w, asked.alpha, asked.C, asked.w)

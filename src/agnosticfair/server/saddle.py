@@ -318,25 +318,15 @@ def step(state: State, reply: Reply) -> State:
             f"the fit diverged in round {reply.round}: the loss is {here.loss}; lower the network's rate, "
             f"which is {state.network.rate:g}"
         )
-    merit = here.merit(NU, fairness.tau)
-    used = rate(state)
+    merit, used = here.merit(NU, fairness.tau), rate(state)
     state = _judged(replace(state, round=reply.round), here, merit)
-    gradient = sums["gradient"] / sums["mass"]
-    mean = gradient + state.decay * state.w
-    squares = sums["squares"] / sums["mass"]
+    gradient, squares = (sums[name] / sums["mass"] for name in ("gradient", "squares"))
     keep = MEMORY if reply.round > 1 else 0.0
-    entry = {
-        "round": reply.round,
-        "loss": here.loss,
-        "worst": here.worst,
-        "merit": merit,
-        "slope": float(np.linalg.norm(mean)),
-        "cuts": len(state.pool),
-        "multiplier": float(state.mu.sum()),
-        "rate": used,
-        "accuracy": float(sums["correct"]) / state.game.n,
-        **adversaries.positive_in(sums, state.game),
-    }
+    slope = float(np.linalg.norm(gradient + state.decay * state.w))
+    entry = {"round": reply.round, "loss": here.loss, "worst": here.worst, "merit": merit}
+    entry |= {"slope": slope, "cuts": len(state.pool), "multiplier": float(state.mu.sum())}
+    entry |= {"rate": used, "accuracy": float(sums["correct"]) / state.game.n}
+    entry |= adversaries.positive_in(sums, state.game)
     A = Ambiguity(sums["psi_theta_L"], state.game.n, state.method.bound)
     alpha = here.alpha if state.method.q > 0 else ascended(A, state.alpha, sums["psi_L"], ASCENT)
     found = here.cuts if reply.round > 1 else here.cuts[:0]

@@ -18,7 +18,7 @@ from agnosticfair.data.files import Roles
 from agnosticfair.errors import DataError, FederationError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
-from agnosticfair.protocol.engines.ray import Held, RayEngine
+from agnosticfair.protocol.engines.ray import Actor, RayEngine
 from agnosticfair.protocol.engines.relay import Relay
 from agnosticfair.protocol.messages import Reply, pack, unpack
 
@@ -110,8 +110,8 @@ def test_the_parts_of_a_folder_add_up_to_it(folder):
 
 
 def test_an_actor_speaks_the_wire_form():
-    held = Held(lambda: lambda step, payload: Reply(2, {"n": np.array(1.0)}))
-    good, content = held.ask("sums", pack(Reply(1, {})))
+    actor = Actor(lambda: lambda step, payload: Reply(2, {"n": np.array(1.0)}))
+    good, content = actor.ask("sums", pack(Reply(1, {})))
     assert good
     assert unpack(content).round == 2
 

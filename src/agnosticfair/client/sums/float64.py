@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from agnosticfair.client.client import CHUNK, Client, Rows
+from agnosticfair.client.sums.features import weighed
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.basis import (
@@ -59,16 +60,6 @@ def given_kernels(client: Client, rows: Rows, basis: Basis) -> Callable[[slice],
             "with the same function at every client"
         )
     return rows.kernels[:, : basis.kernels].__getitem__
-
-
-def weighed(v: np.ndarray, bits: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """v, (n, k), times the rows' weights, if any, on the grid, in place. It is rounded before and after:
-    so a row that weighs 2 is the same, to the last bit, as the row twice."""
-    on_grid(v, bits)
-    if weights is not None:
-        v *= weights[:, None]
-        on_grid(v, bits)
-    return v
 
 
 def filled(

@@ -1,7 +1,7 @@
 """Entrants of the benchmark, one small file each: add a file, and its entrant here."""
 
 from agnosticfair.experiments.entrants.boosted import BOOSTED
-from agnosticfair.experiments.entrants.entrant import Decide, Entrant, Rows, Train
+from agnosticfair.experiments.entrants.entrant import Coded, Decide, Entrant, Train
 from agnosticfair.experiments.entrants.fairfed import FAIRFED
 from agnosticfair.experiments.entrants.fairgbm import FAIRGBM
 from agnosticfair.experiments.entrants.fairgrad import FAIRGRAD
@@ -16,4 +16,4 @@ _PEERS = (EXPONENTIATED, THRESHOLD, OXONFAIR, FAIRGRAD, FEDFB, FAIRFED, LOGOFAIR
 
 ENTRANTS = {entrant.name: entrant for entrant in (*_OURS, *_PEERS)}
 
-__all__ = ["ENTRANTS", "Decide", "Entrant", "Rows", "Train"]
+__all__ = ["ENTRANTS", "Coded", "Decide", "Entrant", "Train"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from agnosticfair.experiments.entrants.entrant import Rows
+from agnosticfair.experiments.entrants.entrant import Coded
 from agnosticfair.mathematics.linear import sigmoid
 
 ROUNDS, STEPS, RATE, DECAY = 60, 100, 2.0, 1e-5
 
 
 def local_epoch(
-    w: np.ndarray, rows: Rows, weights: np.ndarray, rate: float, rng: np.random.Generator
+    w: np.ndarray, rows: Coded, weights: np.ndarray, rate: float, rng: np.random.Generator
 ) -> np.ndarray:
     """w (d + 1,), the intercept last, after one pass of STEPS minibatches over weighted rows."""
     w, order = w.copy(), rng.permutation(len(rows.y))
@@ -28,7 +28,7 @@ def rate_of(round_: int) -> float:
     return RATE / (1 + round_ / 10)
 
 
-def decisions(w: np.ndarray, rows: Rows) -> np.ndarray:
+def decisions(w: np.ndarray, rows: Coded) -> np.ndarray:
     """[x . w > 0], (n,) of 0 and 1."""
     return (rows.X @ w[:-1] + w[-1] > 0).astype(float)
 

@@ -17,7 +17,7 @@ Decide = Callable[[Table], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Rows:
+class Coded:
     """Encoded rows. X: (n, d) without intercept.  y, s: (n,), label and group code."""
 
     X: np.ndarray
@@ -38,21 +38,21 @@ class Train:
     def encoding(self) -> Encoding:
         return encoding_of(merge({k: take_census(t, who=k) for k, t in self.clients.items()}))
 
-    def rows(self, table: Table) -> Rows:
+    def rows(self, table: Table) -> Coded:
         """A table as arrays; label 0 where it has none."""
         y = table.labels(self.positive) if table.target is not None else np.zeros(len(table))
         s = table.column(self.sensitive_features).codes
-        return Rows(encode(self.encoding, table), y.astype(np.int64), s)
+        return Coded(encode(self.encoding, table), y.astype(np.int64), s)
 
     @cached_property
-    def encoded(self) -> Sequence[Rows]:
+    def encoded(self) -> Sequence[Coded]:
         """The rows of every client."""
         return [self.rows(table) for table in self.clients.values()]
 
     @cached_property
-    def pooled(self) -> Rows:
+    def pooled(self) -> Coded:
         """All rows in one place, which no federated method sees."""
-        return Rows(
+        return Coded(
             *(np.concatenate([getattr(c, name) for c in self.encoded]) for name in ("X", "y", "s"))
         )
 

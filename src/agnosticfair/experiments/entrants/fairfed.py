@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from agnosticfair.experiments.entrants.averaging import ROUNDS, decisions, gap, local_epoch, rate_of
-from agnosticfair.experiments.entrants.entrant import Decide, Entrant, Rows, Train, linear_decision
+from agnosticfair.experiments.entrants.entrant import Coded, Decide, Entrant, Train, linear_decision
 
 STRENGTH = 0.01  # beta is this over the difference that is asked for
 
@@ -33,7 +33,7 @@ def fairfed(train: Train, limit: float) -> Decide:
     return linear_decision(train, w)
 
 
-def _closer(share: np.ndarray, w: np.ndarray, clients: Sequence[Rows], beta: float) -> np.ndarray:
+def _closer(share: np.ndarray, w: np.ndarray, clients: Sequence[Coded], beta: float) -> np.ndarray:
     """The clients' weights after they have said how far their gap is from that of all rows."""
     d = [decisions(w, rows) for rows in clients]
     everybody = gap(np.concatenate(d), np.concatenate([rows.s for rows in clients]))
@@ -45,10 +45,10 @@ def _closer(share: np.ndarray, w: np.ndarray, clients: Sequence[Rows], beta: flo
     return np.asarray(moved / moved.sum())
 
 
-def reweighed(rows: Rows) -> np.ndarray:
+def reweighed(rows: Coded) -> np.ndarray:
     """Weights (n,) under which label and group are independent: P(s) P(y) / P(s, y).
 
-    >>> reweighed(Rows(np.zeros((4, 1)), np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1]))).tolist()
+    >>> reweighed(Coded(np.zeros((4, 1)), np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1]))).tolist()
     [0.75, 0.75, 1.5, 0.5]
     """
     n, found = len(rows.y), np.ones(len(rows.y))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.experiments.entrants.entrant import Decide, Entrant, Rows, Train, linear_decision
+from agnosticfair.experiments.entrants.entrant import Coded, Decide, Entrant, Train, linear_decision
 from agnosticfair.mathematics.linear import sigmoid
 
 ROUNDS, BATCH, RATE, ETA = 200, 1024, 0.5, 0.1
@@ -33,7 +33,7 @@ def fairgrad(train: Train, limit: float) -> Decide:
     return linear_decision(train, w)
 
 
-async def _federation(clients: Sequence[Rows], seed: int) -> np.ndarray:
+async def _federation(clients: Sequence[Coded], seed: int) -> np.ndarray:
     """Run declearn's own server and clients in one loop; w: (d + 1,), the intercept last."""
     from declearn.communication import build_client, build_server
     from declearn.fairness.core import FairnessInMemoryDataset

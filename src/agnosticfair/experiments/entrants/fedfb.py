@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from agnosticfair.experiments.entrants.averaging import ROUNDS, decisions, gap, local_epoch, rate_of
-from agnosticfair.experiments.entrants.entrant import Decide, Entrant, Rows, Train, linear_decision
+from agnosticfair.experiments.entrants.entrant import Coded, Decide, Entrant, Train, linear_decision
 
 STEP = 0.01
 
@@ -34,7 +34,7 @@ def fedfb(train: Train, limit: float) -> Decide:
     return linear_decision(train, w)
 
 
-def _moved(weight: np.ndarray, w: np.ndarray, rows: Rows) -> np.ndarray:
+def _moved(weight: np.ndarray, w: np.ndarray, rows: Coded) -> np.ndarray:
     """lambda, (2, 2) over labels and groups, after a step; each group keeps its total."""
     d = decisions(w, rows)
     apart = d.mean() - np.array([d[rows.s == a].mean() for a in (0, 1)])
@@ -45,7 +45,7 @@ def _moved(weight: np.ndarray, w: np.ndarray, rows: Rows) -> np.ndarray:
     return found
 
 
-def _cell(rows: Rows, y: int, a: int) -> np.ndarray:
+def _cell(rows: Coded, y: int, a: int) -> np.ndarray:
     return np.asarray((rows.y == y) & (rows.s == a))
 
 

@@ -91,7 +91,7 @@ class RayEngine:
     def _actor(self, key: str) -> Any:
         if key not in self._actors:
             spread = {"num_cpus": self.cpus, "scheduling_strategy": "SPREAD", "max_restarts": 0}
-            self._actors[key] = _ray().remote(Held).options(**spread).remote(self.makers[key])
+            self._actors[key] = _ray().remote(Actor).options(**spread).remote(self.makers[key])
         return self._actors[key]
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class RayEngine:
         self._actors.clear()
 
 
-class Held:
+class Actor:
     """An actor: one client's function, in a process of its own."""
 
     def __init__(self, make: Callable[[], Handler]) -> None:

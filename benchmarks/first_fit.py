@@ -1,0 +1,101 @@
+"""What a newcomer gets: the default ``fit`` on six data sets, beside fairlearn's ExponentiatedGradient.
+
+Both are trained on the same 80% of the rows and measured on the rest: accuracy, beside the majority's, and the worst
+difference of decisions in any named part with rows enough. EG is asked for the default's own tau; it decides by lot,
+as its ``predict`` does. *kept*: no less accurate than EG by two points, at no larger a worst difference; else whether
+the card, and the terminal, say what the limit costs. *below*: less accurate than one answer for everybody, and whether
+a warning says so.
+
+    python benchmarks/first_fit.py --seeds 0-4 --jobs 16 --data-folder ../shared/data
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from agnosticfair.auditing.parts import asked_parts, own_axes, own_counts, searched
+from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
+from agnosticfair.data.splits import iid
+from agnosticfair.data.table import Table
+from agnosticfair.experiments.entrants.entrant import Train
+from agnosticfair.experiments.entrants.fairlearn import exponentiated_gradient
+from agnosticfair.federation import fit
+from agnosticfair.mathematics.metrics import accuracy, majority_rate
+from agnosticfair.methods import method
+from agnosticfair.report.card import card, markdown
+from agnosticfair.report.facts import poor
+from agnosticfair.threads import spread
+
+CLOSE = 0.02
+HEAD = ("data", "seed", "majority", "ours", "EG", "ours, worst part", "EG, worst part", "verdict")
+
+
+def worst_part(table: Table, name: str, y: np.ndarray, decided: np.ndarray) -> float:
+    """The largest difference of decisions in a named part of these rows that is estimable."""
+    asked = asked_parts(method("auto").fairness.basis)
+    axes, s = own_axes(table, asked), table.column(name)
+    cells = (s.codes * 2 + y) * 2 + decided
+    counts = own_counts(table, axes, cells, len(s.categories))
+    return searched(axes, asked, counts).worst("demographic_parity")[0]
+
+
+def cell(folder: str | None, task: tuple[str, int]) -> tuple:
+    """One data set and seed."""
+    name, seed = task
+    source = dataset(name)
+    split = iid(load_dataset(name, folder), 2, seed)
+    test, recipe = split.test, method("auto")
+    asked = {"sensitive_features": source.sensitive_features, "positive": source.positive}
+    ours = fit(split.train, recipe, seed=seed, **asked)
+    train = Train(split.train, source.positive, source.sensitive_features, seed)
+    decide: Callable = exponentiated_gradient(train, recipe.fairness.tau)
+    y = test.labels(source.positive).astype(int)
+    chance = decide(test)
+    by_lot = (np.random.default_rng(seed).random(len(y)) < chance).astype(int)
+    decisions = {"ours": ours.model.predict(test).astype(int), "EG": by_lot}
+    right = {
+        "ours": accuracy(y, decisions["ours"]),
+        "EG": float(np.mean(np.where(y, chance, 1 - chance))),
+    }
+    worst = {k: worst_part(test, source.sensitive_features, y, d) for k, d in decisions.items()}
+    kept = right["ours"] >= right["EG"] - CLOSE and worst["ours"] <= worst["EG"]
+    says = markdown(card(ours, split.train, {}))
+    verdict = (
+        "kept" if kept else "card says why" if ours.costs and ours.costs in says else "NOT SAID"
+    )
+    most = majority_rate(y)
+    if right["ours"] < most - 5e-4:
+        train_y = np.concatenate([t.labels(source.positive) for t in split.train.values()])
+        trained = np.concatenate([ours.model.predict(t) for t in split.train.values()])
+        warned = ours.collapsed or poor(
+            accuracy(train_y, trained), majority_rate(train_y), float(trained.mean())
+        )
+        verdict += "; below, warned" if warned else "; BELOW"
+    return name, seed, most, right["ours"], right["EG"], worst["ours"], worst["EG"], verdict
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", default="0-4", help="first-last")
+    parser.add_argument("--datasets", default=",".join(DATASETS))
+    parser.add_argument("--data-folder", default=None)
+    parser.add_argument("--jobs", type=int, default=1)
+    asked = parser.parse_args()
+    first, last = map(int, asked.seeds.split("-"))
+    tasks = [*product(asked.datasets.split(","), range(first, last + 1))]
+    print(f"| {' | '.join(HEAD)} |\n|---|{'---:|' * (len(HEAD) - 2)}---|", flush=True)
+
+    def tell(found: tuple) -> None:
+        cells = (f"{v:.4f}" if isinstance(v, float) else str(v) for v in found)
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+    spread(partial(cell, asked.data_folder), tasks, asked.jobs, tell)
+
+
+if __name__ == "__main__":
+    main()

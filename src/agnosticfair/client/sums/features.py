@@ -1,0 +1,141 @@
+"""Encoded rows as few columns of numbers and crossed indicators: sums over x without multiplying by zeros and ones.
+
+An indicator's products are its rows' values, so that these sums are, to the last bit, those of rounded products v x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from agnosticfair.client.client import Client
+from agnosticfair.data.encoding import indicators
+from agnosticfair.mathematics.crossed import Crossed, cross, gram, totals
+from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.protocol.grid import exponents
+from agnosticfair.protocol.questions import Task
+
+COMBINED = 600
+"""Combinations of a block: more than elsewhere, for slopes go over one part after the other, each with few counts."""
+
+GATHERED = 1 << 16
+"""Members of parts that are worked on at a time."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Rows x of D features.
+
+    Parameters
+    ----------
+    numbers : (n, k) array
+        The features that are no indicators, the intercept last.
+    others : (k,) array
+        Their columns in x.
+    exponents : (k,) array
+        Powers of two that they do not exceed.
+    hot : Crossed
+        The indicators.
+    at : (I,) array
+        Their columns in x.
+    """
+
+    numbers: np.ndarray
+    others: np.ndarray
+    exponents: np.ndarray
+    hot: Crossed
+    at: np.ndarray
+
+    def take(self, rows: slice) -> Features:
+        """Some of the rows."""
+        return replace(self, numbers=self.numbers[rows], hot=self.hot.take(rows))
+
+
+def features(client: Client, task: Task) -> Features:
+    """The client's prepared rows."""
+    X, starts = client.prepare(task).X, indicators(task.encoding)
+    at = np.arange(starts[0], starts[-1])
+    codes = [X[:, a:b] @ np.arange(b - a) for a, b in pairwise(starts)]
+    own = np.array(codes, np.intp).reshape(len(codes), len(X)).T
+    others = np.delete(np.arange(X.shape[1]), at)
+    hot = cross(own, [b - a for a, b in pairwise(starts)], COMBINED)
+    numbers = np.ascontiguousarray(X[:, others])
+    return Features(numbers, others, exponents(task.encoding)[others], hot, at)
+
+
+def weighed(
+    v: np.ndarray, bits: int | np.ndarray, weights: np.ndarray | None, axis: int = 0
+) -> np.ndarray:
+    """v times the weights of the rows, which lie along the axis, if any, on the grid, in place. It is rounded before
+    and after: so a row that weighs 2 is the same, to the last bit, as the row twice."""
+    on_grid(v, bits)
+    if weights is not None:
+        v *= np.expand_dims(weights, tuple(k for k in range(v.ndim) if k != axis % v.ndim))
+        on_grid(v, bits)
+    return v
+
+
+def _products(
+    rows: Features, v: np.ndarray, bits: int, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """v x on the grid: of the numbers, (n, k), and of an indicator's rows, (n,)."""
+    numbers = weighed(rows.numbers * v[:, None], bits - rows.exponents, weights)
+    return numbers, weighed(v.copy(), bits, weights)
+
+
+def slope(rows: Features, v: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+    """sum v x, (D,), of products on a grid of 2^-bits, less the numbers' exponents."""
+    numbers, own = _products(rows, v, bits, weights)
+    found = np.empty(len(rows.others) + len(rows.at))
+    found[rows.others], found[rows.at] = numbers.sum(axis=0), totals(rows.hot, own)
+    return found
+
+
+def curvature(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+    """sum x (h x)^T, (D, D), of h x on the grid."""
+    numbers, own = _products(rows, h, bits, weights)
+    found = np.empty((len(rows.others) + len(rows.at),) * 2)
+    found[rows.others[:, None], rows.others] = rows.numbers.T @ numbers
+    found[rows.at[:, None], rows.at] = gram(rows.hot, own)
+    between = np.array([totals(rows.hot, column) for column in numbers.T])
+    found[rows.others[:, None], rows.at] = between
+    found[rows.at[:, None], rows.others] = between.T
+    return found
+
+
+def slopes(
+    rows: Features,
+    v: np.ndarray,
+    bits: int,
+    weights: np.ndarray | None,
+    inside: Sequence[np.ndarray],
+) -> np.ndarray:
+    """sum v x over the rows of every part, (parts, D).  inside: the rows of each."""
+    from scipy import sparse
+
+    numbers, own = _products(rows, v, bits, weights)
+    found = np.zeros((len(inside), len(rows.others) + len(rows.at)))
+    for some in _gathered([len(members) for members in inside]):
+        lengths = [len(members) for members in inside[some]]
+        members, ends = np.concatenate(inside[some]), np.cumsum([0, *lengths])
+        shape = (len(lengths), len(own))
+        each = sparse.csr_matrix((np.ones(len(members)), members, ends), shape=shape)
+        found[some, rows.others] = each @ numbers
+        part, values = np.repeat(np.arange(len(lengths)), lengths), own[members]
+        for block in rows.hot.blocks:
+            size = len(block.hot)
+            both = part * size + block.codes[members]
+            counted = np.bincount(both, values, len(lengths) * size).reshape(-1, size)
+            found[some, rows.at[rows.hot.order[block.own]]] = counted @ block.hot
+    return found
+
+
+def _gathered(lengths: Sequence[int]) -> Iterator[slice]:
+    """Parts in pieces of about GATHERED members."""
+    ends = np.cumsum(lengths)
+    first = np.flatnonzero(np.diff((ends - lengths) // GATHERED, prepend=-1))
+    for a, b in pairwise([*first, len(ends)]):
+        yield slice(a, b)

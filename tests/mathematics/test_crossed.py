@@ -1,0 +1,39 @@
+"""Crossed axes: counts by pairs of blocks against products of indicators, to the last bit."""
+
+import numpy as np
+import pytest
+
+from agnosticfair.mathematics.crossed import cross, gram, quadratic, totals
+from agnosticfair.mathematics.linear import on_grid
+
+SIZES = (3, 2, 4, 7)
+
+
+def rows(lowest, n=300):
+    rng = np.random.default_rng(0)
+    codes = np.stack([rng.integers(lowest, size, n) for size in SIZES], axis=1)
+    Z = np.hstack([codes[:, [c]] == np.arange(size) for c, size in enumerate(SIZES)]).astype(float)
+    return codes, Z, on_grid(rng.normal(size=(2, n)), 30)
+
+
+@pytest.mark.parametrize("lowest", [0, -1])
+@pytest.mark.parametrize("most", [1, 8, 30, 1000])
+def test_sums_are_those_of_indicators(lowest, most):
+    codes, Z, V = rows(lowest)
+    crossed = cross(codes, SIZES, most)
+    assert all(len(block.hot) <= max(most, 8) for block in crossed.blocks)
+    np.testing.assert_array_equal(gram(crossed, V), [Z.T @ (v[:, None] * Z) for v in V])
+    np.testing.assert_array_equal(totals(crossed, V[0]), Z.T @ V[0])
+    W = on_grid(np.random.default_rng(1).normal(size=(Z.shape[1],) * 2), 20)
+    np.testing.assert_array_equal(quadratic(crossed, W), np.einsum("ni,ij,nj->n", Z, W, Z))
+
+
+@pytest.mark.parametrize("most", [1, 30])
+def test_some_rows_and_none(most):
+    codes, Z, V = rows(0)
+    crossed = cross(codes, SIZES, most)
+    np.testing.assert_array_equal(
+        gram(crossed.take(slice(10, 50)), V[0, 10:50]), Z[10:50].T @ (V[0, 10:50, None] * Z[10:50])
+    )
+    assert not gram(cross(codes[:0], SIZES, most), V[0, :0]).any()
+    assert gram(cross(codes[:, :0], (), most), V[0]).shape == (0, 0)
