@@ -129,9 +129,17 @@ def test_a_column_that_is_no_feature_names_parts(call, files):
     code, _, err = call("fit", *files, *ROLES, "--parts-by", name)
     assert code == 0, err
     assert not any(name in feature for feature in load_model(MODEL).encoding.names)
+    model = load_model(MODEL)
+    assert model.method["fairness"]["basis"]["columns"] == ["*", name]
+    code, _, err = call(
+        "fit", *files, *ROLES, "--parts-by", "site", "--depth", "1", "--least", "0.1"
+    )
+    assert code == 0, err
     code, _, err = call("fit", *files, *ROLES, "--parts-by", name, "--method", "fairfl")
     assert code != 0
-    assert "has no named parts, so --parts-by has no meaning" in err
+    assert "has no named parts, so parts_by has no meaning" in err
+    code, _, err = call("fit", *files, *ROLES, "--depth", "4")
+    assert "depth 4 is not 1, 2 or 3" in err
 
 
 def test_fit_says_how_it_went(call, files):

@@ -26,6 +26,7 @@ from agnosticfair.mathematics.basis import (
 )
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
+from agnosticfair.mathematics.parts import FEATURES
 from agnosticfair.settings import (
     COUNT,
     DEFAULT,
@@ -35,6 +36,7 @@ from agnosticfair.settings import (
     Kind,
     Reach,
     check_settings,
+    names_of,
     require,
     require_name,
 )
@@ -350,12 +352,14 @@ def method(name: str | Method, **changes: Any) -> Method:
     for key, value in changes.items():
         by[SETTINGS[key].reach][SETTINGS[key].field or key] = value
     recipe = _with_sets(recipe, by[Reach.ADVERSARY], by[Reach.KERNELS])
+    recipe = _with_parts(recipe, by[Reach.PARTS])
     recipe = _with_fairness(recipe, by[Reach.FAIRNESS], by[Reach.SURROGATE])
     return replace(recipe, **by[Reach.METHOD])
 
 
 _OF_KERNELS = {s.name for s in SETTINGS.values() if s.reach in (Reach.ADVERSARY, Reach.KERNELS)}
 _OF_KERNELS |= {"network", "trust", "share", "nominal"}
+_OF_PARTS = {s.name for s in SETTINGS.values() if s.reach is Reach.PARTS} | {"spread"}
 
 
 def default_for(changes: Mapping[str, Any]) -> str:
@@ -363,9 +367,12 @@ def default_for(changes: Mapping[str, Any]) -> str:
 
     >>> default_for({"tau": 0.1}), default_for({"kernels": 50}), default_for({"network": None})
     ('agnosticfair-named', 'agnosticfair', 'agnosticfair-named')
+    >>> default_for({"basis": subpopulations(depth=1), "network": "mlp"})
+    'agnosticfair-named'
     """
     given = {key for key, value in changes.items() if value is not None}
-    return "agnosticfair" if given & _OF_KERNELS else "agnosticfair-named"
+    over_parts = given & _OF_PARTS or getattr(changes.get("basis"), "kind", None) == "named"
+    return "agnosticfair" if given & _OF_KERNELS and not over_parts else "agnosticfair-named"
 
 
 def _with_fairness(recipe: Method, inner: dict[str, Any], surrogate: dict[str, Any]) -> Method:
@@ -445,6 +452,24 @@ def _with_sets(recipe: Method, sets: dict[str, Any], kernels: dict[str, Any]) ->
         own = {**sets, "basis": _changed(sets.get("basis", recipe.basis), kernels)}
         recipe = replace(recipe, **own)
     return recipe
+
+
+def _with_parts(recipe: Method, parts: dict[str, Any]) -> Method:
+    """The recipe with other named parts; ``parts_by`` adds to the columns that name them, all features unless said."""
+    fairness = recipe.fairness
+    if not parts:
+        return recipe
+    if fairness is None or fairness.basis.kind != "named":
+        said = ", ".join(s.name for s in SETTINGS.values() if (s.field or s.name) in parts)
+        raise SettingsError(
+            f"method {recipe.name!r} has no named parts, so {said} has no meaning: take "
+            "'agnosticfair-named'"
+        )
+    own = dict(parts)
+    if "columns" in own:
+        before = fairness.basis.columns or (FEATURES,)
+        own["columns"] = tuple(dict.fromkeys((*before, *map(str, names_of(own["columns"])))))
+    return replace(recipe, fairness=replace(fairness, basis=replace(fairness.basis, **own)))
 
 
 def _changed(basis: Basis, kernels: dict[str, Any]) -> Basis:

@@ -27,6 +27,17 @@ def number_or_word(text: str) -> float | str:
         return text
 
 
+def names_of(given: Any) -> tuple[Any, ...]:
+    """One name, several, or a text with commas between them.
+
+    >>> names_of("town, site"), names_of(["town"]), names_of(2)
+    (('town', 'site'), ('town',), (2,))
+    """
+    if isinstance(given, str):
+        return tuple(name.strip() for name in given.split(",") if name.strip())
+    return (given,) if isinstance(given, Integral) else tuple(given)
+
+
 class Kind(NamedTuple):
     """Values of a type that pass a test, and how one is read from an option's text."""
 
@@ -47,6 +58,8 @@ NATURAL = Kind("a whole number, 0 or more", lambda v: v >= 0, Integral, int)
 FLAG = Kind("a bool", type=bool, read=bool)
 WORD = Kind("a name, or the part of a recipe that it names", type=object, read=str)
 WIDTH = Kind("a number or 'median'", type=object, read=number_or_word)
+DEPTH = Kind("1, 2 or 3", lambda v: 1 <= v <= 3, Integral, int)
+NAMES = Kind("names of columns", type=object, read=names_of)
 PRICE = Kind("a positive number, or None", lambda v: v is None or v > 0, Real | None)
 
 DEFAULT = "auto"
@@ -80,13 +93,14 @@ def require_name(what: str, value: object, known: Iterable[str]) -> None:
 
 class Reach(StrEnum):
     """What of a recipe a setting changes: the method itself, its fairness constraint, the surrogate in that, the
-    set of every adversary that has one, or the kernels of these sets."""
+    set of every adversary that has one, the kernels of these sets, or the named parts of the fairness adversary."""
 
     METHOD = "method"
     FAIRNESS = "fairness"
     SURROGATE = "surrogate"
     ADVERSARY = "adversary"
     KERNELS = "kernels"
+    PARTS = "parts"
 
 
 @dataclass(frozen=True)
@@ -135,7 +149,7 @@ def register_setting(setting: Setting) -> Setting:
 
 
 def _known() -> None:
-    M, F, S, A, K = Reach
+    M, F, S, A, K, P = Reach
     for made in (
         Setting("tau", F, "Largest difference between groups over the set A.", LIMIT),
         Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE),
@@ -153,6 +167,15 @@ def _known() -> None:
         Setting("sigma", K, "Their width, a number or 'median'.", WIDTH),
         Setting("centres", K, "Their centres: 'rows', 'ranges' or 'kmeans'.", WORD),
         Setting("split", K, "Every client's rows have kernels of their own.", FLAG),
+        Setting(
+            "parts_by",
+            P,
+            "Columns, no features, that name parts, too; or 'site'.",
+            NAMES,
+            "columns",
+        ),
+        Setting("depth", P, "Values in one named part, 1 to 3.", DEPTH),
+        Setting("least", P, "Share of the rows that a named part holds.", SHARE),
         Setting("share", M, "Part of the weight that the loss adversary moves.", SHARE),
         Setting("q", M, "Power of q-fair federated learning.", NOT_NEGATIVE),
         Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE),
@@ -190,4 +213,5 @@ def from_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def to_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a run that says these settings, and leaves room for the others."""
-    return {s.key: settings.get(s.name, "") for s in SETTINGS.values() if s.option is not None}
+    said = {s.key: settings.get(s.name, "") for s in SETTINGS.values() if s.option is not None}
+    return {key: ",".join(v) if isinstance(v, tuple) else v for key, v in said.items()}

@@ -380,3 +380,24 @@ def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
     code, out, _ = call("deploy", "init", tmp_path / "rows", *asked, *rows)
     assert (code, "centres are rows of the sites" in out) == (0, True)
     assert read_site(tmp_path / "rows" / "sites" / "a.toml").config["shows-rows"] is True
+
+
+def test_columns_that_name_parts_reach_every_site(tmp_path, call):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.flower.apps import method_of
+    from agnosticfair.flower.folder import read_config
+    from agnosticfair.flower.node import read_site
+
+    asked = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
+    parts = ("--parts-by", "town,site", "--depth", "3", "--least", "0.02")
+    code, _, err = call("deploy", "init", tmp_path / "bank", *asked, *parts)
+    assert code == 0, err
+    recipe = method_of(read_config(tmp_path / "bank"))
+    assert recipe == method("auto", parts_by=("town", "site"), depth=3, least=0.02)
+    assert recipe.fairness.basis.columns == ("*", "town", "site")
+    told = read_site(tmp_path / "bank" / "sites" / "a.toml")
+    assert "town" in repr(told)
+    from agnosticfair.flower.site import site_of
+
+    site = {"site": "a", "file": "a.csv", "target": "y", "sensitive-features": "sex"}
+    assert site_of({**site, "parts": "town"}).roles.parts == ("town",)

@@ -273,22 +273,78 @@ def test_the_estimator_takes_the_named_set():
     assert worst == fair.fit_.worst_parts[0][1]
 
 
-def test_the_estimator_names_parts_in_the_columns_units():
+def people(n=600):
+    """A frame with a number, a text, a column that is no feature, and groups and labels beside it."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
-    age, job = rng.uniform(20, 60, 400), np.where(rng.uniform(size=400) < 0.5, "a", "b")
-    s = rng.integers(0, 2, 400)
-    y = age + 20 * s + 10 * rng.normal(size=400) > 50
-    X = pd.DataFrame({"age": age, "job": job})
-    fair = AgnosticFairClassifier(tau=0.1).fit(X, y, sensitive_features=s)
+    age, job = rng.uniform(20, 60, n), rng.choice(["a", "b", "c"], n)
+    s = rng.integers(0, 2, n)
+    y = age + 20 * s + 10 * rng.normal(size=n) > 50
+    return pd.DataFrame({"age": age, "job": job, "town": rng.choice(["x", "y"], n)}), y, s
+
+
+def inside(X, name):
+    """The rows of a part by its name."""
+    rows = np.ones(len(X), bool)
+    for one in name.split(" and "):
+        column, value = one.split(" = ")
+        if column != "age":
+            rows &= X[column] == value
+        elif value.endswith(" or more"):
+            rows &= X["age"] >= float(value.split(" ")[0])
+        else:
+            low, _, high = value.removeprefix("under ").rpartition(" to ")
+            rows &= (X["age"] >= float(low or -np.inf)) & (X["age"] < float(high))
+    return rows
+
+
+def test_the_estimator_names_parts_in_the_columns_names_and_units():
+    X, y, s = people()
+    fair = AgnosticFairClassifier(tau=0.1, parts_by="town").fit(X, y, sensitive_features=s)
     assert fair.fit_.method.name == "agnosticfair-named"
-    inside = {"age": age >= 40, "job=a": job == "a", "job=b": job == "b"}
-    names = [name for name, _ in fair.worst_parts_]
-    assert all(name.split(" = ")[0] in inside for name in names)
-    alone = dict(fair.worst_parts_)
-    decided = fair.predict(X)
-    for name, worst in alone.items():
-        if name in ("job=a = yes", "job=b = yes"):
-            rows = inside[name.split(" = ")[0]]
-            rates = [decided[rows & (s == g)].mean() for g in (0, 1)]
-            assert worst == pytest.approx(abs(rates[1] - rates[0]))
+    assert fair.coef_.shape == (1, 4)  # age and three jobs: town is no feature
+    named_, decided = dict(fair.worst_parts_), fair.predict(X)
+    assert {name.split(" = ")[0] for name in named_} <= {"age", "job", "town"}
+    for name, worst in named_.items():
+        rows = inside(X, name)
+        rates = [decided[rows & (s == g)].mean() for g in (0, 1)]
+        assert worst == pytest.approx(abs(rates[1] - rates[0]))
+    assert np.isfinite(fair.certificate_.worst_difference)
+    other = X.assign(town=X["town"].where(np.arange(len(X)) % 2 == 0, "elsewhere"))
+    assert np.isfinite(fair.audit(other, y, sensitive_features=s).worst_difference)
+    np.testing.assert_array_equal(fair.predict(other), decided)
+
+
+@pytest.mark.parametrize(
+    ("columns", "starts"),
+    [(("job",), ("job",)), (("site",), ("site",)), (("age", "sex"), ("age", "sex"))],
+)
+def test_the_estimator_takes_columns_by_their_names(columns, starts):
+    X, y, s = people(300)
+    fair = AgnosticFairClassifier(basis=subpopulations(columns, depth=1), parts_by=["town"])
+    owners = np.where(np.arange(300) % 2 == 0, "north", "south")
+    fair.fit(X, y, sensitive_features={"sex": s}, clients=owners)
+    assert {name.split(" = ")[0] for name, _ in fair.worst_parts_} <= {*starts, "town"}
+    assert {axis.name.removeprefix("column ") for axis in fair.fit_.named.agreed[0]} <= {
+        *starts,
+        "town",
+        "x0",
+    }
+    assert np.isfinite(fair.certificate_.worst_difference)
+
+
+def test_columns_that_cannot_name_parts_are_refused_by_the_estimator():
+    X, y, s = people(200)
+    for made, says in (
+        (
+            {"basis": subpopulations(("hair",))},
+            "no column 'hair' to name parts by; there are 'age'",
+        ),
+        ({"method": "fairfl", "parts_by": "town"}, "parts_by has no meaning"),
+        (
+            {"parts_by": "sex", "sensitive_columns": "sex"},
+            "is among sensitive_columns and parts_by",
+        ),
+    ):
+        with pytest.raises(SettingsError, match=says):
+            AgnosticFairClassifier(**made).fit(X, y, sensitive_features=s)

@@ -23,6 +23,7 @@ from agnosticfair.commands.options import (
     Target,
     with_settings,
 )
+from agnosticfair.commands.reading import with_parts
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT, from_config, to_config
 
@@ -97,7 +98,7 @@ def init(
     policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
-    roles = Roles(target, tuple(sensitive_features), **columns)
+    roles = with_parts(Roles(target, tuple(sensitive_features), **columns), chosen)
     run = {"method": chosen.name, "seed": seed, "positive": positive, "deadline": deadline}
     run |= {"on-failure": on_failure, **to_config(settings)}
     if least_sites is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -55,10 +54,6 @@ def fit(
     positive: Positive = None,
     method: MethodName = DEFAULT,
     settings: Settings = NONE,
-    parts_by: Annotated[
-        list[str] | None,
-        Option(help="A column, no feature, whose values name parts, too; may be repeated."),
-    ] = None,
     limit: Annotated[
         float | None,
         Option(help="Instead of tau: largest difference of decisions, certified for named parts."),
@@ -120,7 +115,7 @@ def fit(
 
     _check_places(out, (*files, *(test or ())), force, {"--run": run, "--checkpoint": checkpoint})
     chosen, device = _recipe(method, settings, device, limit)
-    roles, chosen = _with_parts(roles, chosen, parts_by)
+    roles = reading.with_parts(roles, chosen)
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     dialect = Dialect(separator, encoding)
@@ -192,23 +187,6 @@ def _recipe(
         return recipe(chosen, **settings), device
     network = Network(settings["network"], device=device or "cpu")
     return recipe(chosen, **{**settings, "network": network}), None
-
-
-def _with_parts(roles: Roles, chosen: Method, columns: list[str] | None) -> tuple[Roles, Method]:
-    """Columns that name parts beside the features: read, and told to the set."""
-    from agnosticfair.data.axes import FEATURES
-    from agnosticfair.errors import SettingsError
-    from agnosticfair.methods import method as recipe
-
-    if not columns:
-        return roles, chosen
-    basis = None if chosen.fairness is None else chosen.fairness.basis
-    if basis is None or basis.kind != "named":
-        raise SettingsError(
-            f"method {chosen.name!r} has no named parts, so --parts-by has no meaning: take 'agnosticfair-named'"
-        )
-    basis = replace(basis, columns=(FEATURES, *columns))
-    return replace(roles, parts=tuple(columns)), recipe(chosen, basis=basis)
 
 
 def _fitted(

@@ -22,6 +22,7 @@ from agnosticfair.commands.options import (
     with_settings,
 )
 from agnosticfair.commands.output import grid, show
+from agnosticfair.commands.reading import with_parts
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT
 
@@ -83,7 +84,7 @@ def explain_messages(
     kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
     agreed = None if schema is None else load_schema(schema)
     if file is not None:
-        census = _own(file, target, tuple(sensitive_features or ()), kinds)
+        census = _own(file, target, tuple(sensitive_features or ()), kinds, chosen)
     else:
         census = _supposed(features, groups, rows) if agreed is None else _agreed(agreed, rows)
     names = tuple(f"site-{k + 1}" for k in range(sites))
@@ -147,6 +148,7 @@ def _own(
     target: str | None,
     sensitive_features: tuple[str, ...],
     kinds: tuple[tuple[str, ...], ...],
+    method: Method,
 ) -> Census:
     """The census of the site's own rows."""
     from agnosticfair.data.census import take_census
@@ -154,7 +156,7 @@ def _own(
 
     if target is None or not sensitive_features:
         raise SettingsError("with a file, name its columns by --target and --sensitive-features")
-    roles = Roles(target, sensitive_features, None, *kinds)
+    roles = with_parts(Roles(target, sensitive_features, None, *kinds), method)
     return take_census(read_table(file, roles), who=f"file {file.name!r}")
 
 

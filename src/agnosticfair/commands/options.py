@@ -151,6 +151,7 @@ REACHED = {
     Reach.SURROGATE: "Fairness",
     Reach.ADVERSARY: "Set",
     Reach.KERNELS: "Set",
+    Reach.PARTS: "Set",
     Reach.METHOD: "Training",
 }
 """The groups of the settings."""

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agnosticfair.data.columns import Roles
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
+    from agnosticfair.methods import Method
 
 MOST_NAMES = 40
+
+
+def with_parts(roles: Roles, method: Method) -> Roles:
+    """The roles of columns, with those that name the method's parts and are no features."""
+    columns = () if method.fairness is None else method.fairness.basis.own_columns
+    return replace(roles, parts=columns)
 
 
 def columns_of(sources: Mapping[str, Table | Stream]) -> dict[str, str]:

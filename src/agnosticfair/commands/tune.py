@@ -27,7 +27,7 @@ from agnosticfair.commands.options import (
     with_settings,
 )
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
-from agnosticfair.commands.reading import tell
+from agnosticfair.commands.reading import tell, with_parts
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT, TAUS
 from agnosticfair.threads import cpus
@@ -75,6 +75,7 @@ def tune(
         raise SettingsError(f"tau {tau:g} is not on the path {taus}: add it by --taus")
     chosen, names = recipe(method, **settings, tau=path[0]), roles.sensitive_features
     target = str(roles.target)
+    roles = with_parts(roles, chosen)
     clients = read_clients(files, roles, dialect=Dialect(separator, encoding))
     if not as_json:
         tell(clients, target, positive)

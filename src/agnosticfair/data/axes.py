@@ -10,10 +10,7 @@ from agnosticfair.data.census import MOST_VALUES, Census
 from agnosticfair.data.encoding import band_names, check_finite, shown
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.mathematics.parts import Axis
-
-SITE, FEATURES = "site", "*"
-"""The axis whose values are the clients; and what stands for all features among the columns that name parts."""
+from agnosticfair.mathematics.parts import FEATURES, SITE, Axis
 
 FINE = 1024
 """The cells over a number's range in which clients count."""

@@ -19,12 +19,14 @@ from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.fits import compared, own_set
 from agnosticfair.auditing.inputs import codes
 from agnosticfair.auditing.limit import fit_within, within
+from agnosticfair.data.axes import SITE, codes_of
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator.frames import (
     ALL,
     Layout,
+    columns_by_name,
     dealt,
     feature_columns,
     groups_of,
@@ -34,6 +36,7 @@ from agnosticfair.estimator.frames import (
     parts_in_units,
     ranges,
     table_of_rows,
+    with_part_columns,
 )
 from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.mathematics.basis import (
@@ -171,7 +174,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array or frame
-            The features, and the columns that ``sensitive_columns`` names.
+            The features, and the columns that ``sensitive_columns`` and ``parts_by`` name.
         y : (n,) array
             The labels, of which there are two.
         sensitive_features : (n,) array, or a frame, dict or (n, a) array of several, optional
@@ -221,15 +224,27 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
         self.classes_, codes_y = labels_of(y, weights)
         sensitive = feature_columns(self._groups(given, sensitive_features), len(X))
+        recipe = with_part_columns(recipe, self._layout, self._feature_names(), [*sensitive])
         if needs_groups(recipe) and not sensitive:
             recipe = self._unprotected(recipe)
         owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
         low, span = ranges(X, weights, self.scale)
         X = (X - low) / span
         X = on_grid(X, FEATURE_BITS) if self.scale else X
-        table = table_of_rows(X, codes_y, sensitive, weights, K)
+        table = table_of_rows(X, codes_y, sensitive, weights, K, self._others(recipe, given))
         how = self._how(sensitive, low, span)
         return dealt(table, owners, keys), recipe, how, (low, span)
+
+    def _others(self, recipe: Method, X: Any) -> dict[str, Column]:
+        """The columns by which parts are named, beside those of numbers."""
+        named = recipe.fairness is not None and recipe.fairness.basis.kind == "named"
+        return columns_by_name(self._layout, X) if named else {}
+
+    def _feature_names(self) -> list[str]:
+        """Of the numbers that are fitted on, as X has them."""
+        layout: Layout | None = self._layout
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        return [n if isinstance(n, str) else f"x{n}" for n in (layout.names if layout else names)]
 
     def _unprotected(self, recipe: Method) -> Method:
         """What is fitted without groups, with a warning, where nothing that is about them was asked for."""
@@ -366,7 +381,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         x = (rows - low) / span
         if fairness is not None:
             weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-            K = self._kernels(X, x, fairness.basis)
+            K = self._kernels(X, x, fairness.basis, given)
             options = {**own_set(fairness, x, self.fit_.centres, K, weights), **options}
         made = {
             name: audit(
@@ -381,18 +396,21 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         }
         return made if len(made) > 1 else next(iter(made.values()))
 
-    def _kernels(self, X: Any, x: np.ndarray, basis: Basis) -> np.ndarray | None:
-        """Kernels that come with the rows, (n, M): which of the fit's named parts each row lies in, or those of a
-        function.  x: the rows in units of the training rows' ranges."""
+    def _kernels(
+        self, X: Any, x: np.ndarray, basis: Basis, sensitive: dict[str, Column]
+    ) -> np.ndarray | None:
+        """Kernels that come with the rows, (n, M): which of the fit's named parts each row lies in (those of sites
+        aside, which rows by themselves do not tell), or those of a function.  x: the rows in units of the training
+        rows' ranges."""
         if basis.kind != "named":
             return checked(self.basis, X, len(x)) if comes_with_rows(basis) else None
         assert self.fit_.named is not None
         axes, parts = self.fit_.named.agreed
-        columns = [name for name, _, _ in self.fit_.model.encoding.numeric]
-        x = on_grid(x, FEATURE_BITS)  # as the fit saw them
-        bands = [np.searchsorted(a.edges, x[:, columns.index(a.name)], "right") for a in axes]
-        codes = np.stack(bands, axis=1)
-        return memberships(codes, parts)
+        none = Column(np.zeros(len(x), np.int32), ("",))
+        others = {SITE: none, **columns_by_name(self._layout, X), **sensitive}
+        rows = table_of_rows(on_grid(x, FEATURE_BITS), none, {}, None, None, others)
+        told = [part for part in parts if all(axes[a].name != SITE for a, _ in part)]
+        return memberships(codes_of(rows, axes), told)
 
     @property
     def worst_parts_(self) -> tuple[tuple[str, float], ...]:
@@ -401,12 +419,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if self.fit_.named is None:
             return ()
-        layout: Layout | None = self._layout
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        columns = [
-            n if isinstance(n, str) else f"x{n}" for n in (layout.names if layout else names)
-        ]
-        said = parts_in_units(*self.fit_.named.agreed, columns, *self._units)
+        said = parts_in_units(*self.fit_.named.agreed, self._feature_names(), *self._units)
         return tuple((said[name], worst) for name, worst in self.fit_.worst_parts)
 
     @property
@@ -440,7 +453,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def _numbers(self, X: Any, **fitting: Any) -> Any:
         """X as numbers; in a fit also y, and the features are noted."""
         if fitting:
-            self._layout = layout_of(X, self.sensitive_columns)
+            self._layout = layout_of(X, self.sensitive_columns, self.parts_by)
         if self._layout is not None:
             y = fitting.get("y")
             validate_data(self, X, reset=bool(fitting), skip_check_array=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.auditing.inputs import codes, name_of
-from agnosticfair.data.axes import band_axis
+from agnosticfair.data.axes import FEATURES, SITE, band_axis
+from agnosticfair.data.census import MOST_VALUES
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table
@@ -23,7 +24,8 @@ from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.linear import units
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import Axis, Part, part_name
-from agnosticfair.settings import require_name
+from agnosticfair.methods import Method
+from agnosticfair.settings import names_of, require_name
 
 ALL = "all"
 """The client that holds all rows where nobody names clients."""
@@ -37,12 +39,13 @@ class Layout:
     """What the columns of a frame are, as they were when it was fitted on.
 
     features: their names, in order.  categories: of those with texts.  sensitive: the names of the groups'
-    columns.
+    columns.  parts: of those that name parts of the population and are no features.
     """
 
     features: tuple[Any, ...]
     categories: Mapping[Any, tuple[str, ...]]
     sensitive: tuple[Any, ...] = ()
+    parts: tuple[Any, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,7 +77,7 @@ def parts_in_units(
     for axis in axes:
         j = int(axis.name[1:]) if axis.edges else -1  # as ``table_of_rows`` names them
         if j < 0:
-            own.append(axis)
+            own.append(Axis(axis.name.removeprefix(OF_FRAME), axis.values))
         elif "=" in columns[j] and len(axis.edges) == 1 and (low[j], span[j]) == (0.0, 1.0):
             own.append(Axis(columns[j], ("no", "yes")))
         else:
@@ -82,17 +85,25 @@ def parts_in_units(
     return {part_name(axes, part): part_name(own, part) for part in parts}
 
 
-def layout_of(X: Any, sensitive: Sequence[Any] | str | int | None) -> Layout | None:
-    """The layout of a frame, or of an array whose sensitive columns are given by place; None where X is
-    numbers alone and no column of it is sensitive."""
-    named = () if sensitive is None else sensitive
-    named = (named,) if isinstance(named, str | int) else tuple(named)
+def layout_of(
+    X: Any,
+    sensitive: Sequence[Any] | str | int | None,
+    parts: Sequence[Any] | str | int | None = None,
+) -> Layout | None:
+    """The layout of a frame, or of an array whose sensitive columns, or those that name parts, are given by place;
+    None where X is numbers alone and all columns are features."""
+    groups, others = (() if v is None else names_of(v) for v in (sensitive, parts))
+    others = tuple(name for name in others if name != SITE)
+    if both := {*groups} & {*others}:
+        raise SettingsError(
+            f"column {both.pop()!r} is among sensitive_columns and parts_by: keep one"
+        )
+    named = (*groups, *others)
     columns = _columns(X)
     if columns is None:
         if named:
-            raise SettingsError(
-                f"sensitive_columns {named[0]!r} names a column, and X has none: give a frame"
-            )
+            what = "sensitive_columns" if groups else "parts_by"
+            raise SettingsError(f"{what} {named[0]!r} names a column, and X has none: give a frame")
         return None
     if not named and not hasattr(X, "columns"):
         return None  # texts in an array are refused as scikit-learn does
@@ -106,7 +117,8 @@ def layout_of(X: Any, sensitive: Sequence[Any] | str | int | None) -> Layout | N
     texts = {name: _texts(_values(X, name)) for name in features}
     categories = {k: tuple(sorted({*v})) for k, v in texts.items() if v is not None}
     dated = any(_values(X, name).dtype.kind == "M" for name in features)
-    return Layout(features, categories, named) if named or categories or dated else None
+    made = Layout(features, categories, groups, others)
+    return made if named or categories or dated else None
 
 
 def numbers_of(layout: Layout, X: Any) -> np.ndarray:
@@ -122,6 +134,50 @@ def groups_of(layout: Layout, X: Any) -> dict[str, Any]:
     """The sensitive columns of a frame, by name."""
     check_columns(layout, X, layout.sensitive)
     return {str(name): _values(X, name) for name in layout.sensitive}
+
+
+OF_FRAME = "column "
+"""Before the names of a frame's columns, among those that name parts: no column of numbers is called so."""
+
+
+def columns_by_name(layout: Layout | None, X: Any) -> dict[str, Column]:
+    """The frame's columns of texts, and those that name parts alone, for ``Table.other``."""
+    if layout is None:
+        return {}
+    check_columns(layout, X, (*layout.categories, *layout.parts))
+    found = {}
+    for name in (*layout.categories, *layout.parts):
+        values = _values(X, name)
+        found[f"{OF_FRAME}{name}"] = Column.of(_texts(values) or map(name_of, values.tolist()))
+    return found
+
+
+def with_part_columns(
+    recipe: Method, layout: Layout | None, features: Sequence[str], others: Sequence[str]
+) -> Method:
+    """The recipe whose named parts have the frame's columns: as they are called in the fit.
+
+    features: the names of the numbers that are fitted on.  others: of further columns, and of groups.
+    """
+    fairness, given = recipe.fairness, layout.parts if layout else ()
+    if fairness is None or fairness.basis.kind != "named":
+        return recipe
+    basis = fairness.basis
+    if basis.columns is None and not (layout and (layout.categories or given)):
+        return recipe
+    digits, texts = len(str(len(features))), layout.categories if layout else {}
+    dummies = {f"{name}={value}" for name, values in texts.items() for value in values}
+    own = {n: f"x{j:0{digits}d}" for j, n in enumerate(features) if n not in dummies}
+    own |= {str(k): f"{OF_FRAME}{k}" for k, values in texts.items() if len(values) <= MOST_VALUES}
+    known = own | {str(name): f"{OF_FRAME}{name}" for name in given}
+    known |= {name: name for name in (*others, SITE)}
+    named: list[str] = []
+    for name in (FEATURES,) if basis.columns is None else basis.columns:
+        if name != FEATURES and name not in known:
+            raise SettingsError(f"no column {name!r} to name parts by; there are {shown([*known])}")
+        named += own.values() if name == FEATURES else [known[name]]
+    basis = replace(basis, columns=tuple(dict.fromkeys(named)))
+    return replace(recipe, fairness=replace(fairness, basis=basis))
 
 
 def check_columns(layout: Layout, X: Any, needed: Sequence[Any] | None = None) -> None:
@@ -253,6 +309,7 @@ def table_of_rows(
     sensitive_features: Mapping[str, Column],
     weights: np.ndarray | None,
     K: np.ndarray | None,
+    others: Mapping[str, Column] | None = None,
 ) -> Table:
     """A table whose columns are named so that their order is that of X."""
     digits = len(str(X.shape[1]))
@@ -260,7 +317,7 @@ def table_of_rows(
     if weights is not None and not _are_few(weights):
         # only their ratios count; around one they suit the grid that sums are made on
         weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
-    return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K)
+    return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K, other=others or {})
 
 
 def dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:

@@ -32,6 +32,8 @@ def described() -> str:
         "``Basis``, or a function from X, as it is\n        given to ``fit``, to K, (n, M), not negative.",
         "centres": "str or array\n        Of the Gaussians: 'kmeans', 'ranges', 'rows' of the training set, or (M, d) "
         "in the units of X;\n        docs/estimator.md says what each discloses.",
+        "parts_by": "str, int or a sequence of them\n        Columns of X that name parts of the population, too, as "
+        "texts, and are no features; 'site' is who holds a row.",
     }
     return "\n    ".join(
         f"{s.name} : {own.get(s.name) or f'{_type(s)}{chr(10)}        {s.words}'}" for s in TAKEN
@@ -46,7 +48,12 @@ def _type(setting: Setting) -> str:
 def constructor() -> Any:
     """``__init__`` with a parameter for every setting, which it keeps as scikit-learn asks."""
     named = Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default=DEFAULT)
-    own = {"sensitive_columns": None, "limit": None, "confidence": 0.95, "precision": 0.1}
+    own = {
+        "sensitive_columns": None,
+        "limit": None,
+        "confidence": 0.95,
+        "precision": 0.1,
+    }
     own |= {"scale": True, "strict": False, "random_state": 0, "verbose": 0}
     keywords = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=value)

@@ -34,7 +34,7 @@ SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 
 SETTINGS, SCHEMA = "federation.toml", "schema.json"
 TOKEN = "state/control.token"  # noqa: S105 - where it is, not what it is
-LISTS = ("numeric", "categorical", "drop")
+LISTS = ("numeric", "categorical", "drop", "parts")
 
 
 @dataclass(frozen=True)

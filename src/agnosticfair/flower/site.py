@@ -49,7 +49,7 @@ from agnosticfair.threads import one_thread
 LEAST_ROWS = 10
 """Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
 
-_LISTS = ("sensitive-features", "numeric", "categorical", "drop", "allow", "imports")
+_LISTS = ("sensitive-features", "numeric", "categorical", "drop", "parts", "allow", "imports")
 _SECURE = (
     "mask-key",
     "mask-list",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.parts import check_depth
+from agnosticfair.mathematics.parts import FEATURES, SITE, check_depth
 from agnosticfair.settings import COUNT, NATURAL, POSITIVE, SHARE, require, require_name
 
 CENTRES = ("rows", "ranges", "kmeans", "given")
@@ -42,6 +42,11 @@ class Basis:
     depth: int = 2
     least: float = 0.01
     bands: int = 4
+
+    @property
+    def own_columns(self) -> tuple[str, ...]:
+        """The columns that are named to name parts: neither all features nor the site."""
+        return tuple(c for c in self.columns or () if c not in (FEATURES, SITE))
 
     def __post_init__(self) -> None:
         require_name("basis", self.kind, KINDS)

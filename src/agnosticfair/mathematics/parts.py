@@ -21,6 +21,9 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import crossed
 
 DEEPEST = 3
+SITE, FEATURES = "site", "*"
+"""The axis whose values are the clients; and what stands for all features among the columns that name parts."""
+
 Part = tuple[tuple[int, int], ...]
 
 
