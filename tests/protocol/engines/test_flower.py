@@ -281,7 +281,10 @@ def test_a_reply_that_is_none_ends_the_fit_by_name(files, change, said):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"allow": "census,sums"}, "site 'south' does not answer step 'centres'; it allows census"),
+        (
+            {"allow": "census,sums"},
+            "site 'south' does not answer step 'clusters'; it allows census",
+        ),
         ({"least-rows": 1000}, "site 'south' has a group of 'sex' with fewer than 1000 rows"),
         ({"target": "label"}, "the file of site 'south' has no column 'label'"),
         ({"file": "/none.csv"}, "the file of site 'south' is not in '/'"),
@@ -394,9 +397,12 @@ def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, net
         assert {t["received"] for t in traffic if t["step"] == step} == {sizes[step]}
 
 
-@pytest.mark.parametrize(("name", "rows"), [("fairfl", 0), ("agnosticfair", 1)])
-def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, rows):
-    grid, run = run_server(files, tmp_path, method=name, max_rounds=2)
+@pytest.mark.parametrize(
+    ("name", "more", "rows"),
+    [("fairfl", {}, 0), ("agnosticfair", {}, 0), ("agnosticfair", {"centres": "rows"}, 1)],
+)
+def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, more, rows):
+    grid, run = run_server(files, tmp_path, method=name, max_rounds=2, **more)
     run()
     steps = [step for step, site in grid.log if site == "north"]
     assert (steps.count("centres"), steps.count("decisions")) == (rows, 1)
@@ -538,9 +544,9 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
 def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_path):
     from agnosticfair.flower.masking import LIST, masking_files, read_key_list
 
-    for name, text in masking_files(files).items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o600)
+    for file, text in masking_files(files).items():
+        (tmp_path / file).write_text(text)
+        (tmp_path / file).chmod(0o600)
     own = {
         key: {"mask-key": str(tmp_path / f"{key}.mask"), "mask-list": str(tmp_path / LIST)}
         for key in files
