@@ -58,3 +58,15 @@ def test_what_has_no_solution_is_said():
     assert minimise(np.eye(1), np.zeros(1), contrary, np.array([0.0, -1.0])).outcome is (
         Outcome.INFEASIBLE
     )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_guess_is_taken_only_where_it_is_right(seed):
+    rng = np.random.default_rng(seed)
+    A, G = rng.normal(size=(4, 4)), rng.normal(size=(3, 4))
+    P, q, h = A @ A.T + np.eye(4), rng.normal(size=4), rng.normal(size=3)
+    plain = minimise(P, q, G, h)
+    for guess in np.array(list(np.ndindex(2, 2, 2)), bool):
+        guessed = minimise(P, q, G, h, guess)
+        np.testing.assert_allclose(guessed.x, plain.x, atol=1e-7)
+        np.testing.assert_allclose(guessed.multipliers, plain.multipliers, atol=1e-6)

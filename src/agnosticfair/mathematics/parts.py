@@ -194,6 +194,25 @@ def named_parts(
     return found
 
 
+def by_axes(parts: Sequence[Part]) -> dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]:
+    """The parts' numbers and values, (k,) and (k, axes), of every set of axes that parts use.
+
+    >>> by_axes([((1, 4),), ((1, 2),)])
+    {(1,): (array([0, 1]), array([[4],
+           [2]]))}
+    """
+    found: dict[tuple[int, ...], list[int]] = {}
+    for m, part in enumerate(parts):
+        found.setdefault(tuple(axis for axis, _ in part), []).append(m)
+    return {
+        axes: (
+            np.array(own),
+            np.array([[v for _, v in parts[m]] for m in own], int).reshape(len(own), len(axes)),
+        )
+        for axes, own in found.items()
+    }
+
+
 def counted(
     codes: np.ndarray, sizes: Sequence[int], parts: Sequence[Part], cells: np.ndarray, count: int
 ) -> np.ndarray:
@@ -205,17 +224,11 @@ def counted(
            [0, 1]])
     """
     found = np.zeros((len(parts), count), np.int64)
-    by_axes: dict[tuple[int, ...], list[int]] = {}
-    for m, part in enumerate(parts):
-        by_axes.setdefault(tuple(axis for axis, _ in part), []).append(m)
-    for axes, members in by_axes.items():
+    for axes, (members, values) in by_axes(parts).items():
         shape = tuple(sizes[axis] for axis in axes)
         inside = (codes[:, axes] >= 0).all(axis=1)
         flat = _flat(codes[inside][:, axes].T, shape) * count + cells[inside]
         tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
-        values = np.array([[v for _, v in parts[m]] for m in members], np.int64).reshape(
-            len(members), len(axes)
-        )
         found[members] = tallied[_flat(values.T, shape)]
     return found
 

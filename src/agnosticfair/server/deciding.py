@@ -15,11 +15,10 @@ half the decisions': an adversary who spreads over parts at a quadratic price we
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Method
@@ -36,14 +35,11 @@ from agnosticfair.server.limited import (
     deviation,
     differences,
     evaluate,
-    penalty,
 )
 from agnosticfair.server.limited import by_part as by_part
 from agnosticfair.server.limited import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, Start
-
-COOL, FAR = 0.6, 0.5
-"""A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
+from agnosticfair.server.stepping import Model, model_at, program, solved
 
 NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
 """The limit is looked at once the loss promises less than NEAR. A fit has converged when a step from decisions
@@ -52,6 +48,10 @@ within the limit promises less than SETTLED, or when PATIENCE rounds bettered th
 WORTH, RETREAT, STRICTER = 2e-3, 4, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
+
+SMOOTH, STEPS = (15.0, 0.35), (5.0, 0.2)
+"""By how much a refused step raises the damping and a good one lowers it: where differences have a price, and where
+decisions are limited."""
 
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
 """MOST_BYTES of slopes, or of trials' decisions, are asked for in a round."""
@@ -140,126 +140,6 @@ def received(state: State, reply: Reply) -> dict[str, np.ndarray]:
     return sums
 
 
-@dataclass(frozen=True)
-class Model:
-    """The quadratic model around an answered w: curvature P and slope q of what is not a cut of the loss."""
-
-    here: adversaries.Point
-    H: np.ndarray
-    q: np.ndarray
-    aim: float
-    weights: np.ndarray
-
-
-def model_at(state: State, here: adversaries.Point) -> Model:
-    """Curvature of the Lagrangian, made positive semidefinite, and what the adversary charges."""
-    game = state.game
-    ridge = adversaries.ridge_of(game)
-    _, slope, curve, weights = penalty(state, here.sums)
-    H = here.sums["H"] / game.n + np.diag(ridge) + curve
-    values, vectors = np.linalg.eigh((H + H.T) / 2)
-    H = (vectors * np.maximum(values, 1e-8)) @ vectors.T
-    aim = max(state.fairness.tau, COOL * here.worst)
-    return Model(here, H, ridge * here.w + slope, aim, weights)
-
-
-def solved(state: State, model: Model) -> tuple[adversaries.Step, float]:
-    """The best step that moves no scores too far, with all its worst cuts, and its damping."""
-    here, damping, old = model.here, state.damping, state.step
-    alphas, cuts = here.alpha[None], here.cuts
-    if old is not None and state.limited:
-        alphas = np.vstack([old.alphas, alphas]) if state.game.method.q == 0 else alphas
-        cuts = np.concatenate([old.cuts, cuts])
-    assert state.metric is not None
-    std = deviation(state.metric, here.w)
-    while True:
-        step, alphas, cuts = _passes(state, model, damping, alphas, cuts)
-        far = float(np.sqrt(step.p @ state.metric @ step.p)) / (FAR * std or np.inf)
-        if far <= 1.0 or not state.limited or damping > 1e6:
-            return step, damping
-        damping *= max(2.0, 2 * far)
-
-
-def _passes(
-    state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
-) -> tuple[adversaries.Step, np.ndarray, np.ndarray]:
-    """A quadratic program in (p, t, xi), solved again until no worse cut is left at its own w + p."""
-    here, game = model.here, state.game
-    sums, D = here.sums, len(here.w)
-    assert state.metric is not None
-    psi = decided(state, sums)
-    for left in reversed(range(exact.MOST_PASSES)):
-        P, q, *rows = _program(state, model, damping, alphas, cuts)
-        solution = minimise(P, q, *rows)
-        p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
-        if solution.outcome is not Outcome.OPTIMAL or not left:
-            break
-        moved = psi + sums["J_hat"] @ p
-        over = model.aim + xi + max(0.3 * game.precision, 1e-6)
-        fresh = cuts_at(state, moved, sums, over) if state.limited else cuts[:0]
-        loss, alpha = adversaries.loss_of(game, sums, p)
-        enough = game.method.q > 0 or loss <= t + 1e-3 * game.precision + 1e-9
-        if enough and not len(fresh):
-            break
-        cuts = np.concatenate([cuts, fresh])
-        alphas = alphas if enough else np.vstack([alphas, alpha])
-    of_loss, of_fair = solution.multipliers[: len(alphas)], solution.multipliers[len(alphas) : -1]
-    base = here.loss - _loss_at(state, here)
-    merit = (
-        t
-        + base
-        + model.q @ p
-        + p @ P[:D, :D] @ p / 2
-        + state.nu * state.over(model.aim + xi) * state.limited
-    )
-    C = np.einsum("k,kgm->gm", of_fair, cuts) + model.weights
-    step = adversaries.Step(
-        p,
-        float(merit),
-        xi,
-        float(of_fair.sum()),
-        of_loss @ alphas / max(of_loss.sum(), 1e-12),
-        C * game.n,
-        alphas[of_loss > 1e-7],
-        cuts[of_fair > 1e-7],
-    )
-    return step, alphas, cuts
-
-
-def _program(
-    state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """P, q, G and h of the program."""
-    D = len(model.here.w)
-    assert state.metric is not None
-    P = np.zeros((D + 2, D + 2))
-    P[:D, :D] = model.H + damping * (state.metric + 1e-6 * np.eye(D))
-    return P, np.concatenate([model.q, [1.0, state.nu]]), *_rows(state, model, alphas, cuts)
-
-
-def _loss_at(state: State, here: adversaries.Point) -> float:
-    return adversaries.loss_of(state.game, here.sums)[0]
-
-
-def _rows(
-    state: State, model: Model, alphas: np.ndarray, cuts: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """G and h of the program: loss cuts, fairness cuts, xi >= 0."""
-    game, sums = state.game, model.here.sums
-    D, k, m, share = len(state.w), len(alphas), len(cuts), game.method.share
-    G, h = np.zeros((k + m + 1, D + 2)), np.zeros(k + m + 1)
-    G[:k, :D] = ((1 - share) * sums["J_1"] + share * alphas @ sums["J_L"]) / game.n
-    G[:k, D] = -1.0
-    h[:k] = -((1 - share) * sums["loss"] + share * alphas @ sums["psi_L"]) / game.n
-    if game.method.q > 0:
-        h[:k] = -_loss_at(state, model.here)
-    G[k:-1, :D] = np.einsum("kgm,gmd->kd", cuts, sums["J_hat"])
-    G[k:-1, D + 1] = -1.0
-    h[k:-1] = model.aim - np.einsum("kgm,gm->k", cuts, decided(state, sums))
-    G[-1, D + 1] = -1.0
-    return G, h
-
-
 def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndarray | None:
     """The named parts whose slopes the next question asks for: the worst ones at w + p, as far as is known."""
     if state.slopes is None:
@@ -289,7 +169,10 @@ def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
     if state.metric is None:
         positive = 0.5 - sums["J_1"][-1] / state.game.n
         constant = float(np.log(positive / (1 - positive))) if 0 < positive < 1 else None
-        state = replace(state, metric=4 * sums["H"] / state.game.n, constant=constant)
+        # categories make X'X singular, and rounding then gives it eigenvalues below 0
+        values, vectors = np.linalg.eigh(4 * sums["H"] / state.game.n)
+        metric = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        state = replace(state, metric=metric, constant=constant)
     return state
 
 
@@ -329,7 +212,8 @@ def judged(state: State, there: adversaries.Point) -> tuple[State, bool]:
         ratio = (before - after) / max(state.promised, 1e-12)
         kept = ratio > 0.05 or state.promised < 1e-9
         if state.limited:
-            damping *= 5.0 if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else 0.2
+            worse, better = SMOOTH if state.fairness.spread is not None else STEPS
+            damping *= worse if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else better
         else:  # a loss with an adversary of its own has kinks
             damping = 5.0 * damping if not kept else max(FIRST_DAMPING, 0.2 * damping)
         refused = 0 if kept else state.refused + 1
@@ -397,8 +281,8 @@ def candidates(state: State, model: Model, found: adversaries.Step) -> np.ndarra
     steps = []
     for times, lower in trying.ASKED:
         aimed = replace(model, aim=model.aim - lower * state.fairness.tau)
-        program = _program(state, aimed, times * state.damping, found.alphas, cuts)
-        steps.append(minimise(*program).x[: len(here.w)])
+        asked = program(state, aimed, times * state.damping, found.alphas, cuts)
+        steps.append(minimise(*asked).x[: len(here.w)])
     std, most = deviation(metric, here.w), most_trials(state.game)
     made = trying.around(here.w, np.array(steps))[:most]
     if state.best is None and state.tries >= RETREAT:

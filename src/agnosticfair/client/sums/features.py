@@ -13,7 +13,7 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.data.encoding import indicators
-from agnosticfair.mathematics.crossed import Crossed, cross, gram, totals
+from agnosticfair.mathematics.crossed import MOST, Crossed, cross, gram, totals
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.protocol.grid import exponents
 from agnosticfair.protocol.questions import Task
@@ -61,7 +61,8 @@ def features(client: Client, task: Task) -> Features:
     codes = [X[:, a:b] @ np.arange(b - a) for a, b in pairwise(starts)]
     own = np.array(codes, np.intp).reshape(len(codes), len(X)).T
     others = np.delete(np.arange(X.shape[1]), at)
-    hot = cross(own, [b - a for a, b in pairwise(starts)], COMBINED)
+    most = min(COMBINED, max(MOST, len(X) // 32))  # there should be fewer pairs than rows
+    hot = cross(own, [b - a for a, b in pairwise(starts)], most)
     numbers = np.ascontiguousarray(X[:, others])
     return Features(numbers, others, exponents(task.encoding)[others], hot, at)
 
@@ -113,27 +114,33 @@ def slopes(
     weights: np.ndarray | None,
     inside: Sequence[np.ndarray],
 ) -> np.ndarray:
-    """sum v x over the rows of every part, (parts, D).  inside: the rows of each."""
-    from scipy import sparse
-
+    """sum v x over the rows of every part and, last, of all, (parts + 1, D).  inside: the rows of each part."""
     numbers, own = _products(rows, v, bits, weights)
-    found = np.zeros((len(inside), len(rows.others) + len(rows.at)))
-    for some in _gathered([len(members) for members in inside]):
-        lengths = [len(members) for members in inside[some]]
-        members, ends = np.concatenate(inside[some]), np.cumsum([0, *lengths])
-        shape = (len(lengths), len(own))
-        each = sparse.csr_matrix((np.ones(len(members)), members, ends), shape=shape)
-        found[some, rows.others] = each @ numbers
-        part, values = np.repeat(np.arange(len(lengths)), lengths), own[members]
+    found = np.empty((len(inside) + 1, len(rows.others) + len(rows.at)))
+    lengths, columns = np.array([len(rows) for rows in inside], int), rows.at[rows.hot.order]
+    for some in _gathered(lengths):
+        members, many = np.concatenate(inside[some]), some.stop - some.start
+        found[some, rows.others] = _added_up(numbers, members, lengths[some])
+        part, values = np.repeat(np.arange(many), lengths[some]), own[members]
         for block in rows.hot.blocks:
             size = len(block.hot)
             both = part * size + block.codes[members]
-            counted = np.bincount(both, values, len(lengths) * size).reshape(-1, size)
-            found[some, rows.at[rows.hot.order[block.own]]] = counted @ block.hot
+            counted = np.bincount(both, values, many * size).reshape(-1, size)
+            found[some, columns[block.own]] = counted @ block.hot
+    found[-1, rows.others], found[-1, rows.at] = numbers.sum(axis=0), totals(rows.hot, own)
     return found
 
 
-def _gathered(lengths: Sequence[int]) -> Iterator[slice]:
+def _added_up(v: np.ndarray, members: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Sums of rows of v, (n, k), over so many members of each part, one part after the other."""
+    from scipy import sparse
+
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    shape = (len(lengths), len(v))
+    return sparse.csr_matrix((np.ones(len(members)), members, ends), shape=shape) @ v
+
+
+def _gathered(lengths: np.ndarray) -> Iterator[slice]:
     """Parts in pieces of about GATHERED members."""
     ends = np.cumsum(lengths)
     first = np.flatnonzero(np.diff((ends - lengths) // GATHERED, prepend=-1))

@@ -6,8 +6,10 @@ added up for the parts that the question names, alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,14 +21,11 @@ from agnosticfair.data.axes import codes_of, histogram
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.mathematics.crossed import Crossed, cross, gram, quadratic
 from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.mathematics.parts import Part, members, part_sums, places, sizes_of
-from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, named, of_fair, of_loss, row_values
+from agnosticfair.mathematics.parts import by_axes, part_sums, places, sizes_of
+from agnosticfair.mathematics.sums import OF_FAIR, named, of_fair, of_loss, row_values
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Histograms, PartCounts, PartSums, Task
-
-CHUNK = 1 << 15
-"""Rows at a time."""
 
 WEIGHT_BITS = 28
 """The adversary's weights are multiples of 2^-28: what a row's parts weigh does not hang on how it is added up."""
@@ -50,80 +49,16 @@ def counts(client: Client, broadcast: Broadcast[PartCounts]) -> Reply:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Rows of one cell.
-
-    Parameters
-    ----------
-    cell : int
-    rows : slice
-        Of the client's.
-    codes : (n, C) array
-        Their values on the axes that name parts.
-    parts : Crossed
-        The same, crossed.
-    deep : sparse matrix
-        Which parts of three values they lie in, (parts, n).
-    """
-
-    cell: int
-    rows: slice
-    codes: np.ndarray
-    parts: Crossed
-    deep: Any
-
-
-def pieces(client: Client, task: Task) -> list[Piece]:
-    """The rows in pieces of at most CHUNK, each within one cell."""
-    assert task.named is not None
-    axes, parts = task.named.agreed
-    rows = client.prepare(task)
-    codes = codes_of(client.rows, axes, client.who, client.key)[rows.order]
-    crossed, deep, found = cross(codes, sizes_of(axes)), [p for p in parts if len(p) > 2], []
-    for j in range(len(rows.starts) - 1):
-        for first in range(rows.starts[j], rows.starts[j + 1], CHUNK):
-            piece = slice(first, min(first + CHUNK, rows.starts[j + 1]))
-            own = codes[piece]
-            found.append(Piece(j, piece, own, crossed.take(piece), _sparse(own, deep)))
-    return found
-
-
-def membership(client: Client, task: Task) -> Iterator[tuple[slice, Any]]:
-    """Chunks of the rows, and which parts they lie in, (M, rows), sparse, in float32: for networks."""
-    assert task.named is not None
-    axes, parts = task.named.agreed
-    rows = client.prepare(task)
-    codes = codes_of(client.rows, axes, client.who, client.key)[rows.order]
-    for _, piece in rows.chunks():
-        yield piece, _sparse(codes[piece], parts).astype(np.float32)
-
-
-def _sparse(codes: np.ndarray, parts: list[Part]) -> Any:
-    from scipy import sparse
-
-    inside = [np.flatnonzero(members(codes, part)) for part in parts]
-    starts = np.concatenate([[0], np.cumsum([len(rows) for rows in inside])]).astype(int)
-    columns = np.concatenate(inside) if inside else np.zeros(0, int)
-    shape = (len(parts), len(codes))
-    return sparse.csr_matrix((np.ones(len(columns)), columns, starts), shape=shape)
-
-
-def inside(client: Client, task: Task, piece: int, part: int) -> np.ndarray:
-    """The rows of a piece that lie in a part."""
-    assert task.named is not None
-    return np.flatnonzero(
-        members(client.kept(task, pieces)[piece].codes, task.named.agreed[1][part])
-    )
-
-
-@dataclass(frozen=True)
 class Places:
-    """Which parts have up to two values, and where they stand in a Gram matrix of all values; others are deep."""
+    """Which parts have up to two values, and where they stand in a Gram matrix of all values; others are deep.
+    axes: of every part.  by_axes: see ``parts.by_axes``."""
 
     shallow: np.ndarray
     deep: np.ndarray
     at: tuple[np.ndarray, np.ndarray]
     values: int
+    axes: list[tuple[int, ...]]
+    by_axes: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]
 
 
 def places_in(client: Client, task: Task) -> Places:
@@ -133,14 +68,103 @@ def places_in(client: Client, task: Task) -> Places:
     depth = np.array([len(part) for part in parts], int)
     shallow, deep = np.flatnonzero(depth <= 2), np.flatnonzero(depth > 2)
     at = places(sizes_of(axes), [parts[m] for m in shallow])
-    return Places(shallow, deep, at, sum(sizes_of(axes)))
+    used = [tuple(axis for axis, _ in part) for part in parts]
+    return Places(shallow, deep, at, sum(sizes_of(axes)), used, by_axes(parts))
+
+
+class Members:
+    """The rows that lie in each part, sorted out by one set of columns after the other, as they are asked for."""
+
+    def __init__(self, codes: np.ndarray, sizes: Sequence[int], at: Places):
+        self._codes, self._sizes, self._at = codes, sizes, at
+        self._found: dict[int, np.ndarray] = {}
+
+    def __getitem__(self, part: int) -> np.ndarray:
+        if part not in self._found:
+            self._add(self._at.axes[part])
+        return self._found[part]
+
+    def _add(self, axes: tuple[int, ...]) -> None:
+        """Sort the rows by their values on these axes, of which there is one more: none of them."""
+        shape = tuple(self._sizes[axis] + 1 for axis in axes)
+        flat = np.ravel_multi_index(tuple(self._codes[:, axis] + 1 for axis in axes), shape)
+        if prod(shape) < 1 << 16:  # sorted in one pass
+            flat = flat.astype(np.uint16)
+        order = np.argsort(flat, kind="stable")
+        ends = np.cumsum(np.bincount(flat, minlength=prod(shape)))
+        numbers, values = self._at.by_axes[axes]
+        place = np.ravel_multi_index(tuple(values.T + 1), shape)
+        pieces = zip(numbers.tolist(), ends[place - 1], ends[place], strict=True)
+        self._found |= {m: order[first:last] for m, first, last in pieces}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one cell.
+
+    Parameters
+    ----------
+    cell : int
+    rows : slice
+        Of the client's.
+    parts : Crossed
+        The axes that name parts, crossed.
+    members : Members
+        The rows of each part.
+    deep : sparse matrix or None
+        Which parts of three values they lie in, (parts, n), where there are any.
+    """
+
+    cell: int
+    rows: slice
+    parts: Crossed
+    members: Members
+    deep: Any
+
+
+def pieces(client: Client, task: Task) -> list[Piece]:
+    """The rows, cell by cell."""
+    assert task.named is not None
+    axes, _ = task.named.agreed
+    rows, sizes, at = client.prepare(task), sizes_of(axes), client.kept(task, places_in)
+    codes = codes_of(client.rows, axes, client.who, client.key)[rows.order]
+    crossed, found = cross(codes, sizes), []
+    for j, (a, b) in enumerate(pairwise(rows.starts)):
+        if b > a:
+            own = Members(codes[a:b], sizes, at)
+            inside = _sparse([own[m] for m in at.deep.tolist()], b - a) if len(at.deep) else None
+            found.append(Piece(j, slice(a, b), crossed.take(slice(a, b)), own, inside))
+    return found
+
+
+def membership(client: Client, task: Task) -> Iterator[tuple[slice, Any]]:
+    """Chunks of the rows, and which parts they lie in, (M, rows), sparse, in float32: for networks."""
+    assert task.named is not None
+    axes, parts = task.named.agreed
+    rows, at = client.prepare(task), client.kept(task, places_in)
+    codes = codes_of(client.rows, axes, client.who, client.key)[rows.order]
+    for _, piece in rows.chunks():
+        inside = Members(codes[piece], sizes_of(axes), at)
+        yield piece, _sparse([inside[m] for m in range(len(parts))], len(codes[piece]), np.float32)
+
+
+def _sparse(inside: Sequence[np.ndarray], rows: int, kind: type = float) -> Any:
+    """Which of so many rows lie in each part, (parts, rows)."""
+    from scipy import sparse
+
+    starts = np.cumsum([0, *(len(members) for members in inside)])
+    columns = np.concatenate([np.zeros(0, int), *inside])
+    return sparse.csr_matrix(
+        (np.ones(len(columns), kind), columns, starts), shape=(len(inside), rows)
+    )
 
 
 def by_part(piece: Piece, at: Places, V: np.ndarray) -> np.ndarray:
     """Sums of each v over the rows of every part and, last, of all, (k, M + 1).  V: (k, n)."""
     found = np.empty((len(V), len(at.shallow) + len(at.deep) + 1))
     found[:, at.shallow] = gram(piece.parts, V)[:, *at.at]
-    found[:, at.deep] = V @ piece.deep.T
+    if piece.deep is not None:
+        found[:, at.deep] = (piece.deep @ V.T).T
     found[:, -1] = V.sum(axis=1)
     return found
 
@@ -149,34 +173,31 @@ def of_rows(piece: Piece, at: Places, C: np.ndarray) -> np.ndarray:
     """What the weights C, (M + 1,), of its parts and of everybody come to for every row, (n,)."""
     W = np.zeros((at.values, at.values))
     W[at.at] = C[at.shallow]
-    return quadratic(piece.parts, W) + C[at.deep] @ piece.deep + C[-1]
+    found = quadratic(piece.parts, W) + C[-1]
+    return found if piece.deep is None else found + C[at.deep] @ piece.deep
 
 
 def part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     """What ``mathematics.sums`` states, with the named parts for kernels of the fairness adversary."""
     task, asked, rows = broadcast.task, broadcast.asked, client.prepare(broadcast.task)
-    D, wanted, all_features = len(asked.w), asked.slopes.astype(int), client.kept(task, features)
-    plain, H, correct = np.zeros(len(OF_LOSS) - 1 + D), np.zeros((D, D)), 0.0
-    values = np.zeros((len(OF_FAIR) - 1, *asked.C.shape))
-    J = np.zeros((task.cells, len(wanted) + 1, D))
+    D, x, weights = len(asked.w), client.kept(task, features), rows.weights
     at, C = client.kept(task, places_in), on_grid(asked.C.copy(), WEIGHT_BITS)
     bits = base_bits(task.n) - KERNEL_BITS
-    for k, piece in enumerate(client.kept(task, pieces)):
-        j, x = piece.cell, all_features.take(piece.rows)
-        weights = None if rows.weights is None else rows.weights[piece.rows]
-        d = np.einsum("ij,j->i", rows.X[piece.rows], asked.w)
-        v = row_values(d, rows.y[piece.rows], asked.surrogate)
-        (of_row, l_slope), (fair, g_slope) = of_loss(v), of_fair(v)
-        own = weighed(np.stack(of_row), bits, weights, axis=1).sum(axis=1)
-        plain += np.concatenate([own, slope(x, l_slope, bits, weights)])
-        V = weighed(np.stack(fair), bits, weights, axis=1)
-        values[:, j] += by_part(piece, at, V)
-        members = [client.kept(task, inside, k, int(m)) for m in wanted]
-        J[j, :-1] += slopes(x, g_slope, bits, weights, members)
-        J[j, -1] += slope(x, g_slope, bits, weights)
-        correct += float(v.right @ V[MASS])
-        h = v.curve + of_rows(piece, at, C[j]) * v.g_curve
-        H += curvature(x, h, bits + KERNEL_BITS - FEATURE_BITS, weights)
-    found = named(plain, plain[None], np.zeros((1, 1, len(OF_FAIR) - 1 + D)), H, correct)
-    fields = dict(zip(OF_FAIR, [*values, J], strict=True))
-    return Reply(broadcast.round, found | fields)
+    d = np.einsum("ij,j->i", rows.X, asked.w)  # unlike X @ w, the same for a row wherever it stands
+    v = row_values(d, rows.y, asked.surrogate)
+    (of_row, l_slope), (of_part, g_slope) = of_loss(v), of_fair(v)
+    L, V = (weighed(np.stack(f), bits, weights, axis=1) for f in (of_row, of_part))
+    values, c = np.zeros((len(V), *C.shape)), np.empty(len(d))
+    J = np.zeros((task.cells, len(asked.slopes) + 1, D))
+    for piece in client.kept(task, pieces):
+        j, own = piece.cell, piece.rows
+        values[:, j] = by_part(piece, at, V[:, own])
+        c[own] = of_rows(piece, at, C[j])
+        inside = [piece.members[int(m)] for m in asked.slopes]
+        own_weights = None if weights is None else weights[own]
+        J[j] = slopes(x.take(own), g_slope[own], bits, own_weights, inside)
+    plain = np.concatenate([L.sum(axis=1), slope(x, l_slope, bits, weights)])
+    H = curvature(x, v.curve + c * v.g_curve, bits + KERNEL_BITS - FEATURE_BITS, weights)
+    correct = float(v.right @ V[MASS])
+    found = named(plain, plain[None], np.zeros((1, 1, len(V) + D)), H, correct)
+    return Reply(broadcast.round, found | dict(zip(OF_FAIR, [*values, J], strict=True)))
