@@ -15,7 +15,7 @@ import numpy as np
 
 from agnosticfair.data.axes import axes_of
 from agnosticfair.data.census import Census, counts_shapes
-from agnosticfair.mathematics.basis import constant, gaussian, subpopulations
+from agnosticfair.mathematics.basis import gaussian, subpopulations
 from agnosticfair.mathematics.parts import Axis, sizes_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import (
