@@ -70,7 +70,7 @@ def there(client: Client, task: Task) -> There:
     weights = None if rows.weights is None else moved(np.asarray(rows.weights, float))
     y = moved(np.asarray(rows.y, float))
     starts = tuple(int(v) for v in rows.starts)
-    return There(moved(rows.X), y, weights, *map(moved, (codes, which, value)), starts)
+    return There(moved(rows.X), y, weights, moved(codes), moved(which), moved(value), starts)
 
 
 def on_grid(v: torch.Tensor, bits: Any) -> torch.Tensor:
@@ -89,7 +89,7 @@ def weighed(v: torch.Tensor, bits: Any, weights: torch.Tensor | None) -> torch.T
 def part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     """What ``named.part_values`` adds up."""
     task, asked, rows = broadcast.task, broadcast.asked, client.kept(broadcast.task, there)
-    new = {"dtype": torch.float64, "device": rows.X.device}
+    new: dict[str, Any] = {"dtype": torch.float64, "device": rows.X.device}
     C = on_grid(torch.as_tensor(asked.C, **new), WEIGHT_BITS)
     w, wanted = torch.as_tensor(asked.w, **new), [*np.asarray(asked.slopes, int).tolist(), -1]
     bits, powers = base_bits(task.n) - KERNEL_BITS, exponents(task.encoding)
