@@ -235,7 +235,7 @@ def bases(split) -> None:
         ("gaussian, ranges", split.train, {"centres": "ranges", "sigma": "median"}, (0.125,)),
         ("gaussian, kmeans", split.train, {"centres": "kmeans"}, (0.06, 0.125, 0.18, 0.22)),
         ("gaussian, kmeans", split.train, {"centres": "kmeans", "sigma": "median"}, (0.125,)),
-        ("category indicators", own, {"basis": Basis("given", M)}, (0.06, 0.125, 0.18, 0.22)),
+        ("category indicators", own, {"basis": Basis("function", M)}, (0.06, 0.125, 0.18, 0.22)),
         ("clients", split.train, {"basis": by_client(), "bound": 100.0}, (0.125,)),
     ):
         for tau in taus:

@@ -197,6 +197,20 @@ def refused(call, *arguments):
     return err
 
 
+class Questions:
+    """An engine that remembers its questions."""
+
+    def __init__(self, tables):
+        self.inner, self.asked = in_process(tables), {}
+
+    def clients(self):
+        return self.inner.clients()
+
+    def exchange(self, step, payload, keys, deadline):
+        self.asked.setdefault(step, []).append(payload)
+        return self.inner.exchange(step, payload, keys, deadline)
+
+
 def question_of(clients, recipe):
     """A broadcast of the first round, at a random w."""
     census = [answer(c, "census", None) for c in clients]

@@ -37,3 +37,10 @@ def test_what_is_said_of_privacy_comes_from_what_was_measured():
     assert privacy.written(page, kept) == page
     stated, halved = (entry["least"] for entry in kept["audit"]["found"])
     assert stated < kept["audit"]["found"][0]["claimed"] < halved
+
+
+def test_what_is_said_of_the_first_picture_comes_from_what_drew_it():
+    readme = script("write_readme")
+    told = readme.said(json.loads(readme.FRONTIER.read_text()))
+    for page in readme.PAGES:
+        assert readme.written(page.read_text(), told) == page.read_text()

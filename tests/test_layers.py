@@ -46,7 +46,9 @@ ALLOWED = {
     "__init__": ASSEMBLED | {"estimator", "monitoring"},
 }
 KNOW_FLOWER = {"protocol/engines/flower.py"}
-KNOW_FLOWER |= {f"flower/{n}.py" for n in ("apps", "bundle", "control", "fleet", "superlink")}
+KNOW_FLOWER |= {
+    f"flower/{n}.py" for n in ("apps", "bundle", "control", "fleet", "patience", "superlink")
+}
 KNOW_TORCH = {"networks.py", "client/networks.py", "client/averaging_networks.py"}
 KNOW_TORCH |= {"client/sums/torch_device.py", "client/sums/triton_kernel.py"}
 FILES = sorted(ROOT.rglob("*.py"))
@@ -87,6 +89,12 @@ def test_a_room_imports_only_what_it_may(path):
 
 def test_no_room_is_listed_that_is_not_there():
     assert {p.relative_to(ROOT).parts[0].removesuffix(".py") for p in FILES} == {*ALLOWED}
+
+
+def test_tests_mirror_the_rooms():
+    here = Path(__file__).parent
+    folders = {p.parent.relative_to(ROOT).parts[0] for p in FILES if p.parent != ROOT}
+    assert {p.parent.relative_to(here).parts[0] for p in here.glob("*/**/test_*.py")} == folders
 
 
 def test_client_and_server_do_not_know_each_other():

@@ -306,10 +306,13 @@ def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
 
 
 def agree_on_parts(plan: server.Plan, asker: Asker, census: Census) -> server.Plan:
-    """The plan with its bands, from clients' counts, and its named parts that hold enough rows, where it has any."""
+    """The plan with its bands and products, from clients' counts, and its named parts that hold enough rows, where it
+    has any."""
     asked = named.histograms_question(plan, census)
     counts = {} if asked is None else named.by_column(asked, asker.total(asked))
     plan = named.with_bands(plan, census, counts)
+    if plan.method.products:
+        plan = named.with_products(plan, asker.total(named.products_question(plan)))
     if server.fairness_of(plan.method).basis.kind != "named":
         return plan
     plan = named.with_axes(plan, census, counts)

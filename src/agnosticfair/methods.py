@@ -199,6 +199,9 @@ class Method:
         Instead of the linear model.
     bands : int
         Of columns of numbers, as features beside them.
+    products : float
+        Two values, or bands, of different columns that hold at least this share of the rows are multiplied, and are
+        features, too; 0 for none.
     """
 
     name: str
@@ -215,6 +218,7 @@ class Method:
     polish: bool = True
     network: Network | None = None
     bands: int = 0
+    products: float = 0.0
 
     def __post_init__(self) -> None:
         require(Basis, basis=self.basis)

@@ -148,9 +148,9 @@ def register_setting(setting: Setting) -> Setting:
     return setting
 
 
-def _known() -> None:
-    M, F, S, A, K, P = Reach
-    for made in (
+def _of_constraints() -> tuple[Setting, ...]:
+    _, F, S, A, K, P = Reach
+    return (
         Setting("tau", F, "Largest difference between groups over the set A.", LIMIT),
         Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE),
         Setting("notion", F, "What fairness means: 'demographic_parity', for example.", WORD),
@@ -176,6 +176,12 @@ def _known() -> None:
         ),
         Setting("depth", P, "Values in one named part, 1 to 3.", DEPTH),
         Setting("least", P, "Share of the rows that a named part holds.", SHARE),
+    )
+
+
+def _of_methods() -> tuple[Setting, ...]:
+    M = Reach.METHOD
+    return (
         Setting("share", M, "Part of the weight that the loss adversary moves.", SHARE),
         Setting("q", M, "Power of q-fair federated learning.", NOT_NEGATIVE),
         Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE),
@@ -183,15 +189,16 @@ def _known() -> None:
         Setting("tolerance", M, "What the next step may still promise at the end.", POSITIVE),
         Setting("polish", M, "Go on until the weights are still, too.", bool),
         Setting("bands", M, "Bands of every column of numbers, as features.", NATURAL),
+        Setting("products", M, "Pairs of values with this share of rows, as features.", SHARE),
         Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", WORD),
         Setting("averaging", M, "Local steps and a plain average, instead of a solver."),
         Setting("fairness", M, "The whole constraint."),
         Setting("summary", M, "The method in a sentence.", str),
-    ):
-        register_setting(made)
+    )
 
 
-_known()
+for _made in (*_of_constraints(), *_of_methods()):
+    register_setting(_made)
 
 
 def check_settings(part: object, *reach: Reach) -> None:

@@ -21,7 +21,7 @@ from agnosticfair.auditing.parts import asked_parts, own_axes, own_counts, searc
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table, concatenate
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.federation import Fit, fit
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.mathematics.metrics import accuracy, positive_rate
@@ -131,8 +131,12 @@ class _Ran:
 
 
 def _ran(link: _Link) -> _Ran:
-    made = fit(link.train, method(link.recipe, tau=link.taus[0]), **link.how)
     plain = {k: v for k, v in link.how.items() if k not in ("centres", "start")}
+    recipe = method(link.recipe, tau=link.taus[0])
+    try:
+        made = fit(link.train, recipe, **link.how)
+    except SolverError:  # a start may be a bad one
+        made = fit(link.train, recipe, **plain)
     others = [fit(link.train, recipe, **plain).model for recipe in link.beside]
     found, *beside = (
         held_out(model, link.out, link.names, made) for model in (made.model, *others)
@@ -228,7 +232,8 @@ def _first_links(
 def _references(recipe: Method) -> list[Method]:
     """The methods beside the path, with the features, the notion and the network of its method."""
     assert recipe.fairness is not None, "check has looked"
-    same: dict[str, Any] = {"ridge": recipe.ridge, "bands": recipe.bands, "network": recipe.network}
+    kept = ("ridge", "bands", "products", "network")
+    same: dict[str, Any] = {name: getattr(recipe, name) for name in kept}
     beside = [method(name, **same) for name in REFERENCES]
     notion = {"notion": recipe.fairness.notion, "intersections": recipe.fairness.intersections}
     return [one if one.fairness is None else method(one, **notion) for one in beside]

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from helpers import dealt, small_table
+from helpers import Questions, dealt, small_table
 
 pytest.importorskip("torch", reason="needs agnosticfair[torch]")
 
@@ -51,20 +51,6 @@ def by_job(table):
     """Clients that differ as much as they can: one value of the feature each."""
     job = table.categorical["job"].codes
     return {f"c{k}": table.take(job == k) for k in range(3)}
-
-
-class Questions:
-    """An engine that remembers its questions."""
-
-    def __init__(self, tables):
-        self.inner, self.asked = federation.in_process(tables), {}
-
-    def clients(self):
-        return self.inner.clients()
-
-    def exchange(self, step, payload, keys, deadline):
-        self.asked.setdefault(step, []).append(payload)
-        return self.inner.exchange(step, payload, keys, deadline)
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def test_values_never_seen_are_named_and_lie_outside():
     assert verdict.where == "outside"
     assert verdict.strange == {"job": ("robot",)}
     assert verdict.undecided == (job.codes == 0).sum()
-    assert "robot" in described(verdict, BASELINE)
+    assert "robot" in described(verdict)
 
 
 def test_the_distance_is_zero_for_mixtures_in_the_set_and_not_beyond():

@@ -22,17 +22,10 @@ import torch
 from torch.nn.functional import softplus
 
 from agnosticfair.client.client import CHUNK, Client, Rows
-from agnosticfair.client.sums.float64 import KERNEL_BYTES, given_kernels
+from agnosticfair.client.sums.float64 import KERNEL_BYTES, designed
 from agnosticfair.client.sums.named import membership
 from agnosticfair.errors import SettingsError, SolverError
-from agnosticfair.mathematics.basis import (
-    Basis,
-    comes_with_rows,
-    own_design,
-    own_width,
-    support,
-    width,
-)
+from agnosticfair.mathematics.basis import Basis, comes_with_rows, own_width, support, width
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.networks import Flat, flat
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -97,16 +90,12 @@ def kept(client: Client, task: Task) -> Kept:
 def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch.Tensor]:
     """From a slice of the rows to K^T, (M, n), of its ``support`` only, in float32: in this layout a
     product with a vector, from either side, runs at the speed of memory."""
-    rows, M = client.prepare(task), own_width(basis)
-    if comes_with_rows(basis):
-        given = given_kernels(client, rows, basis)
-        return lambda part: torch.as_tensor(given(part).T, dtype=torch.float32)
+    rows, M, made = client.prepare(task), own_width(basis), designed(client, task, basis)
 
     def build(part: slice) -> torch.Tensor:
-        K = own_design(basis, rows.X[part, :-1], task.centres)
-        return torch.as_tensor(K.T, dtype=torch.float32)
+        return torch.as_tensor(made(part).T, dtype=torch.float32)
 
-    if len(rows.X) * M * 4 > KERNEL_BYTES:
+    if comes_with_rows(basis) or len(rows.X) * M * 4 > KERNEL_BYTES:
         return build
     whole = torch.empty(M, len(rows.X))
     for _, part in rows.chunks():

@@ -299,11 +299,11 @@ def rotate_key(
 
 @deploy.command(epilog="Example: agnosticfair deploy renew bank")
 def renew(folder: Folder) -> None:
-    """Make a new certificate of the server, by the authority in the folder."""
+    """Make a new TLS certificate of the server, by the authority in the folder."""
     from agnosticfair.flower import admin
 
     end = admin.renew(folder)
-    print(f"The new certificate is good until {end:%Y-%m-%d}; start the SuperLink again.")
+    print(f"The new TLS certificate is good until {end:%Y-%m-%d}; start the SuperLink again.")
 
 
 def _show(told: dict[str, Any]) -> None:

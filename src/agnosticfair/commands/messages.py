@@ -81,7 +81,7 @@ def explain_messages(
         found = explain_private(census, names, Budget(epsilon, delta).multipliers(ROUNDS))
     else:
         found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
-        found += explain_audit(chosen, census, bootstrap)
+        found += explain_audit(chosen, census, bootstrap, names)
         found = explain_secure(found, census, sites) if secure else found
     if as_json:
         return print(json.dumps([asdict(message) for message in found], indent=1))

@@ -290,7 +290,7 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
     from agnosticfair.monitoring.monitor import described
 
     places = {"edge": "at the edge"}
-    print(described(verdict, watch.baseline))
+    print(described(verdict))
     print(
         f"Where the rows lie: {places.get(verdict.where, verdict.where)}, {verdict.distance:.4f} from the "
         f"nearest mix in the set. Watched at {100 * watch.confidence:g}% confidence, valid at all times."

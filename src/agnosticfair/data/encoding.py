@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -22,7 +22,8 @@ class Encoding:
     """How columns become features: numeric ones scaled by (low, high), then one-hots.
 
     numeric: (name, low, high) each.  categorical: (name, vocabulary) each.  bands: (name, edges) of
-    columns of numbers that are one-hots of bands, too.  The intercept is not a feature here.
+    columns of numbers that are one-hots of bands, too.  products: (i, j) of the features before that are
+    multiplied, two values of different columns each.  The intercept is not a feature here.
 
     >>> Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bands=(("age", (30.0,)),)).names
     ('age', 'sex=F', 'sex=M', 'age under 30', 'age 30 or more')
@@ -32,28 +33,33 @@ class Encoding:
     categorical: tuple[tuple[str, tuple[str, ...]], ...]
     scale: bool = True
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    products: tuple[tuple[int, int], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The d feature names, in the order of X's columns."""
         hot = (f"{name}={value}" for name, values in self.categorical for value in values)
         cut = (f"{name} {band}" for name, edges in self.bands for band in band_names(edges))
-        return (*(name for name, _, _ in self.numeric), *hot, *cut)
+        own = (*(name for name, _, _ in self.numeric), *hot, *cut)
+        return (*own, *(f"{own[i]} and {own[j]}" for i, j in self.products))
 
     @property
     def width(self) -> int:
         """d, the number of features, without the intercept."""
-        hot = sum(len(values) for _, values in self.categorical)
-        return len(self.numeric) + hot + sum(len(edges) + 1 for _, edges in self.bands)
+        return indicators(self)[-1] + len(self.products)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the model file and the wire."""
-        bands = {"bands": [[name, list(edges)] for name, edges in self.bands]} if self.bands else {}
+        more: dict[str, Any] = {}
+        if self.bands:
+            more["bands"] = [[name, list(edges)] for name, edges in self.bands]
+        if self.products:
+            more["products"] = [list(pair) for pair in self.products]
         return {
             "numeric": [list(entry) for entry in self.numeric],
             "categorical": [[name, list(values)] for name, values in self.categorical],
             "scale": self.scale,
-            **bands,
+            **more,
         }
 
     @classmethod
@@ -61,7 +67,7 @@ class Encoding:
         """The inverse of ``to_json``; the data is not trusted.
 
         >>> Encoding.from_json({"numeric": [["age", 17, 90]], "categorical": [], "scale": True})
-        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=())
+        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=(), products=())
         """
         try:
             return _parse(data)
@@ -70,12 +76,13 @@ class Encoding:
 
 
 def _parse(data: object) -> Encoding:
-    cut = {"bands"} if isinstance(data, dict) and "bands" in data else set()
-    fields = {"bands": [], **wire.record(data, {"numeric", "categorical", "scale"} | cut)}
+    more = {"bands", "products"} & {*data} if isinstance(data, dict) else set()
+    known = wire.record(data, {"numeric", "categorical", "scale"} | more)
+    fields: dict[str, Any] = {"bands": [], "products": [], **known}
     if not isinstance(fields["scale"], bool):
         raise ValueError("'scale' should be true or false")
     numeric, categorical = [], []
-    for part in ("numeric", "categorical", "bands"):
+    for part in ("numeric", "categorical", "bands", "products"):
         if not isinstance(fields[part], list | tuple):
             raise ValueError(f"{part!r} should be a list")
     for entry in fields["numeric"]:
@@ -86,7 +93,16 @@ def _parse(data: object) -> Encoding:
         categorical.append((name, wire.texts(values, f"the vocabulary of {name!r}")))
     wire.texts([entry[0] for entry in (*numeric, *categorical)], "the list of columns")
     bands = tuple(_edges(entry, {name for name, *_ in numeric}) for entry in fields["bands"])
-    return Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands)
+    found = Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands)
+    return replace(found, products=tuple(_pair(p, found) for p in fields["products"]))
+
+
+def _pair(entry: object, encoding: Encoding) -> tuple[int, int]:
+    i, j = wire.pieces(entry, 2, "an entry of 'products'")
+    places = range(len(encoding.numeric), encoding.width)
+    if type(i) is not int or type(j) is not int or i not in places or j not in places or i >= j:
+        raise ValueError(f"a product of features {i!r} and {j!r} should be of two values")
+    return i, j
 
 
 def _edges(entry: object, numeric: set[str]) -> tuple[str, tuple[float, ...]]:
@@ -148,6 +164,8 @@ def encode(
     for name, edges in encoding.bands:
         X[rows, start + np.searchsorted(edges, _values(table, name, who), "right")] = 1.0
         start += len(edges) + 1
+    for k, (i, j) in enumerate(encoding.products, start):
+        X[:, k] = X[:, i] * X[:, j]
     return X
 
 

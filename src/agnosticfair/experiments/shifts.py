@@ -306,13 +306,8 @@ def _measured(decider: Decider, held: Prepared, cell: Cell) -> Row:
     }
 
 
-def certify(X: np.ndarray, p: np.ndarray, s: np.ndarray, seed: int) -> tuple[float | None, str]:
-    """The largest risk difference over all reweighings of the rows X in A, and how sure that is;
-    None where no reweighing keeps enough of two groups. See ``worst_reweighing``."""
-    return _told(worst_reweighing(X, p, s, seed)[1])
-
-
 def _told(worst: Worst | None) -> tuple[float | None, str]:
+    """The largest risk difference, and how sure it is; None where no reweighing keeps enough of two groups."""
     return (None, "infeasible") if worst is None else (float(worst.value), str(worst.outcome))
 
 

@@ -2,7 +2,7 @@
 
 theta_alpha(x) = sum_m alpha_m K_m(x).  A basis is data; ``design`` turns rows into K of shape (n, M).
 Any function from rows to K will do as well (``checked``): whoever holds the rows calls it, and the
-fit sees kind 'given'. ``indicator``, ``bands``, ``gaussian_at`` and ``product`` make such functions.
+fit sees kind 'function'. ``indicator``, ``bands``, ``gaussian_at`` and ``product`` make such functions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Reweighing = Callable[[Any], np.ndarray]
 @dataclass(frozen=True)
 class Basis:
     """Which kernels: kind 'constant', 'by_client', 'gaussian' (with its number, its width and where its
-    centres come from), or 'given' with every row.
+    centres come from), or a 'function', whose kernels come with every row.
 
     centres: 'rows' (a sample of the training rows, which all clients get to see), 'ranges' (drawn from
     the agreed ranges and categories), 'kmeans' (means of rows, by rounds of sums) or 'given'.
@@ -353,7 +353,7 @@ register(
         "gaussian", _gaussian_design, centred=True, splits=True, exponents=_gaussian_exponents
     )
 )
-register(BasisKind("given", None))
+register(BasisKind("function", None))
 register(BasisKind("named", None))
 
 

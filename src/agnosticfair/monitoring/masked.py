@@ -21,17 +21,7 @@ from agnosticfair.errors import DataError, FederationError, ModelError
 from agnosticfair.monitoring.baseline import Baseline
 from agnosticfair.monitoring.monitor import fresh_state
 from agnosticfair.monitoring.state import State
-from agnosticfair.protocol.messages import (
-    Agreement,
-    Broadcast,
-    Invitation,
-    Masked,
-    Offer,
-    Reply,
-    hexadecimal,
-    pack,
-    unpack,
-)
+from agnosticfair.protocol import messages
 from agnosticfair.protocol.questions import UNCOUNTED, Shapes, Task
 from agnosticfair.protocol.secure.keys import Identity, Roster
 from agnosticfair.protocol.secure.site import AGREE, KEYS, SecureSite
@@ -53,16 +43,18 @@ class Watched:
         return {"counts": self.counts, "values": (self.values,), "rows": (2,)}
 
 
-def asked(baseline: Baseline) -> Broadcast[Watched]:
+def asked(baseline: Baseline) -> messages.Broadcast[Watched]:
     """The question that all sites of one baseline answer."""
     fresh = fresh_state(baseline)
-    return Broadcast(0, UNCOUNTED, Watched(baseline.id, fresh.counts.shape, len(fresh.values)))
+    return messages.Broadcast(
+        0, UNCOUNTED, Watched(baseline.id, fresh.counts.shape, len(fresh.values))
+    )
 
 
-def sums_of(state: State) -> Reply:
+def sums_of(state: State) -> messages.Reply:
     """The numbers of a state, as a reply."""
     own = {"counts": state.counts, "values": state.values, "rows": [state.rows, state.undecided]}
-    return Reply(0, {name: np.asarray(value, float) for name, value in own.items()})
+    return messages.Reply(0, {name: np.asarray(value, float) for name, value in own.items()})
 
 
 def share(
@@ -87,19 +79,19 @@ def share(
     site = SecureSite(
         identity, roster, lambda step, question: sums_of(state), path=kept / f"{name}.shared"
     )
-    offer = site(KEYS, Invitation(session, dict(roster)))
-    write_atomically({_file(folder, name, "key"): pack(offer)})
+    offer = site(KEYS, messages.Invitation(session, dict(roster)))
+    write_atomically({_file(folder, name, "key"): messages.pack(offer)})
     missing = tuple(other for other in sorted(roster) if not _file(folder, other, "key").is_file())
     if missing:
         return missing
     offers = tuple(_offer(_file(folder, other, "key"), other) for other in sorted(roster))
-    site(AGREE, Agreement(session, offers))
+    site(AGREE, messages.Agreement(session, offers))
     # one mask hides one answer: what was sent once is sent again as it was, however the state went on
     answered = kept / f"{name}.{session}.masked"
     if not answered.is_file():
         question = asked(baseline)
-        masked = site(Watched.step, Broadcast(0, question.task, question.asked, session))
-        write_atomically({answered: pack(masked)}, 0o600)
+        masked = site(Watched.step, messages.Broadcast(0, question.task, question.asked, session))
+        write_atomically({answered: messages.pack(masked)}, 0o600)
     write_atomically({_file(folder, name, "masked"): answered.read_bytes()})
     return ()
 
@@ -136,30 +128,30 @@ def _session(folder: Path, make: bool = True) -> str:
             os.link(part, path)  # whole or not at all
         part.unlink()
     try:
-        return hexadecimal(path.read_text().strip(), 16)
+        return messages.hexadecimal(path.read_text().strip(), 16)
     except (ValueError, OSError):
         raise DataError(f"{str(path)!r} is no session: meet in an empty folder") from None
 
 
-def _offer(path: Path, site: str) -> Offer:
+def _offer(path: Path, site: str) -> messages.Offer:
     found = _read(path, site)
-    if not isinstance(found, Offer) or found.site != site:
+    if not isinstance(found, messages.Offer) or found.site != site:
         raise FederationError(
             f"{path.name!r} is no masking key of site {site!r}: let it share again"
         )
     return found
 
 
-def _masked(path: Path, site: str) -> Masked:
+def _masked(path: Path, site: str) -> messages.Masked:
     found = _read(path, site)
-    if not isinstance(found, Masked):
+    if not isinstance(found, messages.Masked):
         raise FederationError(f"{path.name!r} is not masked counts: let site {site!r} share again")
     return found
 
 
 def _read(path: Path, site: str) -> object:
     try:
-        return unpack(path.read_bytes(), f"site {site!r}")
+        return messages.unpack(path.read_bytes(), f"site {site!r}")
     except OSError:
         raise DataError(
             f"site {site!r} has not shared its counts: there is no {path.name!r}; let it share, too"

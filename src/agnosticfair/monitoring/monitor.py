@@ -341,7 +341,7 @@ def handed(decisions: np.ndarray, n: int, who: str) -> np.ndarray:
     return given.astype(np.int64)
 
 
-def described(verdict: Verdict, baseline: Baseline) -> str:
+def described(verdict: Verdict) -> str:
     """The verdict in sentences."""
     told = [verdict.sentence, verdict.because]
     if verdict.strange:

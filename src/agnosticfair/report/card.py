@@ -231,6 +231,10 @@ def _cut(name: str, edges: tuple[float, ...]) -> str:
     return f" {name} counts by its bands, too: {', '.join(band_names(edges))}."
 
 
+def _multiplied(products: int) -> str:
+    return f" {products} pairs of values count by themselves, too." if products else ""
+
+
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
@@ -239,7 +243,8 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
         (
             f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
             f"categories: {', '.join(name for name, _ in texts) or 'none'}."
-            + "".join(_cut(name, edges) for name, edges in model.encoding.bands),
+            + "".join(_cut(name, edges) for name, edges in model.encoding.bands)
+            + _multiplied(len(model.encoding.products)),
             f"Not used to decide: {shown(model.sensitive_features) or 'nothing'}. Other columns may carry the "
             "same information, which is why the groups' decisions are compared.",
         ),

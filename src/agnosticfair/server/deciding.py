@@ -169,7 +169,10 @@ def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
     if state.metric is None:
         positive = 0.5 - sums["J_1"][-1] / state.game.n
         constant = float(np.log(positive / (1 - positive))) if 0 < positive < 1 else None
-        state = replace(state, metric=4 * sums["H"] / state.game.n, constant=constant)
+        # categories make X'X singular, and rounding then gives it eigenvalues below 0
+        values, vectors = np.linalg.eigh(4 * sums["H"] / state.game.n)
+        metric = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        state = replace(state, metric=metric, constant=constant)
     return state
 
 

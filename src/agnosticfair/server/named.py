@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import axes_of, chosen_columns, edges_of
+from agnosticfair.data.axes import axes_of, band_axis, chosen_columns, edges_of
 from agnosticfair.data.census import Census
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.parts import (
@@ -21,6 +21,7 @@ from agnosticfair.mathematics.parts import (
     conjunctions,
     part_name,
     sizes_of,
+    starts_of,
     triples,
 )
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -57,6 +58,29 @@ def with_bands(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> 
         for name in sorted(census.numeric)
     ]
     encoding = replace(plan.task.encoding, bands=tuple(entry for entry in found if entry[1]))
+    return replace(plan, task=replace(plan.task, encoding=encoding))
+
+
+def products_question(plan: Plan) -> Broadcast[PartCounts]:
+    """Ask how many rows have each pair of values, of which products may become features."""
+    return Broadcast(0, replace(plan.task, named=_of_values(plan)), PartCounts())
+
+
+def _of_values(plan: Plan) -> Named:
+    """The values that the encoding has indicators of, in their order, and no part."""
+    encoding = plan.task.encoding
+    axes = [Axis(name, values) for name, values in encoding.categorical]
+    axes += [band_axis(name, edges) for name, edges in encoding.bands]
+    return Named(tuple(astuple(axis) for axis in axes), np.zeros((0, DEEPEST, 2)))
+
+
+def with_products(plan: Plan, total: Reply) -> Plan:
+    """The plan whose features have the products of two values that hold enough rows, too."""
+    sizes, least = sizes_of(_of_values(plan).agreed[0]), plan.method.products * plan.n
+    first = starts_of(sizes) + len(plan.task.encoding.numeric)
+    pairs = [p for p in conjunctions(total.sums["counts"], sizes, least) if len(p) == 2]
+    products = tuple((int(first[a]) + u, int(first[b]) + v) for (a, u), (b, v) in pairs)
+    encoding = replace(plan.task.encoding, products=products)
     return replace(plan, task=replace(plan.task, encoding=encoding))
 
 

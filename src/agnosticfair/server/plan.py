@@ -170,7 +170,9 @@ def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
     drawn = dict(zip((name for name, *_ in numeric), (low + own * (high - low)).T, strict=True))
     for name, edges in encoding.bands:
         blocks.append(np.eye(len(edges) + 1)[np.searchsorted(edges, drawn[name], "right")])
-    return np.hstack(blocks)
+    X = np.hstack(blocks)
+    one, two = np.array(encoding.products, int).reshape(-1, 2).T
+    return np.hstack([X, X[:, one] * X[:, two]])
 
 
 def clusters_question(plan: Plan, centres: np.ndarray, step: int) -> Broadcast[Clusters]:

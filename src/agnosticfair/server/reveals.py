@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from itertools import combinations
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.census import Census, counts_shapes, encoding_of
-from agnosticfair.mathematics.basis import constant, gaussian
-from agnosticfair.methods import Method
+from agnosticfair.data.axes import axes_of
+from agnosticfair.data.census import Census, counts_shapes
+from agnosticfair.mathematics.basis import constant, gaussian, subpopulations
+from agnosticfair.mathematics.parts import sizes_of
+from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import (
     Agreement,
     Broadcast,
@@ -47,7 +50,7 @@ from agnosticfair.server.plan import Beginning
 from agnosticfair.server.solvers import solver_of
 
 AUDITED = gaussian(200, 1.0, "ranges")
-"""The kernels of a deployment's certificate: around the fit's own centres, or else around a draw from the
+"""The kernels of a deployed fit's certificate: around the fit's own centres, or else around a draw from the
 agreed ranges and categories, so that a certificate asks nobody for a row."""
 
 UNSAID = "nobody has said: ask whoever wrote the step"
@@ -118,7 +121,8 @@ def _asked(step: str, rounds: str, *messages: Message) -> list[Explained]:
 
 
 def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explained]]:
-    """The messages by which bands and named parts are agreed on, and the plan with as many parts as there can be."""
+    """The messages by which bands, products and named parts are agreed on, and the plan with as many as there can
+    be."""
     found: list[Explained] = []
 
     def answered(asked: Broadcast[Any], value: float) -> Reply:
@@ -129,6 +133,8 @@ def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explain
     asked = named.histograms_question(plan, census)
     counts = {} if asked is None else named.by_column(asked, answered(asked, 1.0))
     plan = named.with_bands(plan, census, counts)
+    if plan.method.products:
+        plan = named.with_products(plan, answered(named.products_question(plan), float(census.n)))
     if server.fairness_of(plan.method).basis.kind != "named":
         return plan, found
     plan = named.with_axes(plan, census, counts)
@@ -163,16 +169,44 @@ def _later(asked: Any, plan: server.Plan) -> Any:
     return asked
 
 
-def explain_audit(method: Method, census: Census, bootstrap: int) -> list[Explained]:
-    """The messages of sums that a certificate takes, after the last round: one for each sensitive feature."""
-    M, d = server.kernels_wanted(method) or AUDITED.kernels, encoding_of(census).width
-    found = []
+def explain_audit(
+    method: Method, census: Census, bootstrap: int, sites: Sequence[str] = ("site",)
+) -> list[Explained]:
+    """The messages that a certificate takes, after the last round: sums and counts, for each sensitive feature."""
+    plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
+    by_name = server.fairness_of(method).basis.kind == "named"  # then over one constant, and parts
+    M = 1 if by_name else server.kernels_wanted(method) or AUDITED.kernels
+    d, found = _named(plan, census)[0].task.encoding.width, list[Explained]()
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")
         psi = (1 + bootstrap, 4 * len(groups), M + 1)
         shapes = {"psi": psi, "psi_x": (M + 1, d), "x_squares": (d,)}
         reply = Reply(1, {name: np.zeros(shape) for name, shape in shapes.items()})
         found.append(_message("decisions", when, reply))
+        found += _explain_parts(method, census, name, tuple(sites), when)
+    return found
+
+
+def _explain_parts(
+    method: Method, census: Census, name: str, sites: tuple[str, ...], when: str
+) -> list[Explained]:
+    """The counts of named parts that a certificate takes: everybody, every value, and at most every pair (or
+    three) of them, for what has too few rows is not asked for again."""
+    own = server.fairness_of(method).basis
+    basis = own if own.kind == "named" else subpopulations()
+    audited = Method("audit", fairness=Fairness(basis=basis, each=True))
+    plan = server.plan(audited, census, sites, sensitive_features=name)
+    asked, found, counts = named.histograms_question(plan, census), [], {}
+    if asked is not None:
+        reply = _like(asked, 1.0)
+        found, counts = [_message("histograms", when, reply)], named.by_column(asked, reply)
+    axes = axes_of(census, counts, basis.bands, basis.columns, clients=sites)
+    sizes = sizes_of(axes)
+    for depth in range(basis.depth + 1):
+        parts = sum(prod(some) for some in combinations(sizes, depth))
+        reply = Reply(1, {"counts": np.zeros((parts, 4 * len(census.groups[name])))})
+        told = when + (f", at most so many of {depth} values" if depth > 1 else "")
+        found.append(_message("part_decisions", told, reply))
     return found
 
 

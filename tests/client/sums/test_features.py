@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import Questions
 
 from agnosticfair import federation, iid, load_dataset
 from agnosticfair.client.client import Client
@@ -11,27 +12,13 @@ from agnosticfair.methods import method
 BITS = 18
 
 
-class Recorder:
-    """An engine that remembers the last question of each step."""
-
-    def __init__(self, inner):
-        self.inner, self.asked = inner, {}
-
-    def clients(self):
-        return self.inner.clients()
-
-    def exchange(self, step, payload, keys, deadline):
-        self.asked[step] = payload
-        return self.inner.exchange(step, payload, keys, deadline)
-
-
 @pytest.fixture(scope="module", params=[0, 4])
 def prepared(request):
     """A client's rows, with and without bands among the features."""
     (table,) = iid(load_dataset("adult").take(np.arange(3000)), clients=1).train.values()
-    engine = Recorder(federation.in_process({"one": table}))
+    engine = Questions({"one": table})
     federation.fit(engine, method("agnosticfair-named", bands=request.param, max_rounds=1))
-    task, client = engine.asked["part_sums"].task, Client("one", table)
+    task, client = engine.asked["part_sums"][-1].task, Client("one", table)
     return client.prepare(task).X, features.features(client, task)
 
 

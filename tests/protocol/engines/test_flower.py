@@ -379,19 +379,34 @@ def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path
     assert "does not answer step 'decisions'" in told["says"]
 
 
-@pytest.mark.parametrize("network", [None, "mlp"])
-def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, network):
+@pytest.mark.parametrize(
+    ("name", "network", "steps"),
+    [
+        ("agnosticfair", None, ["sums"]),
+        ("agnosticfair", "mlp", ["moments", "train"]),
+        ("agnosticfair-named", None, ["part_counts"]),
+    ],
+)
+def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, name, network, steps):
     if network:
         pytest.importorskip("torch")
-    made = method("agnosticfair", network=network, max_rounds=2)
+    made = method(name, network=network, max_rounds=2)
     _, run = run_server(files, tmp_path, method=made.name, network=network or "", max_rounds=2)
     run()
     census = take_census(ROWS, "all")
     told = explain(made, census, tuple(files), 1 / 3) + explain_audit(made, census, RESAMPLES)
     sizes = {m.step: m.size for m in told if m.sender == "site"}
     traffic = json.loads((tmp_path / "history.json").read_text())["traffic"]
-    for step in ("decisions", *(("moments", "train") if network else ("sums",))):
+    for step in ("decisions", "histograms", *steps):
         assert {t["received"] for t in traffic if t["step"] == step} == {sizes[step]}
+    most = [m.size for m in told if m.step == "part_decisions"]  # everybody, values, pairs
+    sent = [
+        t["received"] for t in traffic if t["step"] == "part_decisions" and t["site"] == "north"
+    ]
+    assert sent[:2] == most[:2]
+    assert sent[2] <= most[2]
+    assert len(sent) == len(most) == 3
+    assert {t["step"] for t in traffic} <= {m.step for m in told}
 
 
 @pytest.mark.parametrize(("name", "rows"), [("fairfl", 0), ("agnosticfair", 1)])
@@ -457,15 +472,19 @@ def test_one_empty_site_of_twenty_is_named(files, tmp_path):
         fit(engine, "fl")
 
 
-def test_a_site_that_answers_twice_counts_once(files):
-    engine, grid = engine_over(files)
-    inner = grid.pull_messages
+def test_a_site_that_answers_twice_counts_once_and_is_named(files, tmp_path):
+    grid, run = run_server(files, tmp_path, method="fl")
+    inner, south = grid.pull_messages, next(n for n, c in grid.ids.items() if c["site"] == "south")
     grid.pull_messages = lambda identities: [
-        m for reply in inner(identities) for m in (reply, reply)
+        m
+        for reply in inner(identities)
+        for m in [reply] * (2 if reply.metadata.src_node_id == south else 1)
     ]
-    result = fit(engine, "fl")
+    run()
     here = fit(read_clients(files.values(), ROLES), "fl")
-    assert result.model.w.tobytes() == here.model.w.tobytes()
+    assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
+    events = json.loads((tmp_path / "history.json").read_text())["events"]
+    assert [(e["event"], e["client"]) for e in events] == [("answered twice", "south")]
 
 
 def test_results_of_two_runs_are_not_reported_as_one(files, tmp_path):

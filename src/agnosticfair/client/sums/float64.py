@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agnosticfair.client.client import CHUNK, Client, Rows
+from agnosticfair.client.client import CHUNK, Client
 from agnosticfair.client.sums.features import weighed
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.errors import DataError
@@ -36,12 +36,12 @@ MASS = OF_FAIR.index("psi_theta")
 
 def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
     """A function from a slice of the rows to K for these rows, of its ``support`` only."""
-    rows, M = client.prepare(task), own_width(basis)
+    rows, M, made = client.prepare(task), own_width(basis), designed(client, task, basis)
     if comes_with_rows(basis):
-        return given_kernels(client, rows, basis)
+        return made
 
     def build(part: slice) -> np.ndarray:
-        return on_grid(own_design(basis, rows.X[part, :-1], task.centres), KERNEL_BITS)
+        return on_grid(made(part), KERNEL_BITS)
 
     if len(rows.X) * M * 8 > KERNEL_BYTES:
         return build
@@ -51,8 +51,11 @@ def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], np.nd
     return K.__getitem__
 
 
-def given_kernels(client: Client, rows: Rows, basis: Basis) -> Callable[[slice], np.ndarray]:
-    """K as the holder of the rows made it, the first kernels where a basis has fewer."""
+def designed(client: Client, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
+    """The same as the basis makes it; or as the holder of the rows did, the first kernels where a basis has fewer."""
+    rows = client.prepare(task)
+    if not comes_with_rows(basis):
+        return lambda part: own_design(basis, rows.X[part, :-1], task.centres)
     there = 0 if rows.kernels is None else rows.kernels.shape[1]
     if rows.kernels is None or there < basis.kernels:
         raise DataError(
