@@ -165,9 +165,9 @@ def single_values(axes: Sequence[Axis]) -> list[Part]:
 
 def with_parts(plan: Plan, axes: Sequence[Axis], parts: Sequence[Part]) -> Plan:
     """The plan with these axes and parts."""
-    rows = np.full((len(parts), DEEPEST, 2), -1.0)
-    for row, part in zip(rows, parts, strict=True):
-        row[: len(part)] = np.reshape(part, (-1, 2))
+    none = ((-1, -1),)
+    rows = np.array([part + none * (DEEPEST - len(part)) for part in parts], float)
+    rows = rows.reshape(-1, DEEPEST, 2)
     method, fairness = plan.method, plan.method.fairness
     if fairness is not None:
         fairness = replace(fairness, basis=replace(fairness.basis, kernels=max(1, len(parts))))
