@@ -30,7 +30,7 @@ def test_a_function_of_gaussians_is_the_gaussian_basis(rows):
     own = gaussian_at(ours.fit_.centres, 0.8)
     same = fair(basis=own, scale=False).fit(X, y, sensitive_features=s, clients=np.arange(400) % 3)
     np.testing.assert_allclose(ours.coef_, same.coef_, atol=1e-5)
-    assert same.certificate_.basis == Basis("given", 10)
+    assert same.certificate_.basis == Basis("function", 10)
     one, two = ours.certificate_.worst_difference, same.certificate_.worst_difference
     assert one == pytest.approx(two, abs=1e-3)
 
@@ -79,7 +79,7 @@ def test_indicators_bands_and_products_protect_every_part(rows):
     X, y, s = rows
     own = product(bands(0, (0.5,)), indicator(2, (0.0, 1.0)))
     model = fair(basis=own, tau=0.05, bound=30.0).fit(X, y, sensitive_features=s)
-    assert model.fit_.method.fairness.basis == Basis("given", 4)
+    assert model.fit_.method.fairness.basis == Basis("function", 4)
     assert model.history_[-1]["worst"] <= 0.05 + 0.002
     assert "4 kernels of a function" in str(model.certificate_)
 
@@ -118,4 +118,4 @@ def test_settings_of_bases_are_checked():
     with pytest.raises(SettingsError, match="centres are 'given' and none were"):
         fit({"a": ROWS}, method("agnosticfair", centres="given"))
     with pytest.raises(FederationError, match="has 0 kernels of its own where 3 are agreed"):
-        fit({"a": ROWS}, method("agnosticfair", basis=Basis("given", 3)))
+        fit({"a": ROWS}, method("agnosticfair", basis=Basis("function", 3)))

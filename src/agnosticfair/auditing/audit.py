@@ -263,10 +263,11 @@ def _over_rows(
     """What holds on the rows over the set of kernels, with the rows weighed most; and the sums psi."""
     given, (low, span), b = held.given, held.units, None
     if K is not None:
-        asked = replace(asked, basis=Basis("given", K.shape[1]))
+        asked = replace(asked, basis=Basis("function", K.shape[1]))
     elif is_centred(asked.basis):
         if centres is None:
             b = _drawn(given, asked.basis.kernels, seed)
+            asked = replace(asked, basis=replace(asked.basis, centres="rows"))  # its holder's own
         else:
             b = (checked_centres(centres, len(given.names)) - low) / span
         asked = replace(asked, basis=settled(replace(asked.basis, kernels=len(b)), b))

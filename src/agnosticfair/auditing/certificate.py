@@ -260,7 +260,7 @@ def about(basis: Basis, bound: float) -> str:
     kernels = {
         "constant": "uniform weights",
         "by_client": "mixtures of the clients",
-        "given": f"{basis.kernels} kernels of a function",
+        "function": f"{basis.kernels} kernels of a function",
     }
     many = f"{basis.kernels} gaussian kernels of width {basis.sigma:.3g}"
     limit = f"bound {bound:g}" if isfinite(bound) else "no bound"

@@ -104,12 +104,9 @@ def init(
     if least_sites is not None:
         run["least-sites"] = least_sites
     if centres_kind(chosen) == "rows":
-        if "centres" not in settings and secure:
-            run["centres"] = "kmeans"  # under masks no site shows a row unless it was asked for
-        else:
-            print(
-                "Note: the kernels' centres are rows of the sites, without label and group, seen by all."
-            )
+        print(
+            "Note: the kernels' centres are rows of the sites, without label and group, seen by all."
+        )
     if epsilon is not None:
         private_recipe(chosen)
         Budget(epsilon, delta, most_rows=site_rows)
@@ -299,11 +296,11 @@ def rotate_key(
 
 @deploy.command(epilog="Example: agnosticfair deploy renew bank")
 def renew(folder: Folder) -> None:
-    """Make a new certificate of the server, by the authority in the folder."""
+    """Make a new TLS certificate of the server, by the authority in the folder."""
     from agnosticfair.flower import admin
 
     end = admin.renew(folder)
-    print(f"The new certificate is good until {end:%Y-%m-%d}; start the SuperLink again.")
+    print(f"The new TLS certificate is good until {end:%Y-%m-%d}; start the SuperLink again.")
 
 
 def _show(told: dict[str, Any]) -> None:

@@ -485,7 +485,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             )
         recipe = replace(recipe, bands=0)
         if self.basis is not None:
-            changes["basis"] = basis_of(self.basis) if K is None else Basis("given", K.shape[1])
+            changes["basis"] = basis_of(self.basis) if K is None else Basis("function", K.shape[1])
         if self.centres is not None and not isinstance(self.centres, str):
             changes["centres"] = "given"
             changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))

@@ -1,4 +1,4 @@
-"""What a coordinator does between runs: sites come and go, keys and certificates are renewed, all is looked at."""
+"""What a coordinator does between runs: sites come and go, keys and TLS certificates are renewed, all is looked at."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from agnosticfair.flower.secrets import good_until, key_pair, renewed
 from agnosticfair.protocol.secure.keys import new_identity
 
 SOON = 14
-"""Days before the end of a certificate from which it is said."""
+"""Days before the end of a TLS certificate from which it is said."""
 
 
 def add_site(folder: Path, key: str, file: Path) -> None:
@@ -115,7 +115,7 @@ def _rotate_mask(keys: Path, key: str, public: Path | None) -> None:
 
 
 def renew(folder: Path) -> datetime:
-    """A new certificate of the server by the folder's authority; when it ends."""
+    """A new TLS certificate of the server by the folder's authority; when it ends."""
     settings = read_settings(folder)
     at = settings.folder / "tls"
     if not (at / "ca.key").is_file():
@@ -138,7 +138,9 @@ def status(folder: Path) -> dict[str, Any]:
     end = good_until((settings.folder / "tls" / "server.crt").read_text())
     told["certificate_ends"] = end.isoformat()
     if (days := (end - datetime.now(UTC)).days) < SOON:
-        told["note"] = f"the server's certificate ends in {days} days: 'agnosticfair deploy renew'"
+        told["note"] = (
+            f"the server's TLS certificate ends in {days} days: 'agnosticfair deploy renew'"
+        )
     try:
         known = {site.name: site for site in control.known_sites(settings)}
         runs = control.active_runs(settings)

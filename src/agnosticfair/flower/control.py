@@ -64,7 +64,7 @@ def control(settings: Settings) -> Any:
     except httpx.TransportError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise FederationError(
-                f"what answers at {at} is not this federation's SuperLink: its certificate is of another "
+                f"what answers at {at} is not this federation's SuperLink: its TLS certificate is of another "
                 "authority, or expired ('agnosticfair deploy renew')"
             ) from None
         raise Away(f"the SuperLink at {at} does not answer: {start}") from None

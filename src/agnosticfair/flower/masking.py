@@ -1,4 +1,4 @@
-"""Secure sums in a deployment: the files of keys, and a site that answers under masks."""
+"""Secure sums over sites: the files of keys, and a site that answers under masks."""
 
 from __future__ import annotations
 

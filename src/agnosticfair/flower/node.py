@@ -111,7 +111,9 @@ def cause(error: Exception) -> str:
         end = (
             "expired" if "expired" in text else "is of another authority than this site's file says"
         )
-        return f"the coordinator's certificate {end}: get the coordinator's new file for this site"
+        return (
+            f"the coordinator's TLS certificate {end}: get the coordinator's new file for this site"
+        )
     if isinstance(error, httpx.ConnectError | httpx.TimeoutException):
         return "the SuperLink does not answer: is it started, and does the network let this site through?"
     if isinstance(error, httpx.TransportError | ssl.SSLError):

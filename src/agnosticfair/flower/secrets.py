@@ -1,4 +1,4 @@
-"""Keys of sites and certificates of the coordinator, as text; who writes them keeps them private."""
+"""Keys of sites and TLS certificates of the coordinator, as text; who writes them keeps them private."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 DAYS = 90
-"""How long the server's certificate of a test authority is good."""
+"""How long the server's TLS certificate of a test authority is good."""
 
 AUTHORITY_DAYS = 3650
 
