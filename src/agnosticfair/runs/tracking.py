@@ -89,11 +89,7 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
 
     uri: where MLflow keeps runs, ``sqlite:///runs.db`` or a server's address.  name: the run's.
     """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nobody but the store hears of a fit
-    os.environ.setdefault(
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2"
-    )  # a server that is down is said at once
-    _check_writable(uri)
+    _prepare(uri)
     try:
         from mlflow.entities import Metric, Param
         from mlflow.exceptions import MlflowException
@@ -133,8 +129,10 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
     client.set_terminated(run, "FINISHED")
 
 
-def _check_writable(uri: str) -> None:
-    """Say at once that a store of SQLite cannot be written: MLflow would try again for minutes."""
+def _prepare(uri: str) -> None:
+    """Say at once that a store of SQLite cannot be written, or a server is down: MLflow would try for minutes."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nobody but the store hears of a fit
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     kind, _, place = uri.partition(":///")
     if kind != "sqlite":
         return
