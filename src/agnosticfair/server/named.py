@@ -158,6 +158,11 @@ def ranked(plan: Plan, state: Any) -> tuple[tuple[tuple[str, float], ...], tuple
     return found, tuple(names[m] for m in np.flatnonzero(~np.isfinite(worst)))
 
 
+def single_values(axes: Sequence[Axis]) -> list[Part]:
+    """A part for every value of every axis."""
+    return [((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))]
+
+
 def with_parts(plan: Plan, axes: Sequence[Axis], parts: Sequence[Part]) -> Plan:
     """The plan with these axes and parts."""
     none = ((-1, -1),)
