@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from typer import Argument, Option
 
 from agnosticfair.commands import reading
-from agnosticfair.commands.leaving import leave, pages_of, present, promised_files
+from agnosticfair.commands.leaving import leave, note_rows, pages_of, present, promised_files
 from agnosticfair.commands.measuring import labelled, scores
 from agnosticfair.commands.options import (
     NONE,
@@ -122,6 +122,7 @@ def fit(
     clients = _read(files, test or (), roles, dialect)
     if not as_json:
         reading.tell(clients, target, positive)
+        note_rows(chosen)
     columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:

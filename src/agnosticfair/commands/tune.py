@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from agnosticfair.commands.leaving import leave
+from agnosticfair.commands.leaving import leave, note_rows
 from agnosticfair.commands.options import (
     NONE,
     Encoding,
@@ -79,6 +79,7 @@ def tune(
     clients = read_clients(files, roles, dialect=Dialect(separator, encoding))
     if not as_json:
         tell(clients, target, positive)
+        note_rows(chosen)
     ask: dict[str, Any] = {"taus": path, "folds": folds, "seed": seed}
     ask |= {"jobs": cpus() if jobs is None else jobs, "positive": positive}
     with progress(folds * len(path), "fits") as advance:
