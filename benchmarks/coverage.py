@@ -166,9 +166,9 @@ def drawn(notion: str, n: int, slow: bool, seed: int) -> tuple:
         true = truth(notion)[3].counts[
             [at[part] for part, fine in zip(got.parts, able, strict=True) if fine]
         ]
-        over = mixtures_of(got, notion, 1 - DELTA, 0.1, 1.0, FLOOR)
+        over = mixtures_of(got, notion, 1 - DELTA, 0.1, 1.0, FLOOR).value
         mixed = over >= worst_mixture(notion, true)
-        over = reweighed.reweighings(masses(rows), n, DELTA, notion, BOUND, FLOOR, 1e-3)
+        over = reweighed.reweighings(masses(rows), n, DELTA, notion, BOUND, FLOOR, 1e-3).value
         kernels = not over < worst_kernels(notion)  # nan: no reweighing keeps the floor
     ends = np.stack([measured, low, spread])
     return held, fair, mixed, kernels, error.max(), high, ends, (bound >= worst, bound - worst)

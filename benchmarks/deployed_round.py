@@ -11,10 +11,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import csv
@@ -42,8 +45,37 @@ def write_sites(folder: Path, sites: int) -> dict[str, Path]:
     return found
 
 
-def deployed(folder: Path, files: dict[str, Path], more: list[str]) -> tuple[float, list[float]]:
-    """Seconds for all of it, and between a site's answers in the rounds."""
+def processor_seconds(named: dict[str, int]) -> dict[str, float]:
+    """What each of these processes, and those that it started, has used so far."""
+    own, above = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            after = path.read_text().rpartition(")")[2].split()
+            above[int(path.parent.name)] = int(after[1])
+            own[int(path.parent.name)] = sum(map(int, after[11:13])) / os.sysconf("SC_CLK_TCK")
+    found = dict.fromkeys(named, 0.0)
+    for pid, seconds in own.items():
+        at = pid
+        while at in above and at not in named.values():
+            at = above[at]
+        for name, root in named.items():
+            found[name] += seconds if root == at else 0.0
+    return found
+
+
+def watch_rounds(bank: Path, named: dict[str, int], told: dict[Any, dict[str, float]]) -> None:
+    """Write down what every process has used by the end of each round."""
+    while "ended" not in told:
+        with suppress(OSError, ValueError, KeyError):
+            round_ = json.loads((bank / "results" / "progress.json").read_text())["round"]["round"]
+            told.setdefault(round_, processor_seconds(named))
+        time.sleep(0.1)
+
+
+def deployed(
+    folder: Path, files: dict[str, Path], more: list[str]
+) -> tuple[float, list[float], dict[str, float]]:
+    """Seconds for all of it, and between a site's answers in the rounds; processors' seconds a round by process."""
     own = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     bank, begin = folder / "bank", time.perf_counter()
     sites = ",".join(f"{key}={path}" for key, path in files.items())
@@ -57,9 +89,15 @@ def deployed(folder: Path, files: dict[str, Path], more: list[str]) -> tuple[flo
         subprocess.Popen(["sh", str(bank / f"start-{name}.sh")], env=own)
         for name in ("superlink", *files)
     ]
+    used: dict[Any, dict[str, float]] = {}
+    pids = {name: p.pid for name, p in zip(("superlink", *files), started, strict=True)}
+    watching = threading.Thread(target=watch_rounds, args=(bank, pids, used))
+    watching.start()
     try:
         subprocess.run([*command, "run", str(bank)], check=True, env=own)
     finally:
+        used["ended"] = {}
+        watching.join()
         for process in started:
             process.terminate()
         for process in started:
@@ -71,7 +109,9 @@ def deployed(folder: Path, files: dict[str, Path], more: list[str]) -> tuple[flo
         if event.get("step") in ("sums", "train")
     ]
     total = time.perf_counter() - begin
-    return total, [after - before for before, after in pairwise(times)]
+    first, *_, last = sorted(number for number in used if number != "ended")
+    each = {k: (used[last][k] - used[first][k]) / (last - first) for k in pids}
+    return total, [after - before for before, after in pairwise(times)], each
 
 
 def main() -> None:
@@ -84,7 +124,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         files = write_sites(folder, asked.sites)
-        total, rounds = deployed(folder, files, more)
+        total, rounds, each = deployed(folder, files, more)
         chosen = method("agnosticfair", network=asked.network, max_rounds=ROUNDS)
         tables = read_clients(files.values(), Roles("income", ("sex",)))
         ends: list[float] = []
@@ -99,6 +139,8 @@ def main() -> None:
         f"from nothing to a model of {asked.sites} sites: {total:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of "
         f"processors over all processes; the bare engine's fit {spent:.1f} s"
     )
+    told = ", ".join(f"{name} {seconds:.2f}" for name, seconds in each.items())
+    print(f"processors' seconds a round (the SuperLink's with its ServerApp): {told}")
     print(
         f"median round: deployed {there:.2f} s, bare engine {here:.2f} s, ratio {there / here:.1f}"
     )

@@ -16,6 +16,7 @@ from agnosticfair.auditing import proof
 from agnosticfair.data.rows import digest_of, folds_of
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
+from agnosticfair.mathematics import reweighed
 from agnosticfair.mathematics.basis import gaussian, subpopulations
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import members
@@ -173,11 +174,14 @@ def changed(told, path, value):
 
 
 def test_more_than_a_hundred_tamperings_are_refused():
-    told = proof.sealed(certificate(parts=("job",)), bytes(range(32)))
+    ask = {"mixtures": True, "basis": gaussian(4, 1.0), "bootstrap": 0}
+    told = proof.sealed(certificate(parts=("job",), **ask), bytes(range(32)))
     key = told["signature"]["public_key"]
     everything = [*leaves(told)]
-    assert len(everything[::3]) > 100
-    for path, value in everything[::3]:
+    some = everything[:: len(everything) // 110]
+    assert len(some) > 100
+    assert any("duals" in path for path, _ in some)
+    for path, value in some:
         assert proof.verify(changed(told, path, value), key), path
     for gone in told:
         cut = {k: v for k, v in told.items() if k != gone}
@@ -194,10 +198,40 @@ def test_a_forger_who_makes_the_digest_anew_is_refuted_by_the_sums():
         and isinstance(value, int | float)
     ]
     assert len(numbers) > 100
-    for path, value in numbers[::2]:
+    for path, value in numbers[:: len(numbers) // 100]:
         assert proof.verify(proof.sealed(changed(told, path, value))), path
     assert "no certificate" in proof.verify({"format": "other"})[0]
     assert proof.verify([1])
+
+
+def test_duals_show_the_bounds_over_mixtures_and_kernels_without_a_search(monkeypatch):
+    told = certificate(mixtures=True, basis=gaussian(4, 1.0), parts=("job",), bootstrap=0)
+    honest = told["mixtures"], told["kernels"]["upper"]
+    duals = [path for path, _ in leaves(told) if "duals" in path]
+    assert len(duals) > 100
+
+    def look(*_):
+        raise AssertionError("nothing is to be solved again")
+
+    monkeypatch.setattr(reweighed, "worst_difference", look)
+    assert proof.verify(proof.sealed(told)) == ()
+    refused = 0
+    for path in duals[:: len(duals) // 20]:
+        value = dict(leaves(told))[path]
+        wrong = proof.verify(proof.sealed(changed(told, path, value + 0.01)))
+        refused += bool(wrong)  # other multipliers may show the same: weak duality
+    assert refused > 5
+    for at, bound in (("mixtures", honest[0]), ("kernels", honest[1])):
+        lower = {**told, "mixtures": bound - 0.01} if at == "mixtures" else copy.deepcopy(told)
+        if at == "kernels":
+            lower["kernels"]["upper"] = bound - 0.01
+        assert proof.verify(proof.sealed(lower)), at
+    for cut in (told["sums"]["duals"], told["kernels"]["duals"]):
+        kept = cut.pop()
+        assert proof.verify(proof.sealed(told))
+        cut += [kept, kept]
+        assert proof.verify(proof.sealed(told))
+        cut.pop()
 
 
 def test_keys_are_kept_by_their_owner(tmp_path):

@@ -1,6 +1,7 @@
 """The folder of a federation of sites, a site's settings, and what is told about messages before they travel."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ import pytest
 from helpers import dealt, small_table
 
 from agnosticfair.cli import main
+from agnosticfair.client.steps import STEPS
 from agnosticfair.commands.messages import _supposed
 from agnosticfair.data.files import Roles
 from agnosticfair.errors import DataError, FederationError, SettingsError
@@ -117,7 +119,7 @@ def test_what_is_told_of_an_error():
     "recipe",
     [
         *METHODS.values(),
-        *(method("agnosticfair", centres=c) for c in ("kmeans", "ranges")),
+        *(method("agnosticfair", centres=c) for c in ("rows", "ranges")),
         *(method(name, network="mlp") for name in ("fl", "agnosticfair", "agnosticfair-printed")),
     ],
     ids=lambda recipe: f"{recipe.name}-{recipe.basis.centres}{'-mlp' if recipe.network else ''}",
@@ -162,10 +164,23 @@ def test_what_is_explained_is_what_is_sent(recipe):
     assert UNSAID not in {words for m in told for words in m.reveals.values()}
 
 
-def test_the_message_of_an_audit_is_small_and_explained():
-    (audit,) = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000), 50)
-    assert audit.size < 1_000_000
-    assert UNSAID not in audit.reveals.values()
+def test_the_messages_of_an_audit_are_small_and_explained():
+    audit = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000), 50)
+    assert [m.step for m in audit] == ["decisions", "histograms", *["part_decisions"] * 3]
+    assert audit[0].size < 1_000_000
+    assert all({*m.reveals} == {*m.fields} for m in audit)
+    assert UNSAID not in {words for m in audit for words in m.reveals.values()}
+
+
+def test_every_step_stands_in_the_documents_table():
+    page = (Path(__file__).parents[2] / "docs" / "messages.md").read_text()
+    table = page.partition("## The messages")[2].partition("\n## ")[0]
+    named = {
+        name
+        for row in table.splitlines()
+        for name in re.findall(r"`(\w+)`", row.partition(" | ")[0])
+    }
+    assert named - {"keys", "agree"} == {*STEPS}
 
 
 def test_a_gradient_over_one_row_is_that_row_and_its_label():
@@ -201,13 +216,18 @@ def test_a_gradient_over_one_row_is_that_row_and_its_label():
 def test_explain_messages_on_the_command_line(capsys):
     with pytest.raises(SystemExit):
         main(["explain-messages", "--features", "34", "--method", "agnosticfair"])
+    assert "WHOLE ROWS" not in capsys.readouterr().out
+    asked = ["explain-messages", "--features", "34", "--method", "agnosticfair"]
+    with pytest.raises(SystemExit):
+        main([*asked, "--centres", "rows"])
     told = capsys.readouterr().out
     assert "WHOLE ROWS" in told
     assert "sums, site to server, round 1 to 40" in told
     with pytest.raises(SystemExit):
         main(["explain-messages", "--json", "--method", "fl"])
     messages = json.loads(capsys.readouterr().out)
-    assert [m["step"] for m in messages] == ["hello", "census", "sums", "sums", "decisions"]
+    steps = ["hello", "census", "sums", "sums", "decisions", "histograms", *["part_decisions"] * 3]
+    assert [m["step"] for m in messages] == steps
 
 
 def test_the_messages_of_a_network_are_explained_on_the_command_line(capsys):
@@ -243,8 +263,11 @@ def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys
     messages = json.loads(capsys.readouterr().out)
     assert ended.value.code == 0
     certificates = [m for m in messages if m["step"] == "decisions"]
-    assert [m["fields"]["psi"] for m in certificates] == ["1 x 12 x 201", "1 x 8 x 201"]
-    assert {m["fields"]["x_squares"] for m in certificates} == {"4"}  # age, and zip's three values
+    assert [m["fields"]["psi"] for m in certificates] == ["1 x 12 x 2", "1 x 8 x 2"]
+    assert {m["fields"]["x_squares"] for m in certificates} == {"12"}  # age, its 8 bands, 3 zips
+    parts = [m["fields"]["counts"] for m in messages if m["step"] == "part_decisions"]
+    # everybody, four ages and three zips, and their pairs; by two labels, two decisions and the groups
+    assert parts == [f"{parts} x {cells}" for cells in (12, 8) for parts in (1, 7, 12)]
 
 
 def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys):

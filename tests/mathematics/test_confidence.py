@@ -148,7 +148,7 @@ def test_the_bounds_hold_at_once_in_draws_from_a_known_population(notion):
         failed[0] += ((true > found.high) | (true < found.low)).any()
         found = confidence.ratios(counts, part, notion)
         failed[1] += ((true_ratio > found.high) | (true_ratio < found.low)).any()
-        failed[2] += reweighed.mixtures(counts, delta, notion, 0.05, 1e-2) < mixed
+        failed[2] += reweighed.mixtures(counts, delta, notion, 0.05, 1e-2).value < mixed
     assert (failed <= draws * delta).all()
 
 
@@ -169,7 +169,7 @@ def test_reweighings_of_the_population_stay_below_their_bound(notion):
     total = true.sum(axis=(0, 1, 2))
     for seed in range(10):
         drawn = masses(np.random.default_rng(seed).choice(cells, n))
-        bound = reweighed.reweighings(drawn, n, 0.1, notion, 5.0, 0.05)
+        bound = reweighed.reweighings(drawn, n, 0.1, notion, 5.0, 0.05).value
         for alpha in [*np.eye(3), *rng.dirichlet(np.ones(3), 50)]:
             alpha = alpha / (alpha @ total)
             if alpha.max() <= 5.0:
@@ -185,7 +185,7 @@ def test_mixtures_are_no_better_than_the_worst_part_and_see_simpsons_paradox():
     each = confidence.differences(counts, 0.01, "demographic_parity")
     assert each.high.max() < 0.01
     # half of each part: 0.74 against 0.26
-    assert reweighed.mixtures(counts, 0.01, "demographic_parity", 0.05) == pytest.approx(
+    assert reweighed.mixtures(counts, 0.01, "demographic_parity", 0.05).value == pytest.approx(
         0.48, abs=0.01
     )
 

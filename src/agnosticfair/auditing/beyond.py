@@ -55,8 +55,9 @@ def bounded(
         mixed = mixtures_of(
             found, made.notion, made.confidence, wanted.precision, wanted.share, made.floor
         )
-        uppers.append(mixed)
+        uppers.append(mixed.value)
     whose = {} if model is None else {"model": model.digest}
+    duals = {} if mixed is None else {"duals": [edges.tolist() for edges in mixed.duals]}
     worst = worst_of(told)
     over_parts = (worst or told[0]).difference
     if made.kernels is None:
@@ -69,8 +70,8 @@ def bounded(
         made,
         parts=told,
         upper=max(uppers),
-        mixtures=mixed,
-        sums=sums_of(found, axes, wanted.parts.depth, ask) | whose,
+        mixtures=None if mixed is None else mixed.value,
+        sums=sums_of(found, axes, wanted.parts.depth, ask) | whose | duals,
         notes=(*made.notes, *_notes(told)),
         **seen,  # type: ignore[arg-type]
     )
@@ -101,8 +102,9 @@ def _over_kernels(made: Certificate, psi: np.ndarray) -> Certificate:
         cells[..., :-1], float(made.n), delta, made.notion, bound, made.floor
     )
     alpha = made.alpha_difference.tolist()
-    kernels = {"upper": found, "psi": cells.tolist(), "alpha": alpha, "about": made.about}
-    return replace(made, kernels=kernels, upper=found)
+    kernels = {"upper": found.value, "psi": cells.tolist(), "alpha": alpha, "about": made.about}
+    kernels["duals"] = [edges.tolist() for edges in found.duals]
+    return replace(made, kernels=kernels, upper=found.value)
 
 
 def _notes(told: Sequence[PartRecord]) -> tuple[str, ...]:

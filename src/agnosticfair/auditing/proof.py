@@ -132,8 +132,8 @@ def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
             yield f"part {true.name!r} says another {wrong[0]} than its sums"
     uppers = [upper_of(made)]
     if told["mixtures"] is not None:
-        keys = ("notion", "confidence", "precision", "share", "floor")
-        uppers.append(mixtures_of(found, *(told[key] for key in keys)))
+        asked = (told["confidence"], told["precision"], told["share"], told["floor"])
+        uppers.append(mixtures_of(found, notion, *asked, sums.get("duals")).value)
         if not _same(told["mixtures"], uppers[-1]):
             yield "the bound over mixtures is not the one that its sums give"
     if told["kernels"] is not None:
@@ -198,25 +198,30 @@ def _pairs_hold(pairs: np.ndarray, found: Found, sizes: Sequence[int]) -> bool:
 
 
 def mixtures_of(
-    found: Found, notion: str, level: float, precision: float, share: float, floor: float
-) -> float:
-    """The bound over mixtures of the estimable parts."""
+    found: Found,
+    notion: str,
+    level: float,
+    precision: float,
+    share: float,
+    floor: float,
+    duals: Sequence[Any] | None = None,
+) -> reweighed.Proved:
+    """The bound over mixtures of the estimable parts: looked for, or shown by duals."""
     delta = share * (1 - level)
     able = found.levels(notion, precision, delta)[1]
     if not able.any():
-        return 1.0
+        return reweighed.Proved(1.0, ())
     there = confidence.reached(found.sample(notion, precision), delta)
     left = 1 - confidence.COUNTS - reweighed.SUPPORT * confidence.ONE
-    return reweighed.mixtures(found.counts[there], left * delta, notion, floor)
+    return reweighed.mixtures(found.counts[there], left * delta, notion, floor, duals=duals)
 
 
 def _kernels(told: Mapping[str, Any]) -> float:
     psi = np.array(told["kernels"]["psi"], float)
     bound = told["bound"]
     delta = told["share"] * (1 - told["confidence"])
-    return reweighed.reweighings(
-        psi[..., :-1], float(told["n"]), delta, told["notion"], bound, told["floor"]
-    )
+    asked = (float(told["n"]), delta, told["notion"], bound, told["floor"])
+    return reweighed.reweighings(psi[..., :-1], *asked, duals=told["kernels"].get("duals")).value
 
 
 def _same(said: Any, true: Any) -> bool:

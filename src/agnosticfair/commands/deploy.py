@@ -92,12 +92,9 @@ def init(
     if least_sites is not None:
         run["least-sites"] = least_sites
     if centres_kind(chosen) == "rows":
-        if "centres" not in settings and secure:
-            run["centres"] = "kmeans"  # under masks no site shows a row unless it was asked for
-        else:
-            print(
-                "Note: the kernels' centres are rows of the sites, without label and group, seen by all."
-            )
+        print(
+            "Note: the kernels' centres are rows of the sites, without label and group, seen by all."
+        )
     if epsilon is not None:
         private_recipe(chosen)
         Budget(epsilon, delta, most_rows=site_rows)

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
+<<<<<<< HEAD
 from agnosticfair.commands import options, reading
 from agnosticfair.commands.leaving import leave, pages_of, present, promised_files
+=======
+from agnosticfair.commands import reading
+from agnosticfair.commands.leaving import leave, note_rows, pages_of, present, promised_files
+>>>>>>> main
 from agnosticfair.commands.measuring import labelled, scores
 from agnosticfair.commands.output import check_file, check_folder, progress, write_files
 from agnosticfair.commands.private import private_fit
@@ -105,6 +110,7 @@ def fit(
     clients = _read(files, test or (), roles, dialect)
     if not as_json:
         reading.tell(clients, target, positive)
+        note_rows(chosen)
     columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:

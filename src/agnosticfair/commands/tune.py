@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from agnosticfair.commands import options
-from agnosticfair.commands.leaving import leave
+from agnosticfair.commands.leaving import leave, note_rows
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
 from agnosticfair.commands.reading import tell, with_parts
 from agnosticfair.errors import SettingsError
@@ -63,6 +63,7 @@ def tune(
     clients = read_clients(files, roles, dialect=dialect)
     if not as_json:
         tell(clients, target, positive)
+        note_rows(chosen)
     ask: dict[str, Any] = {"taus": path, "folds": folds, "seed": seed}
     ask |= {"jobs": cpus() if jobs is None else jobs, "positive": positive}
     with progress(folds * len(path), "fits") as advance:

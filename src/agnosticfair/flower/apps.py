@@ -106,10 +106,19 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
     parts = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     told = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
     told |= {"traffic": engine.traffic, "certificate": certificate["says"]}
-    told["events"] = [*about.events, *told["events"]]
+    told["events"] = [*about.events, *told["events"], *answered_twice(engine)]
     told["command"] = config.get("command") or told["command"]
     told["parts"] = record.digests(parts)
     return parts | {"history.json": as_json(told)}
+
+
+def answered_twice(engine: FlowerEngine) -> list[dict[str, Any]]:
+    """The sites that gave two answers to one question."""
+    why = "one answer counts: see that only one process of the site runs"
+    return [
+        {"event": "answered twice", "client": key, "reason": why}
+        for key in sorted(engine.twice & {*engine.sites})
+    ]
 
 
 def greet(asker: Asker, engine: FlowerEngine) -> dict[str, Any]:

@@ -16,7 +16,8 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, MutableMapping
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -28,12 +29,14 @@ from agnosticfair.flower.causes import VISITS, identity
 from agnosticfair.flower.control import public_key
 from agnosticfair.flower.folder import TOKEN, Settings, read_settings, write_whole
 from agnosticfair.flower.metrics import superlink_metrics
+from agnosticfair.flower.patience import App, patient
 
-FLEET, CONTROL = "/v1/fleet/", "/v1/control/"
+FLEET, CONTROL, RUNTIME = "/v1/fleet/", "/v1/control/", "/v1/runtime/"
 KEPT = 400.0
 """Seconds for which a used signature is remembered; Flower's own window is 310."""
 
-App = Callable[..., Awaitable[None]]
+IDLE_LAYERS = ("Control", "RuntimeTracing", "FleetEventLog")
+"""Names, in their beginnings, of Flower's layers that do nothing but for runs, for tracing and for its event log."""
 
 
 @dataclass
@@ -183,7 +186,27 @@ def _application(settings: Settings) -> App:
         config = flower._parse_superlink_lifespan_config()
     finally:
         sys.argv = own
-    return create_app(config, flower.SuperLinkLifespan)
+    return patient(lean(create_app(config, flower.SuperLinkLifespan)))
+
+
+def lean(whole: Any) -> App:
+    """Flower's application, with fewer layers where it is asked neither for a run nor with tracing or an event log.
+
+    Each of its nine layers costs every request about a millisecond; keys are checked by one of those that stay.
+    """
+    asked = os.environ.get("FLWR_TRACING_ENABLED") == "1" or whole.state.fleet_event_log_plugin
+    thin = copy(whole)
+    thin.user_middleware = [
+        layer
+        for layer in whole.user_middleware
+        if asked or not getattr(layer.cls, "__name__", "").startswith(IDLE_LAYERS)
+    ]
+
+    async def app(scope: MutableMapping[str, Any], receive: App, send: App) -> None:
+        plain = scope["type"] == "http" and scope["path"].startswith((FLEET, RUNTIME))
+        await (thin if plain else whole)(scope, receive, send)
+
+    return app
 
 
 def _metrics(settings: Settings, visits: Visits) -> bytes:

@@ -46,13 +46,15 @@ class Ambiguity:
 @dataclass(frozen=True)
 class Worst:
     """A worst case over A: no alpha shows more than `value`, and this alpha shows at least
-    `value - tolerance`.  Where there is no alpha, value, alpha and tolerance are nan.
+    `value - tolerance`.  Where there is no alpha, value, alpha and tolerance are nan.  edges: (E, 3), what
+    `ratios.proved` shows the value by, of a difference.
     """
 
     value: float
     alpha: Array
     outcome: Outcome
     tolerance: float
+    edges: Array | None = None
 
 
 def nothing(A: Ambiguity, outcome: Outcome) -> Worst:

@@ -228,8 +228,11 @@ def _differences(P: _Pair, u: Array) -> Array:
     return np.where(fine[:, 0], rates[:, 1] - rates[:, 0], -np.inf)
 
 
-def _search(P: _Pair, tolerance: float, target: float = -np.inf) -> tuple[Array, Array, float]:
-    """Branch and bound over the share: every u met, values, and a ceiling; below target it rests."""
+def _search(
+    P: _Pair, tolerance: float, target: float = -np.inf
+) -> tuple[Array, Array, float, Array]:
+    """Branch and bound over the share: every u met, values, a ceiling, and the edges that it stands on, (3, E);
+    below target it rests."""
     t = P.ends @ P.b.T
     first, last = t[:, 1] / t.sum(axis=1)
     u, values = P.ends, _differences(P, P.ends)
@@ -252,8 +255,35 @@ def _search(P: _Pair, tolerance: float, target: float = -np.inf) -> tuple[Array,
         if not 0 < low.shape[1] < 2000:
             break
         middle = at((low[0] + high[0]) / 2)
+        edges = np.hstack([edges, middle])
         low, high = np.hstack([low, middle]), np.hstack([middle, high])
-    return u, values, float(max(ceiling, values.max(), bound.max(initial=-np.inf)))
+    ceiling = float(max(ceiling, values.max(), bound.max(initial=-np.inf)))
+    return u, values, ceiling, edges[:, np.argsort(edges[0], kind="stable")]
+
+
+def proved(A: Ambiguity, a: ArrayLike, b: ArrayLike, floor: float, edges: ArrayLike) -> float:
+    """What edges prove that no alpha of `worst_difference` exceeds: weak duality, without a search; nan without alpha.
+
+    edges: (E, 3), shares t1 / (t0 + t1) with multipliers v and nu, ascending.  Whatever the multipliers, the ceiling
+    between two edges holds (`_ceiling`); so only the shares must reach over all that there are.
+
+    >>> A = Ambiguity(np.array([1.0, 1.0]), 2, bound=1.5)
+    >>> a, b = [[0.2, 0.1], [0.1, 0.4]], [[0.5, 0.5], [0.5, 0.5]]
+    >>> made = worst_difference(A, a, b, floor=0.1)
+    >>> proved(A, a, b, 0.1, made.edges) <= made.value + 1e-9
+    True
+    """
+    P, edges = _pair(A, a, b, floor), np.asarray(edges, float).reshape(-1, 3).T
+    if P is None:
+        return np.nan
+    t = P.ends @ P.b.T
+    first, last = t[:, 1] / t.sum(axis=1)
+    share = edges[0]
+    if not np.isfinite(edges).all() or len(share) < 2 or (np.diff(share) < 0).any():
+        raise ValueError("edges are to be finite, two or more, and ascending")
+    if share[0] > first + SLACK or share[-1] < last - SLACK or share[0] <= 0 or share[-1] >= 1:
+        raise ValueError("edges leave out shares that there are")
+    return float(_ceiling(P, edges[:, :-1], edges[:, 1:]).max())
 
 
 def _climbed(P: _Pair, u: Array, tolerance: float) -> Array:
@@ -285,10 +315,10 @@ def worst_difference(
     P = _pair(A, a, b, floor)
     if P is None:
         return nothing(A, Outcome.INFEASIBLE)
-    u, values, value = _search(P, tolerance)
+    u, values, value, edges = _search(P, tolerance)
     gap = float(value - values.max())
     outcome = Outcome.OPTIMAL if gap <= tolerance else Outcome.FAILED
-    return Worst(value, u[values.argmax()] * shares(A)[0], outcome, gap)
+    return Worst(value, u[values.argmax()] * shares(A)[0], outcome, gap, edges.T)
 
 
 def worst_differences(
@@ -314,7 +344,7 @@ def worst_differences(
     scale, h = shares(A)
     if P is None:
         return np.zeros((0, len(h))), np.zeros(0)
-    u, values, _ = _search(P, max(tolerance, COARSE), target)
+    u, values, *_ = _search(P, max(tolerance, COARSE), target)
     if tolerance < COARSE and values.max() > target - COARSE:
         more = _climbed(P, u[values.argmax()], tolerance)
         u, values = np.concatenate([u, more]), np.concatenate([values, _differences(P, more)])

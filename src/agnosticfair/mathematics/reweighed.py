@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import permutations, product
+from typing import Any
 
 import numpy as np
 
@@ -12,19 +14,33 @@ from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome
 from agnosticfair.mathematics.binomial import chernoff, clopper_pearson
 from agnosticfair.mathematics.confidence import compared
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.ratios import worst_difference, worst_ratio
+from agnosticfair.mathematics.ratios import proved, worst_difference, worst_ratio
 
 SUPPORT = 3
 """Parts that a worst mixture needs: one equation for the weights, and one for each group's mass."""
 
 
+@dataclass(frozen=True)
+class Proved:
+    """An upper bound, and the duals that show it by weak duality: edges (E, 3) of every pair looked at."""
+
+    value: float
+    duals: tuple[np.ndarray, ...]
+
+
 def mixtures(
-    counts: np.ndarray, delta: float, notion: str, floor: float, tolerance: float = 1e-4
-) -> float:
+    counts: np.ndarray,
+    delta: float,
+    notion: str,
+    floor: float,
+    tolerance: float = 1e-4,
+    duals: Sequence[Any] | None = None,
+) -> Proved:
     """An upper bound on the difference of two groups under every mixture of parts in which both keep the share
     ``floor``, however many parts there are.
 
-    counts: (M, G, 2, 2), of ``confidence.reached`` parts.
+    counts: (M, G, 2, 2), of ``confidence.reached`` parts.  duals: by which the bound is to be shown, instead of
+    looking for it.
 
     **Theorem.** A mixture draws from part m with probability u_m. With rates p and group shares rho of the parts
     its groups' rates are ``sum_m u_m rho_mj p_mj / sum_m u_m rho_mj``. Let all p, rho have one-sided Clopper-Pearson
@@ -43,33 +59,53 @@ def mixtures(
     if NOTIONS[
         notion
     ].bounds:  # a mixture's rate of one group is an average of the parts': one part is worst
-        return float(clopper_pearson(k[0], n[0], 2 * delta)[1].max())
-    worst, level = 0.0, 2 * delta / (6 * SUPPORT)
+        return Proved(float(clopper_pearson(k[0], n[0], 2 * delta)[1].max()), ())
+    level, asked = 2 * delta / (6 * SUPPORT), _Asked(floor, tolerance, duals)
     for y in range(len(k)):
         low, high = clopper_pearson(k[y], n[y], level)
         least, most = clopper_pearson(n[y], total, level)
         for j, i in permutations(range(k.shape[1]), 2):
-            found = _mixed(
-                (low[i], high[j]), [(least[g], most[g]) for g in (i, j)], floor, tolerance
-            )
-            worst = max(worst, found)
-    return min(worst, 1.0)
+            _mixed(asked, (low[i], high[j]), [(least[g], most[g]) for g in (i, j)])
+    return asked.proved()
+
+
+class _Asked:
+    """Differences one after the other: looked for, or shown by the duals that are given."""
+
+    def __init__(self, floor: float, tolerance: float, duals: Sequence[Any] | None) -> None:
+        self.floor, self.tolerance, self.worst = floor, tolerance, 0.0
+        self.given: Iterator[Any] | None = None if duals is None else iter(duals)
+        self.made: list[np.ndarray] = []
+
+    def look(self, A: Ambiguity, a: np.ndarray, b: np.ndarray, floor: float | None = None) -> None:
+        """One more difference; there is none where no reweighing keeps both floors."""
+        floor = self.floor if floor is None else floor
+        if self.given is None:
+            found = worst_difference(A, a, b, floor, self.tolerance)
+            edges = np.zeros((0, 3)) if found.edges is None else found.edges
+        else:
+            edges = np.array(next(self.given, ()), float).reshape(-1, 3)
+        value = proved(A, a, b, floor, edges)
+        self.made.append(edges)
+        self.worst = max(self.worst, 0.0 if np.isnan(value) else value)
+
+    def proved(self) -> Proved:
+        """The worst of all, which is at most 1."""
+        if self.given is not None and next(self.given, None) is not None:
+            raise ValueError("there are duals of nothing")
+        return Proved(min(self.worst, 1.0), tuple(self.made))
 
 
 def _mixed(
-    rates: Sequence[np.ndarray],
-    shares: Sequence[tuple[np.ndarray, np.ndarray]],
-    floor: float,
-    tolerance: float,
-) -> float:
-    """The worst over mixtures of the corners, for one ordered pair; 0 where no mixture keeps both floors."""
+    asked: _Asked, rates: Sequence[np.ndarray], shares: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> None:
+    """The worst over mixtures of the corners, for one ordered pair."""
     corners = [*product((0, 1), repeat=2)]
     b = np.array([np.concatenate([shares[g][corner[g]] for corner in corners]) for g in (0, 1)])
     possible = b.sum(axis=0) <= 1 + 1e-9  # two groups are at most everybody
     a = b * np.array([np.tile(rate, len(corners)) for rate in rates])
     A = Ambiguity(np.ones(int(possible.sum())), 1.0)
-    found = worst_difference(A, a[:, possible], b[:, possible], floor, tolerance)
-    return 0.0 if found.outcome is Outcome.INFEASIBLE else float(found.value)
+    asked.look(A, a[:, possible], b[:, possible])
 
 
 def reweighings(
@@ -80,11 +116,12 @@ def reweighings(
     bound: float | None,
     floor: float,
     tolerance: float = 1e-4,
-) -> float:
+    duals: Sequence[Any] | None = None,
+) -> Proved:
     """An upper bound on the difference of two groups under every reweighing of the *population* by kernels in [0, 1].
 
     psi: (G, 2, 2, M) sums of K over the cells of n rows.  The set: 0 <= alpha <= bound, mean weight one and both
-    groups' masses at least ``floor``, means being the population's.
+    groups' masses at least ``floor``, means being the population's.  duals: as in ``mixtures``.
 
     **Theorem.** Chernoff's limits of all positive and negative masses (and of psi_theta) hold at once with
     probability 1 - delta. For any alpha a rate grows with its positive and falls with its negative masses, so the
@@ -104,36 +141,18 @@ def reweighings(
         float((total / n / np.maximum(low, 1e-300)).max()),
     )
     A = Ambiguity(total, n, None if bound is None else bound / shrink)
-    worst = 0.0
+    asked = _Asked(floor, tolerance, duals)
     for _, a, b in looked:
         ends = [chernoff(mass, n, delta / (events * len(total))) for mass in (a, b - a)]
         (p_low, p_high), (n_low, n_high) = [(n * lo, n * hi) for lo, hi in ends]
         top, bottom = p_high + n_low, p_low + n_high
         least = [float((corner / (p_high + n_high)).min()) for corner in (top, bottom)]
         kept = floor / grow * min(least)
-        worst = max(
-            worst, _worst_at_corners(A, p_low, p_high, bottom, top, kept, notion, tolerance)
-        )
-    return min(worst, 1.0)
-
-
-def _worst_at_corners(
-    A: Ambiguity,
-    p_low: np.ndarray,
-    p_high: np.ndarray,
-    bottom: np.ndarray,
-    top: np.ndarray,
-    floor: float,
-    notion: str,
-    tolerance: float,
-) -> float:
-    if NOTIONS[notion].bounds:
-        alone = [worst_ratio(A, p_high[g], top[g], floor) for g in range(len(top))]
-        return max((w.value for w in alone if w.outcome is Outcome.OPTIMAL), default=0.0)
-    worst = 0.0
-    for j, k in permutations(range(len(top)), 2):
-        a, b = np.stack([p_low[k], p_high[j]]), np.stack([bottom[k], top[j]])
-        found = worst_difference(A, a, b, floor, tolerance)
-        if found.outcome is not Outcome.INFEASIBLE:
-            worst = max(worst, found.value)
-    return worst
+        if NOTIONS[notion].bounds:
+            alone = [worst_ratio(A, p_high[g], top[g], kept) for g in range(len(top))]
+            asked.worst = max([w.value for w in alone if w.outcome is Outcome.OPTIMAL], default=0.0)
+            continue
+        for j, k in permutations(range(len(top)), 2):
+            both = np.stack([p_low[k], p_high[j]]), np.stack([bottom[k], top[j]])
+            asked.look(A, *both, kept)
+    return asked.proved()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -40,7 +40,8 @@ def away(key: str) -> str:
 class FlowerEngine:
     """sites: the keys that must take part.  pause: seconds between two looks for replies.  why: what keeps
     a site from answering, as far as the coordinator can know.  notice: is told of sites that are waited
-    for, with the cause, whenever that changes.  traffic: per question and site, the bytes."""
+    for, with the cause, whenever that changes.  traffic: per question and site, the bytes.  twice: the sites
+    that gave more than one answer to a question, of which one counts."""
 
     grid: Grid
     sites: tuple[str, ...]
@@ -48,6 +49,7 @@ class FlowerEngine:
     why: Callable[[str], str] = away
     notice: Callable[[Mapping[str, str]], None] = lambda waiting: None
     traffic: list[dict[str, Any]] = field(default_factory=list)
+    twice: set[str] = field(default_factory=set)
     _keys: dict[int, str] = field(default_factory=dict)
 
     def clients(self) -> tuple[str, ...]:
@@ -74,6 +76,8 @@ class FlowerEngine:
             asked |= {k: nodes[k] for k in new}
             for identity, reply in self._replies(waiting):
                 key = waiting.pop(identity)
+                if key in answers:  # by both of a site's processes, the second started anew
+                    self.twice.add(key)
                 answers[key] = self._read(step, payload, key, reply, len(content))
             if len(answers) < len(keys):
                 time.sleep(self.pause)
@@ -124,12 +128,15 @@ class FlowerEngine:
         identities = list(self.grid.push_messages(messages))
         return {i: key for i, key in zip(identities, nodes, strict=True) if i}
 
-    def _replies(self, asked: Iterable[str]) -> list[tuple[str, Message]]:
+    def _replies(self, asked: Mapping[str, str]) -> list[tuple[str, Message]]:
         """What came, one reply to each message, though a site may have answered twice."""
-        waiting = list(asked)
-        found = self.grid.pull_messages(waiting) if waiting else ()
-        replies = {message.metadata.reply_to_message_id: message for message in found}
-        return [(identity, replies[identity]) for identity in waiting if identity in replies]
+        replies: dict[str, Message] = {}
+        for message in self.grid.pull_messages(list(asked)) if asked else ():
+            identity = message.metadata.reply_to_message_id
+            if identity in replies:
+                self.twice.add(asked[identity])
+            replies[identity] = message
+        return [(identity, replies[identity]) for identity in asked if identity in replies]
 
     def _read(self, step: str, payload: Any, key: str, reply: Message, sent: int) -> Any:
         """A reply as a message of ours, or the failure that it tells of."""
