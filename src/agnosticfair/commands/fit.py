@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
-<<<<<<< HEAD
 from agnosticfair.commands import options, reading
-from agnosticfair.commands.leaving import leave, pages_of, present, promised_files
-=======
-from agnosticfair.commands import reading
 from agnosticfair.commands.leaving import leave, note_rows, pages_of, present, promised_files
->>>>>>> main
 from agnosticfair.commands.measuring import labelled, scores
 from agnosticfair.commands.output import check_file, check_folder, progress, write_files
 from agnosticfair.commands.private import private_fit

@@ -49,17 +49,13 @@ def explain_messages(
         float | None, Option(help="As they are under differential privacy of rows.")
     ] = None,
     delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
-<<<<<<< HEAD
-    as_json: options.Json = False,
-=======
     site_rows: Annotated[
         int, Option(help="Hide whole sites, of which each adds no more rows; 0 hides rows.")
     ] = 0,
     schema: Annotated[
         Path | None, Option(help="Instead of a file: what all sites agree on.")
     ] = None,
-    as_json: Json = False,
->>>>>>> main
+    as_json: options.Json = False,
 ) -> None:
     """Print every message of a fit: its round, fields, shapes and bytes, and what it could reveal.
 
