@@ -55,8 +55,9 @@ def shifts(
     check_folder(out)
     usual = DIRICHLET if setting == "dirichlet" else COMPARED
     folder = None if data_folder is None else str(data_folder)
+    names = options.listed(dataset, DATASETS)
     tasks = cells(
-        options.listed(dataset, DATASETS),
+        names,
         setting,
         usual if methods is None else options.listed(methods, METHODS),
         seeds,
@@ -69,17 +70,11 @@ def shifts(
     begin = perf_counter()
     with progress(len(tasks), "fits") as advance:
         rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
-    asked = {
-        "dataset": dataset,
-        "setting": setting,
-        "methods": methods or ",".join(usual),
-        "seeds": seeds,
-        **({} if network is None else {"network": network}),
-    }
+    chosen = methods or ",".join(usual)
+    asked = {"dataset": dataset, "setting": setting, "methods": chosen, "seeds": seeds}
+    asked |= {} if network is None else {"network": network}
     kept = decided_files(rows, clients_of(setting), folder)
-    about = provenance(
-        {name: load_dataset(name, folder) for name in options.listed(dataset, DATASETS)}
-    )
+    about = provenance({name: load_dataset(name, folder) for name in names})
     results: dict[str, Any] = {
         "format": "agnosticfair-shifts-1",
         **about,
