@@ -16,7 +16,8 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import subpopulations
 from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import Network, method
-from agnosticfair.protocol.messages import add_up
+from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.messages import add_up, pack, unpack
 from agnosticfair.server import saddle
 
 ROWS = small_table(400, 5)
@@ -158,6 +159,24 @@ def test_decisions_over_named_parts_come_near_the_exact_solver(reading):
     if reading != "spread":
         assert exact.worst_difference <= 0.152
         assert result.worst_difference <= 0.15 + 0.01
+
+
+class Wire(InProcess):
+    """Every message goes through its wire form."""
+
+    def exchange(self, step, payload, keys, deadline):
+        payload = payload if payload is None else unpack(pack(payload))
+        found = super().exchange(step, payload, keys, deadline)
+        return {key: unpack(pack(reply)) for key, reply in found.items()}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_over_the_wire_the_network_is_the_same_bit_for_bit(reading):
+    recipe, tables = made(reading, replace(QUICK, steps=30), tau=0.02), dealt(ROWS, 2)
+    here = fit(tables, recipe, positive="yes")
+    wired = fit(Wire(federation.in_process(tables).handlers), recipe, positive="yes")
+    assert wired.model.w.tobytes() == here.model.w.tobytes()
+    assert wired.history == here.history
 
 
 def test_masked_sums_give_the_same_network():
