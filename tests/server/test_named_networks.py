@@ -204,6 +204,13 @@ def test_a_fit_over_named_parts_goes_on_from_its_checkpoint(network, tmp_path):
     np.testing.assert_array_equal(whole.model.w, again.model.w)
 
 
+def test_a_network_over_named_parts_has_values_of_its_own():
+    deep = method("agnosticfair-named", network="mlp")
+    assert (deep.ridge, deep.bands, deep.fairness.surrogate.temperature) == (5e-3, 0, 1.0)
+    own = method(method("agnosticfair-named", ridge=1e-4, bands=3), network="mlp")
+    assert (own.ridge, own.bands) == (1e-4, 3)
+
+
 def test_what_a_site_would_send_is_told():
     from agnosticfair.data.census import take_census
     from agnosticfair.server.reveals import explain
