@@ -142,7 +142,7 @@ def run(
 
     config = read_config(folder)
     most = recipe(str(config["method"]), **from_config(config)).max_rounds
-    with progress(most, "rounds") as advance:
+    with progress(most, "rounds", at_most=True) as advance:
 
         def on_round(seen: dict[str, Any]) -> None:
             advance(f"loss {seen['round']['loss']:.4f}")
