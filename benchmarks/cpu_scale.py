@@ -93,8 +93,8 @@ def one(folder: Path, n: int, d: int, M: int, repeats: int) -> dict[str, float]:
         Client(path.name, read_source(path, Roles("y", ("sex",))), threads)
         for path in sorted(folder.iterdir())
     ]
-    fairness = Fairness(0.05, basis=gaussian(M, 0.8), bound=5.0)
-    recipe = Method("m", basis=gaussian(M_L, 0.8), bound=5.0, share=0.1, fairness=fairness)
+    fairness = Fairness(0.05, basis=gaussian(M, 0.8, "rows"), bound=5.0)
+    recipe = Method("m", basis=gaussian(M_L, 0.8, "rows"), bound=5.0, share=0.1, fairness=fairness)
     census = [answer(c, "census", None) for c in clients]
     plan = server.plan(recipe, sum(census[1:], census[0]), tuple(c.key for c in clients))
     ask = server.centres_question(plan, 0)

@@ -230,7 +230,7 @@ def bases(split) -> None:
     M = own[min(own)].kernels.shape[1]
     wide = {"centres": "ranges", "sigma": 1.0, "bound": 50.0}
     for name, tables, changes, taus in (
-        ("gaussian, rows", split.train, {}, (0.06, 0.1, 0.125)),
+        ("gaussian, rows", split.train, {"centres": "rows"}, (0.06, 0.1, 0.125)),
         ("gaussian, ranges, width 1, bound 50", split.train, wide, (0.125,)),
         ("gaussian, ranges", split.train, {"centres": "ranges", "sigma": "median"}, (0.125,)),
         ("gaussian, kmeans", split.train, {"centres": "kmeans"}, (0.06, 0.125, 0.18, 0.22)),

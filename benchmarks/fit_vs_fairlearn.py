@@ -73,7 +73,7 @@ def main() -> None:
     source = dataset(asked.dataset)
     train = shift(load_dataset(asked.dataset, asked.data_folder), source, 2, 0).train
     recipes = {
-        name: METHODS[name] if name != KERNELS else method(name, tau=source.tau)
+        name: METHODS[name] if name != KERNELS else method(name, tau=source.tau, centres="rows")
         for name in asked.methods.split(",")
     }
     works, ended = rivals(train, source, recipes, asked.solver)

@@ -21,7 +21,7 @@ from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import Method, method
 
 SOURCE = dataset("adult")
-ROBUST = method("agnosticfair", tau=SOURCE.tau, max_rounds=3)
+ROBUST = method("agnosticfair", tau=SOURCE.tau, max_rounds=3, centres="rows")
 
 
 def fit_time(train: Mapping[str, Table], chosen: Method, repeats: int) -> float:
@@ -39,7 +39,7 @@ def kernels(number: int) -> Method:
     """The robust method with that many kernels for loss and fairness together."""
     assert ROBUST.fairness is not None
     fair = replace(ROBUST.fairness.basis, kernels=number)
-    loss = gaussian(number // 2, ROBUST.basis.sigma)
+    loss = gaussian(number // 2, ROBUST.basis.sigma, "rows")
     return replace(ROBUST, basis=loss, fairness=replace(ROBUST.fairness, basis=fair))
 
 

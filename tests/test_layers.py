@@ -50,7 +50,11 @@ KNOW_FLOWER |= {
     f"flower/{n}.py" for n in ("apps", "bundle", "control", "fleet", "patience", "superlink")
 }
 KNOW_TORCH = {"networks.py", "client/networks.py", "client/averaging_networks.py"}
-KNOW_TORCH |= {"client/sums/torch_device.py", "client/sums/triton_kernel.py"}
+KNOW_TORCH |= {
+    "client/sums/named_device.py",
+    "client/sums/torch_device.py",
+    "client/sums/triton_kernel.py",
+}
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -87,7 +87,7 @@ def test_afl_minimises_the_worst_clients_loss():
 
 def test_bound_just_large_enough_gives_uniform_kernel_weights():
     """With B at its least value A is one point, alpha = B everywhere."""
-    basis = gaussian(8, 2.0)
+    basis = gaussian(8, 2.0, "rows")
     result = fit({"one": ROWS}, Method("a", basis=basis, bound=5.0), positive="yes")
     psi = result.history  # the history exists even where nothing is asked of it
     assert psi

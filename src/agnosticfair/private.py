@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import band_axis
-from agnosticfair.data.schema import Schema, under
+from agnosticfair.data.census import Census
+from agnosticfair.data.rows import digest_of
+from agnosticfair.data.schema import Schema, applied
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, in_process, model_of
 from agnosticfair.mathematics.basis import constant, subpopulations
-from agnosticfair.mathematics.parts import Axis, Part
+from agnosticfair.mathematics.parts import Axis
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.protocol.engines import Engine
@@ -38,7 +40,7 @@ from agnosticfair.protocol.questions import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import plan as server
-from agnosticfair.server.named import part_names, with_parts
+from agnosticfair.server.named import part_names, single_values, with_parts
 from agnosticfair.server.private import (
     ROUNDS,
     Problem,
@@ -220,14 +222,22 @@ def private_recipe(method: Method) -> Method:
 
 def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Asker:
     """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
-    engine = in_process({k: under(schema, rows, f"client {k!r}") for k, rows in clients.items()})
+    tables = {k: applied(schema, rows, f"client {k!r}") for k, rows in clients.items()}
+    engine = in_process(tables)
 
     def ledger(key: str) -> Ledger:
         path = None if budget.ledgers is None else budget.ledgers / f"{key}.ledger.json"
         return Ledger(budget.epsilon, budget.delta, path=path, unit=budget.unit)
 
     sites = {
-        key: PrivateSite(key, answer, ledger(key), budget.colluding, budget.most_rows)
+        key: PrivateSite(
+            key,
+            answer,
+            ledger(key),
+            budget.colluding,
+            budget.most_rows,
+            rows=digest_of([tables[key]]),
+        )
         for key, answer in engine.handlers.items()
     }
     engine, roster = replace(engine, handlers=sites), None
@@ -244,12 +254,9 @@ def _plan(
     positive: str | None,
 ) -> tuple[server.Plan, np.ndarray]:
     """The plan, from the schema alone and noisy counts; and these counts, by part and group."""
-    outline = schema.outline()
-    groups = {name: dict.fromkeys(values, 1) for name, values in outline.groups.items()}
-    imagined = replace(outline, n=1, labels=dict.fromkeys(outline.labels, 1), groups=groups)
     plan = server.plan(
         method,
-        imagined,
+        imagined(schema),
         asking.asker.keys,
         sensitive_features=sensitive_features,
         positive=positive,
@@ -257,9 +264,7 @@ def _plan(
     basis = server.fairness_of(method).basis
     if basis.kind == "named":
         axes = schema_axes(schema, basis.columns)
-        every: list[Part] = [
-            ((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))
-        ]
+        every = single_values(axes)
         plan = with_parts(plan, axes, every)
     task = replace(plan.task, n=0)
     counts = np.maximum(asking.total(PrivateCounts, 0, task)["groups"], 1.0)
@@ -271,6 +276,13 @@ def _plan(
         counts = counts[np.r_[True, kept]]
     n = max(2, round(float(counts[0].sum())))
     return replace(plan, task=replace(plan.task, n=n), n=n), counts
+
+
+def imagined(schema: Schema) -> Census:
+    """A census of nobody's rows, with one of every label and group that the schema declares."""
+    outline = schema.outline()
+    groups = {name: dict.fromkeys(values, 1) for name, values in outline.groups.items()}
+    return replace(outline, n=1, labels=dict.fromkeys(outline.labels, 1), groups=groups)
 
 
 def schema_axes(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Axis, ...]:

@@ -119,7 +119,7 @@ def test_what_is_told_of_an_error():
     "recipe",
     [
         *METHODS.values(),
-        *(method("agnosticfair", centres=c) for c in ("kmeans", "ranges")),
+        *(method("agnosticfair", centres=c) for c in ("rows", "ranges")),
         *(method(name, network="mlp") for name in ("fl", "agnosticfair", "agnosticfair-printed")),
     ],
     ids=lambda recipe: f"{recipe.name}-{recipe.basis.centres}{'-mlp' if recipe.network else ''}",
@@ -216,6 +216,10 @@ def test_a_gradient_over_one_row_is_that_row_and_its_label():
 def test_explain_messages_on_the_command_line(capsys):
     with pytest.raises(SystemExit):
         main(["explain-messages", "--features", "34", "--method", "agnosticfair"])
+    assert "WHOLE ROWS" not in capsys.readouterr().out
+    asked = ["explain-messages", "--features", "34", "--method", "agnosticfair"]
+    with pytest.raises(SystemExit):
+        main([*asked, "--centres", "rows"])
     told = capsys.readouterr().out
     assert "WHOLE ROWS" in told
     assert "sums, site to server, round 1 to 40" in told

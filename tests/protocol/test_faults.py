@@ -25,7 +25,7 @@ def test_a_client_that_answers_when_asked_again_changes_nothing(way):
     assert calm.events == ()
 
 
-@pytest.mark.parametrize("step", ["census", "centres", "sums"])
+@pytest.mark.parametrize("step", ["census", "clusters", "sums"])
 def test_a_dropped_client_leaves_the_problem_of_the_others_exactly(step):
     engine = Faulty(WAYS["failure"], range(1, 999), step)
     result = fit(engine, "agnosticfair", positive="yes", on_failure=AT_ONCE["drop"])

@@ -1,14 +1,19 @@
 """What messages reveal under masks and under noise, before anything is sent."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from helpers import dealt, small_table
 
 from agnosticfair.cli import main
 from agnosticfair.data.census import merge, take_census
+from agnosticfair.data.schema import schema_of
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
+from agnosticfair.private import Budget, fit_private
+from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack
 from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server.reveals import explain, explain_secure
@@ -51,6 +56,51 @@ def test_the_command_explains_both(capsys):
     secure = json.loads(run(["explain-messages", "--secure", "--json"], capsys))
     assert {"keys", "outline", "counts", "part_sums"} <= {message["step"] for message in secure}
     private = run(["explain-messages", "--epsilon", "3", "--json"], capsys)
-    steps = [message["step"] for message in json.loads(private)]
-    assert steps == ["private_counts", "private_moments", "private_slopes", "private_decisions"]
+    sent = [m["step"] for m in json.loads(private) if m["sender"] == "site"]
+    assert sent == ["keys", *(f"private_{k}" for k in ("counts", "moments", "slopes", "decisions"))]
     assert "cost epsilon 3 at delta 1e-05" in run(["explain-messages", "--epsilon", "3"], capsys)
+    whole = ["explain-messages", "--epsilon", "3", "--method", "fairfl", "--site-rows", "50"]
+    assert "for the site as a whole" in run(whole, capsys)
+
+
+def weighed(monkeypatch) -> dict[str, tuple[int, int]]:
+    """The largest question and answer of every step that goes over an in-process engine, in bytes."""
+    sizes: dict[str, tuple[int, int]] = {}
+    true = InProcess.exchange
+
+    def exchange(self, step, payload, keys, deadline):
+        answers = true(self, step, payload, keys, deadline)
+        found = len(pack(payload)), max(len(pack(answer)) for answer in answers.values())
+        sizes[step] = tuple(map(max, found, sizes.get(step, found)))
+        return answers
+
+    monkeypatch.setattr(InProcess, "exchange", exchange)
+    return sizes
+
+
+@pytest.mark.parametrize("name", ["fl", "fairfl", "agnosticfair", "agnosticfair-named"])
+def test_every_message_of_a_private_fit_is_explained_with_its_bytes(
+    name, monkeypatch, capsys, tmp_path
+):
+    """Of every recipe that noise leaves something of."""
+    pytest.importorskip("opendp")
+    rows = small_table(4000, 5)
+    cut = tuple(np.quantile(rows.numeric["age"], (0.3, 0.6)))
+    schema = replace(schema_of(take_census(rows, "all"), "y"), bands={"age": cut})
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(schema.to_json()))
+    asked = ["explain-messages", "--method", name, "--schema", str(path), "--epsilon", "50"]
+    found = json.loads(run([*asked, "--rows", "4000", "--json"], capsys))
+    told = {(m["step"], m["sender"]): m for m in found}
+    sizes = weighed(monkeypatch)
+    made = fit_private(dealt(rows, 2), name, budget=Budget(50.0), schema=schema, positive="yes")
+    steps = [step for step, sender in told if sender == "site" and step != "keys"]
+    assert {*steps} == sizes.keys() - {"keys", "agree"}
+    for step in steps:
+        for size, sender in zip(sizes[step], ("server", "site"), strict=True):
+            # a setting may have more digits than the one that is shown
+            assert size - 64 <= told[step, sender]["size"] <= 1.2 * size + 800
+    places = len(made.named.agreed[1]) + 1 if made.named else 1
+    assert (places > 1) == name.startswith("agnosticfair")
+    hat = told["private_slopes", "site"]["fields"]["hat"]
+    assert hat == f"{6 + 1 if made.named else 1} x 2"  # three jobs and three bands

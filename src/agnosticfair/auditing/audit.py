@@ -267,6 +267,7 @@ def _over_rows(
     elif is_centred(asked.basis):
         if centres is None:
             b = _drawn(given, asked.basis.kernels, seed)
+            asked = replace(asked, basis=replace(asked.basis, centres="rows"))  # its holder's own
         else:
             b = (checked_centres(centres, len(given.names)) - low) / span
         asked = replace(asked, basis=settled(replace(asked.basis, kernels=len(b)), b))

@@ -13,7 +13,6 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.stream import Stream, of_fold
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
-from agnosticfair.mathematics.linear import with_intercept
 from agnosticfair.protocol.questions import Task
 
 CHUNK = 4096
@@ -106,7 +105,8 @@ class Client:
 def encoded(client: Client, task: Task) -> Rows:
     """The rows of a table as the task encodes them, sorted by cell (``fairness.comparisons``)."""
     table = client.rows
-    X = with_intercept(encode(task.encoding, table, client.who))
+    X = np.ones((len(table), task.encoding.width + 1))
+    encode(task.encoding, table, client.who, X[:, :-1])
     y, s = table.labels(task.positive), cells_of(client, table, task)
     order = np.argsort(s, kind="stable")
     starts = np.searchsorted(s[order], np.arange(task.cells + 1))

@@ -19,7 +19,14 @@ from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import AverageNetwork, Moments, Sums, Train, step_of
+from agnosticfair.protocol.questions import (
+    AverageNetwork,
+    Moments,
+    PartSums,
+    Sums,
+    Train,
+    step_of,
+)
 
 Answer = Census | Candidates | Reply
 
@@ -40,6 +47,16 @@ def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
     """Rows in memory are added up exactly; a stream's, and those on a device, in float32."""
     narrow = client.table.streamed or client.device is not None
     return float32.sums(client, broadcast) if narrow else float64.sums(client, broadcast)
+
+
+def part_sums(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
+    """Exactly, here or on the client's device."""
+    if client.device is None:
+        return parts.part_values(client, broadcast)
+    float32.on_device(client.device)  # says so where PyTorch is missing
+    from agnosticfair.client.sums import named_device
+
+    return named_device.part_values(client, broadcast)
 
 
 # PyTorch is imported when the first step that needs it is asked for
@@ -73,7 +90,7 @@ STEPS: dict[str, Step] = {
         Step("trials", float64.trials, by_batch=True),
         Step("histograms", parts.histograms, by_batch=True),
         Step("part_counts", parts.counts, by_batch=True),
-        Step("part_sums", parts.part_values, by_batch=True),
+        Step("part_sums", part_sums, by_batch=True),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("part_decisions", answers.part_decisions, by_batch=True),

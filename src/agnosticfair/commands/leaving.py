@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
+    from agnosticfair.methods import Method
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,17 @@ def leave(
     return Left(found, certified, kept, cards)
 
 
+def note_rows(method: Method) -> None:
+    """Say, before it is done, that rows will be shown, where they were asked for as kernels' centres."""
+    from agnosticfair.server.plan import centres_kind, kernels_wanted
+
+    if centres_kind(method) == "rows":
+        print(
+            f"Note: --centres rows shows every client about {kernels_wanted(method)} rows of the others, without label "
+            "and group, as the kernels' centres; kmeans, ranges and named parts show none."
+        )
+
+
 def present(
     fitted: Fit,
     left: Left,
@@ -72,8 +84,6 @@ def present(
     as_json: bool,
 ) -> None:
     """Say how the fit ended, and what was written."""
-    from agnosticfair.server.plan import centres_kind
-
     found = left.found
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
@@ -94,11 +104,6 @@ def present(
         print("Warning:", text)
     if fitted.costs:
         print("Note:", fitted.costs)
-    if fitted.centres is not None and centres_kind(fitted.method) == "rows":
-        print(
-            f"Note: the kernels' centres are {len(fitted.centres)} rows of the clients, without label and group, "
-            "which every client is shown; k-means, ranges and named parts show none."
-        )
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = (

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from agnosticfair.commands.options import (
-    NONE,
-    Categorical,
-    Columns,
-    Drop,
-    Json,
-    MethodName,
-    Numeric,
-    Settings,
-    with_settings,
-)
+from agnosticfair.commands import options
 from agnosticfair.commands.output import grid, show
 from agnosticfair.commands.reading import with_parts
 from agnosticfair.errors import SettingsError
@@ -27,43 +18,53 @@ from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
     from agnosticfair.data.census import Census
+    from agnosticfair.data.schema import Schema
+    from agnosticfair.mathematics.parts import Axis
     from agnosticfair.methods import Method
+    from agnosticfair.private import Budget
+    from agnosticfair.server.reveals import Explained
 
 EPILOG = "Example: agnosticfair explain-messages north.csv --target income --sensitive-features sex"
 
 
-@with_settings()
+@options.with_settings()
 def explain_messages(
     file: Annotated[Path | None, Argument(help="The site's file; it is read here only.")] = None,
     target: Annotated[str | None, Option(help="Column with the label.")] = None,
     sensitive_features: Annotated[
-        Columns, Option(help="Column with the groups; may be repeated.")
+        options.Columns, Option(help="Column with the groups; may be repeated.")
     ] = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
+    numeric: options.Numeric = None,
+    categorical: options.Categorical = None,
+    drop: options.Drop = None,
     features: Annotated[int, Option(help="Without a file: encoded features.")] = 100,
     groups: Annotated[int, Option(help="Without a file: sensitive groups.")] = 2,
     rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
-    method: MethodName = DEFAULT,
-    settings: Settings = NONE,
+    method: options.MethodName = DEFAULT,
+    settings: options.Settings = options.NONE,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
     secure: Annotated[bool, Option("--secure", help="As they are under secure sums.")] = False,
     epsilon: Annotated[
         float | None, Option(help="As they are under differential privacy of rows.")
     ] = None,
     delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
-    as_json: Json = False,
+    site_rows: Annotated[
+        int, Option(help="Hide whole sites, of which each adds no more rows; 0 hides rows.")
+    ] = 0,
+    schema: Annotated[
+        Path | None, Option(help="Instead of a file: what all sites agree on.")
+    ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Print every message of a fit: its round, fields, shapes and bytes, and what it could reveal.
 
     With a site's file the sizes are those of its own columns; other sites may add categories.
     """
+    from agnosticfair.data.schema import load_schema
     from agnosticfair.methods import method as recipe
     from agnosticfair.private import Budget
-    from agnosticfair.server.private import ROUNDS
-    from agnosticfair.server.reveals import explain, explain_audit, explain_private, explain_secure
+    from agnosticfair.server.reveals import explain, explain_audit, explain_secure
 
     if bootstrap < 0:
         raise SettingsError(f"bootstrap is {bootstrap}; it must not be negative")
@@ -71,14 +72,14 @@ def explain_messages(
         raise SettingsError("there must be at least one site, feature and row, and two groups")
     chosen = recipe(method, **settings)
     kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
-    census = (
-        _supposed(features, groups, rows)
-        if file is None
-        else _own(file, target, tuple(sensitive_features or ()), kinds, chosen)
-    )
+    agreed = None if schema is None else load_schema(schema)
+    if file is not None:
+        census = _own(file, target, tuple(sensitive_features or ()), kinds, chosen)
+    else:
+        census = _supposed(features, groups, rows) if agreed is None else _agreed(agreed, rows)
     names = tuple(f"site-{k + 1}" for k in range(sites))
     if epsilon is not None:
-        found = explain_private(census, names, Budget(epsilon, delta).multipliers(ROUNDS))
+        found = _private(chosen, census, names, Budget(epsilon, delta, most_rows=site_rows), agreed)
     else:
         found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
         found += explain_audit(chosen, census, bootstrap, names)
@@ -92,11 +93,44 @@ def explain_messages(
         show(grid(title, ("field", "shape", "what it could reveal"), lines))
         print()
     if epsilon is not None:
-        print(
-            f"All of them together cost epsilon {epsilon:g} at delta {delta:g}, per row of a site."
-        )
+        whom = "for the site as a whole" if site_rows else "per row of a site"
+        print(f"All of them together cost epsilon {epsilon:g} at delta {delta:g}, {whom}.")
     largest = max(found, key=lambda message: message.size)
     return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and message.")
+
+
+def _private(
+    method: Method, census: Census, sites: tuple[str, ...], budget: Budget, agreed: Schema | None
+) -> list[Explained]:
+    """The messages of a private fit of this recipe; its parts are what the schema, or else the census, declares."""
+    import numpy as np
+
+    from agnosticfair.data.schema import schema_of
+    from agnosticfair.private import private_recipe, schema_axes
+    from agnosticfair.server.plan import fairness_of
+    from agnosticfair.server.private import ROUNDS
+    from agnosticfair.server.reveals import explain_private
+
+    method = private_recipe(method)
+    basis = fairness_of(method).basis
+    axes: tuple[Axis, ...] = ()
+    if basis.kind == "named":
+        drawn = agreed or schema_of(census, "label")
+        if not drawn.categorical and not drawn.bands:  # nothing is known: quarters of every column
+            cut = {k: tuple(np.linspace(*ends, 5)[1:-1]) for k, ends in drawn.numeric.items()}
+            drawn = replace(drawn, bands=cut)
+        axes = schema_axes(drawn, basis.columns)
+    noise = budget.multipliers(ROUNDS, parts=basis.kind == "named")
+    return explain_private(method, census, sites, noise, axes, budget.most_rows)
+
+
+def _agreed(schema: Schema, rows: int) -> Census:
+    """A census of that many rows, of labels and groups of equal size, as a schema declares them."""
+    from agnosticfair.private import imagined
+
+    census = imagined(schema)
+    groups = {name: _dealt(rows, values) for name, values in census.groups.items()}
+    return replace(census, n=rows, labels=_dealt(rows, census.labels), groups=groups)
 
 
 def _own(
@@ -121,7 +155,12 @@ def _supposed(features: int, groups: int, rows: int) -> Census:
     from agnosticfair.data.census import Census
 
     columns = {f"feature-{k + 1}": (0.0, 1.0) for k in range(features)}
-    first = rows - (groups - 1) * (rows // groups)
-    counts = {f"group-{k + 1}": rows // groups if k else first for k in range(groups)}
-    labels = {"no": rows - rows // 2, "yes": rows // 2}
+    names = [f"group-{k + 1}" for k in range(groups)]
+    labels, counts = _dealt(rows, ("no", "yes")), _dealt(rows, names)
     return Census(rows, labels, {"sensitive_features": counts}, columns, {})
+
+
+def _dealt(rows: int, names: Collection[str]) -> dict[str, int]:
+    """So many rows, dealt to these names evenly; the first has the rest."""
+    each = rows // len(names)
+    return {k: each if i else rows - each * (len(names) - 1) for i, k in enumerate(names)}

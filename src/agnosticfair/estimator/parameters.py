@@ -30,7 +30,7 @@ def described() -> str:
         "from d to a ``torch.nn.Module`` with\n        one logit (extra 'torch', docs/deep.md).",
         "basis": "str, Basis or callable\n        What can be weighed up: 'gaussian', 'by_client', 'constant', a "
         "``Basis``, or a function from X, as it is\n        given to ``fit``, to K, (n, M), not negative.",
-        "centres": "str or array\n        Of the Gaussians: 'rows' of the training set, 'ranges', 'kmeans', or (M, d) "
+        "centres": "str or array\n        Of the Gaussians: 'kmeans', 'ranges', 'rows' of the training set, or (M, d) "
         "in the units of X;\n        docs/estimator.md says what each discloses.",
         "parts_by": "str, int or a sequence of them\n        Columns of X that name parts of the population, too, as "
         "texts, and are no features; 'site' is who holds a row.",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agnosticfair.methods import Method
+from agnosticfair.server.plan import centres_kind
+
 
 @dataclass(frozen=True)
 class Reported:
@@ -55,3 +58,13 @@ def reported(dataset: str, setting: str, method: str) -> Reported | None:
     0.7626
     """
     return PAPER.get((dataset, setting, SAME.get(method, method)))
+
+
+def as_printed(recipe: Method) -> dict[str, str]:
+    """What a recipe must change to have its kernels around training rows, as the paper has them.
+
+    >>> from agnosticfair.methods import METHODS
+    >>> as_printed(METHODS["agnosticfair"]), as_printed(METHODS["fairfl"])
+    ({'centres': 'rows'}, {})
+    """
+    return {} if centres_kind(recipe) is None else {"centres": "rows"}

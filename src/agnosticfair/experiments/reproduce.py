@@ -19,6 +19,7 @@ from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments.detail import SEED, detail, split_of
+from agnosticfair.experiments.paper import as_printed
 from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
@@ -97,8 +98,9 @@ def run(
 
 
 def tuned(name: str, data: str) -> Method:
-    """The recipe of that name; ``agnosticfair`` with the tau of the data set."""
-    return recipe(name, tau=dataset(data).tau) if name == "agnosticfair" else recipe(name)
+    """The recipe of that name, with rows as centres, as in the paper; ``agnosticfair`` with the tau of the data set."""
+    tau = {"tau": dataset(data).tau} if name == "agnosticfair" else {}
+    return recipe(name, **tau, **as_printed(METHODS[name]))
 
 
 def run_cell(cell: Cell) -> Row:

@@ -36,6 +36,7 @@ from agnosticfair.experiments.deployments import (
     summarise,
 )
 from agnosticfair.experiments.detail import SEED, detail, split_of
+from agnosticfair.experiments.paper import as_printed
 from agnosticfair.experiments.peers import PEERS, fit_peer
 from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.experiments.sceptic import matching_threshold
@@ -233,7 +234,7 @@ def _recipe(cell: Cell) -> Method | None:
     tau = tau if cell.tau is None else cell.tau
     changes = {} if tau is None else {"tau": tau}
     chosen = _TUNED if cell.method == TUNED else METHODS[name]
-    return recipe(chosen, network=cell.network, **changes)
+    return recipe(chosen, network=cell.network, **changes, **as_printed(chosen))
 
 
 def _decider(cell: Cell, held: Prepared) -> Decider:

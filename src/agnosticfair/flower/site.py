@@ -201,7 +201,8 @@ def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
     if not site.mask_key:
         return held
     if site.epsilon:
-        held = PrivateSite(site.key, held, _ledger(site), site.colluding, site.site_rows)
+        rows = _digest(Path(site.file))
+        held = PrivateSite(site.key, held, _ledger(site), site.colluding, site.site_rows, rows=rows)
     return masked_site(
         site.mask_key,
         site.mask_list,

@@ -27,8 +27,8 @@ class Basis:
     """Which kernels: kind 'constant', 'by_client', 'gaussian' (with its number, its width and where its
     centres come from), or a 'function', whose kernels come with every row.
 
-    centres: 'rows' (a sample of the training rows, which all clients get to see), 'ranges' (drawn from
-    the agreed ranges and categories), 'kmeans' (means of rows, by rounds of sums) or 'given'.
+    centres: 'kmeans' (means of rows, by rounds of sums), 'ranges' (drawn from the agreed ranges and categories),
+    'rows' (a sample of the training rows, which all clients get to see: never unless asked for) or 'given'.
     sigma: a width, or 'median' for the median distance of two centres.
     split: every client's rows have Gaussians of their own, which the adversary then weighs apart.
     """
@@ -36,7 +36,7 @@ class Basis:
     kind: str
     kernels: int = 1
     sigma: float | str = 1.0
-    centres: str = "rows"
+    centres: str = "kmeans"
     split: bool = False
     columns: tuple[str, ...] | None = None
     depth: int = 2
@@ -91,16 +91,16 @@ def by_client() -> Basis:
     return Basis("by_client")
 
 
-def gaussian(kernels: int = 200, sigma: float | str = 1.0, centres: str = "rows") -> Basis:
-    """Gaussians around centres (eq. Gaussian_kernel), which are drawn from the training rows.
+def gaussian(kernels: int = 200, sigma: float | str = 1.0, centres: str = "kmeans") -> Basis:
+    """Gaussians around centres (eq. Gaussian_kernel): means of training rows, or what is asked for.
 
     Parameters
     ----------
     kernels : int
     sigma : float or 'median'
         Their width.
-    centres : {'rows', 'ranges', 'kmeans'}
-        How they are found.
+    centres : {'kmeans', 'ranges', 'rows'}
+        How they are found. 'rows', the paper's, shows every client rows of the others.
 
     Returns
     -------

@@ -201,15 +201,14 @@ def by_axes(parts: Sequence[Part]) -> dict[tuple[int, ...], tuple[np.ndarray, np
     {(1,): (array([0, 1]), array([[4],
            [2]]))}
     """
-    found: dict[tuple[int, ...], list[int]] = {}
+    found: dict[tuple[int, ...], tuple[list[int], list[list[int]]]] = {}
     for m, part in enumerate(parts):
-        found.setdefault(tuple(axis for axis, _ in part), []).append(m)
+        numbers, values = found.setdefault(tuple([axis for axis, _ in part]), ([], []))
+        numbers.append(m)
+        values.append([value for _, value in part])
     return {
-        axes: (
-            np.array(own),
-            np.array([[v for _, v in parts[m]] for m in own], int).reshape(len(own), len(axes)),
-        )
-        for axes, own in found.items()
+        axes: (np.array(numbers), np.array(values, int).reshape(len(numbers), len(axes)))
+        for axes, (numbers, values) in found.items()
     }
 
 

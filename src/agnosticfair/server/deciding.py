@@ -49,9 +49,9 @@ WORTH, RETREAT, STRICTER = 2e-3, 4, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
-SMOOTH, STEPS = (15.0, 0.35), (5.0, 0.2)
+SMOOTH, STEPS, REFUSED = (15.0, 0.35), (5.0, 0.2), 1e-3
 """By how much a refused step raises the damping and a good one lowers it: where differences have a price, and where
-decisions are limited."""
+decisions are limited. Where they have a price, a refused step that promised less than REFUSED is the last."""
 
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
 """MOST_BYTES of slopes, or of trials' decisions, are asked for in a round."""
@@ -353,6 +353,8 @@ def proposed(
     ):  # nothing binds: a smooth optimum
         within = np.abs(found.p).max() < exact.STILL * (1 + np.abs(here.w).max())
     if (within and promised < tolerance) or (best is not None and state.since >= PATIENCE):
+        outcome = "converged"
+    if within and not kept and state.fairness.spread is not None and state.promised < REFUSED:
         outcome = "converged"
     if outcome != "running" and best is not None and (not within or best.loss < here.loss):
         here = best

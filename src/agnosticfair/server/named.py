@@ -158,11 +158,16 @@ def ranked(plan: Plan, state: Any) -> tuple[tuple[tuple[str, float], ...], tuple
     return found, tuple(names[m] for m in np.flatnonzero(~np.isfinite(worst)))
 
 
+def single_values(axes: Sequence[Axis]) -> list[Part]:
+    """A part for every value of every axis."""
+    return [((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))]
+
+
 def with_parts(plan: Plan, axes: Sequence[Axis], parts: Sequence[Part]) -> Plan:
     """The plan with these axes and parts."""
-    rows = np.full((len(parts), DEEPEST, 2), -1.0)
-    for row, part in zip(rows, parts, strict=True):
-        row[: len(part)] = np.reshape(part, (-1, 2))
+    none = ((-1, -1),)
+    rows = np.array([part + none * (DEEPEST - len(part)) for part in parts], float)
+    rows = rows.reshape(-1, DEEPEST, 2)
     method, fairness = plan.method, plan.method.fairness
     if fairness is not None:
         fairness = replace(fairness, basis=replace(fairness.basis, kernels=max(1, len(parts))))

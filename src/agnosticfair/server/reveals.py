@@ -15,8 +15,8 @@ import numpy as np
 
 from agnosticfair.data.axes import axes_of
 from agnosticfair.data.census import Census, counts_shapes
-from agnosticfair.mathematics.basis import constant, gaussian, subpopulations
-from agnosticfair.mathematics.parts import sizes_of
+from agnosticfair.mathematics.basis import gaussian, subpopulations
+from agnosticfair.mathematics.parts import Axis, sizes_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import (
     Agreement,
@@ -47,6 +47,7 @@ from agnosticfair.protocol.records import taken_apart
 from agnosticfair.server import deciding, named, saddle, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
+from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
 from agnosticfair.server.solvers import solver_of
 
 AUDITED = gaussian(200, 1.0, "ranges")
@@ -242,12 +243,8 @@ def explain_secure(found: Sequence[Explained], census: Census, sites: int) -> li
     open_says = {k: REVEALS[k] for k in ("numeric", "categorical", "other")}
     names = {k: f"which {k} occur, without a count" for k in ("labels", "groups")}
     counts = {k: np.zeros(shape) for k, shape in counts_shapes(census).items()}
-    key = Offer("x" * 8, "0" * 32, "0" * 64, "0" * 128)
-    agreed = Agreement("0" * 32, (key,) * sites)
-    nothing = {"public": "nothing: a key for this session", "offers": "nothing: keys"}
     begun = [
-        Explained("keys", "0", "site", {"public": "32 bytes"}, len(pack(key)), nothing),
-        Explained("agree", "0", "server", {"offers": f"{sites} keys"}, len(pack(agreed)), {}),
+        *_session(sites),
         Explained(
             "outline",
             "0, not with a schema",
@@ -261,6 +258,17 @@ def explain_secure(found: Sequence[Explained], census: Census, sites: int) -> li
     return [found[0], *begun, *(_masked(message) for message in found[2:])]
 
 
+def _session(sites: int) -> list[Explained]:
+    """The messages that begin a session of secure sums."""
+    key = Offer("x" * 8, "0" * 32, "0" * 64, "0" * 128)
+    agreed = Agreement("0" * 32, (key,) * sites)
+    nothing = {"public": "nothing: a key for this session"}
+    return [
+        Explained("keys", "0", "site", {"public": "32 bytes"}, len(pack(key)), nothing),
+        Explained("agree", "0", "server", {"offers": f"{sites} keys"}, len(pack(agreed)), {}),
+    ]
+
+
 def _masked(message: Explained) -> Explained:
     """A site's message under masks; rows stay what they are, and are refused unless a site allows them."""
     if message.sender == "server" or message.step == "centres":
@@ -270,28 +278,58 @@ def _masked(message: Explained) -> Explained:
 
 
 def explain_private(
-    census: Census, sites: Sequence[str], multipliers: Mapping[str, float]
+    method: Method,
+    census: Census,
+    sites: Sequence[str],
+    multipliers: Mapping[str, float],
+    axes: Sequence[Axis] = (),
+    most: int = 0,
 ) -> list[Explained]:
-    """The messages of a differentially private fit.  multipliers: of each step's noise."""
-    fair = Method("private", basis=constant())
-    task = server.plan(fair, census, tuple(sites), sensitive_features=tuple(census.groups)).task
-    w = np.zeros(task.encoding.width + 1)
-    found = []
+    """The messages of a differentially private fit.
+
+    method: as it is under noise (``private_recipe``).  multipliers: of each step's noise.  axes: whose single values
+    are its parts, where it has any; all of them are counted, and those of enough rows asked for later on.  most: rows
+    that a site adds at most, where whole sites are hidden.
+    """
+    plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
+    if axes:
+        plan = named.with_parts(plan, axes, named.single_values(axes))
+    task, fewer = plan.task, " (at most: parts of few rows are left out)" if axes else ""
+    w, first = np.zeros(task.encoding.width + 1), np.cumsum([1, *(len(a.values) for a in axes)])
+    active = np.r_[0.0, first[:-1][:MOST_ACTIVE]]  # of as many axes as can be
     kinds: tuple[tuple[Any, dict[str, Any], str], ...] = (
         (PrivateCounts, {}, "0"),
         (PrivateMoments, {}, "0"),
-        (PrivateSlopes, {"temperature": 1.0, "w": w, "active": np.zeros(1)}, "1 to 8"),
-        (PrivateDecisions, {"w": w}, "after the last, once"),
+        (
+            PrivateSlopes,
+            {"temperature": 1.0, "w": w, "active": active},
+            f"1 to {ROUNDS}{fewer}",
+        ),
+        (PrivateDecisions, {"w": w}, f"after the last, once{fewer}"),
     )
+    found = _session(len(sites)) if len(sites) > 1 else []
     for kind, more, when in kinds:
-        step = step_of(kind)
-        z = multipliers[step]
-        asked = kind(z=z, sites=len(sites), most=0, **more)
-        reply = _like(Broadcast(1, task, asked))
-        noise = deviations(asked, task)
-        says = {
-            k: f"of one row nothing certain: noise of deviation {noise[k]:.3g}" for k in reply.sums
-        }
-        fields = {k: _shape(np.asarray(v)) for k, v in reply.sums.items()}
-        found.append(Explained(step, when, "site", fields, len(pack(reply)) + SIGNED, says))
+        asked = kind(z=multipliers[step_of(kind)], sites=len(sites), most=most, **more)
+        begun = replace(task, n=0) if kind is PrivateCounts else task
+        broadcast = Broadcast(1, begun, asked, "0" * 32 if len(sites) > 1 else "")
+        found += [_message(step_of(kind), when, broadcast), _noisy(when, broadcast)]
     return found
+
+
+def _noisy(when: str, broadcast: Broadcast[Any]) -> Explained:
+    """A site's private answer: what hides a row, or the site, in each field of the total."""
+    reply, asked = _like(broadcast), broadcast.asked
+    who = f"this site, of at most {asked.most} rows," if asked.most else "one row"
+    says = {
+        name: f"of {who} nothing certain: noise of deviation {sigma:.3g}"
+        for name, sigma in deviations(asked, broadcast.task).items()
+    }
+    fields = {k: _shape(np.asarray(v)) for k, v in reply.sums.items()}
+    return Explained(
+        step_of(asked),
+        when,
+        "site",
+        fields,
+        len(pack(reply)) + SIGNED,
+        {k: says[k] for k in fields},
+    )

@@ -43,7 +43,8 @@ def solved(state: State, model: Model) -> tuple[adversaries.Step, float]:
     here, damping, old = model.here, state.damping, state.step
     alphas, cuts = here.alpha[None], here.cuts
     if old is not None and state.limited:
-        alphas = np.vstack([old.alphas, alphas]) if state.game.method.q == 0 else alphas
+        several = state.game.method.q == 0 and alphas.shape[1] > 1
+        alphas = np.vstack([old.alphas, alphas]) if several else alphas
         cuts = np.concatenate([old.cuts, cuts])
     assert state.metric is not None
     std = deviation(state.metric, here.w)

@@ -114,7 +114,7 @@ def test_a_fit_over_streams_is_that_over_tables(tmp_path, streams):
     sources = {
         k: read_source(written(tmp_path, t, k), Roles("y", ("sex",))) for k, t in tables.items()
     }
-    recipe = method("agnosticfair", tau=0.1, basis=gaussian(20, 0.8))
+    recipe = method("agnosticfair", tau=0.1, basis=gaussian(20, 0.8, "rows"))
     exact, streamed = (federation.fit(clients, recipe) for clients in (tables, sources))
     assert streamed.outcome == exact.outcome == "converged"
     one, two = (fit.model.probabilities(tables["north"]) for fit in (streamed, exact))

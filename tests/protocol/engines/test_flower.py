@@ -21,7 +21,7 @@ from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.errors import FederationError, ModelError
 from agnosticfair.federation import fit
 from agnosticfair.flower import apps
-from agnosticfair.methods import Network, method
+from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.flower import FlowerEngine
 from agnosticfair.protocol.faults import Policy
@@ -281,7 +281,10 @@ def test_a_reply_that_is_none_ends_the_fit_by_name(files, change, said):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"allow": "census,sums"}, "site 'south' does not answer step 'centres'; it allows census"),
+        (
+            {"allow": "census,sums"},
+            "site 'south' does not answer step 'clusters'; it allows census",
+        ),
         ({"least-rows": 1000}, "site 'south' has a group of 'sex' with fewer than 1000 rows"),
         ({"target": "label"}, "the file of site 'south' has no column 'label'"),
         ({"file": "/none.csv"}, "the file of site 'south' is not in '/'"),
@@ -409,9 +412,12 @@ def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, nam
     assert {t["step"] for t in traffic} <= {m.step for m in told}
 
 
-@pytest.mark.parametrize(("name", "rows"), [("fairfl", 0), ("agnosticfair", 1)])
-def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, rows):
-    grid, run = run_server(files, tmp_path, method=name, max_rounds=2)
+@pytest.mark.parametrize(
+    ("name", "more", "rows"),
+    [("fairfl", {}, 0), ("agnosticfair", {}, 0), ("agnosticfair", {"centres": "rows"}, 1)],
+)
+def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, more, rows):
+    grid, run = run_server(files, tmp_path, method=name, max_rounds=2, **more)
     run()
     steps = [step for step, site in grid.log if site == "north"]
     assert (steps.count("centres"), steps.count("decisions")) == (rows, 1)
@@ -549,19 +555,25 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
     assert all("agnosticfair" in about["versions"] for about in sites.values())
 
 
-def test_secure_sums_over_flower_give_the_same_model(files, tmp_path):
+@pytest.mark.parametrize("network", [None, "mlp"])
+@pytest.mark.parametrize(
+    "name",
+    [n if n == "fairfl" else pytest.param(n, marks=pytest.mark.slow) for n in sorted(METHODS)],
+)
+def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_path):
     from agnosticfair.flower.masking import LIST, masking_files, read_key_list
 
-    for name, text in masking_files(files).items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o600)
+    for file, text in masking_files(files).items():
+        (tmp_path / file).write_text(text)
+        (tmp_path / file).chmod(0o600)
     own = {
         key: {"mask-key": str(tmp_path / f"{key}.mask"), "mask-list": str(tmp_path / LIST)}
         for key in files
     }
     engine, grid = engine_over(files, **own)
-    secure = fit(engine, "fairfl", secure=read_key_list(tmp_path / LIST).sites)
-    here = fit(read_clients(files.values(), ROLES), "fairfl")
+    recipe = method(name, network=network, max_rounds=3)
+    secure = fit(engine, recipe, secure=read_key_list(tmp_path / LIST).sites)
+    here = fit(read_clients(files.values(), ROLES), recipe)
     assert secure.model.w.tobytes() == here.model.w.tobytes()
     assert secure.history == here.history
     assert "census" not in {step for step, _ in grid.log}
@@ -594,8 +606,12 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     certificate = apps.certify(made, engine, config)
     assert certificate["at_most"] >= certificate["worst_difference"]
     assert "epsilon 50 at delta 1e-05 was spent" in certificate["says"]
+    again = apps.run_fit(
+        engine, config, None
+    )  # the same questions: the same answers, which cost once
+    assert again.model.w.tobytes() == made.model.w.tobytes()
     with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
-        apps.run_fit(engine, config, None)
+        apps.run_fit(engine, {**config, "tau": 0.2}, None)
     with pytest.raises(FederationError, match="answers private steps only"):
         fit(engine, "fairfl", secure=apps.masks_of(config), schema=schema)
 

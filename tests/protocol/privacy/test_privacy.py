@@ -1,7 +1,12 @@
 """Privacy: sensitivities by enumeration, noise as stated, a budget that ends, and an audit that can fail."""
 
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import astuple, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +25,7 @@ from agnosticfair.mathematics.parts import part_name
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.private import Budget, fit_private, schema_axes
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, unpack
 from agnosticfair.protocol.privacy.accountant import multiplier, spent
 from agnosticfair.protocol.privacy.audit import epsilon_of, least_mu
 from agnosticfair.protocol.privacy.ledger import Ledger
@@ -172,6 +177,77 @@ def test_the_same_question_gets_the_same_noise_and_costs_once():
     assert private.ledger.spent > cost
 
 
+ENDS = """
+import os, pickle, signal, sys
+sys.path.insert(0, sys.argv[4])
+from pathlib import Path
+from agnosticfair.protocol.privacy.ledger import Ledger
+from test_privacy import ask, site, task_of
+
+name, path = sys.argv[1], Path(sys.argv[2])
+true = getattr(Ledger, name)
+
+def killed(*given, **more):
+    if sys.argv[3] == "after":
+        true(*given, **more)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(Ledger, name, killed)
+question = ask("private_counts", task_of(), z=5.0, sites=2)
+site(Ledger(3.0, 1e-5, path=path), rows="of monday")("private_counts", question)
+"""
+"""A site that is killed right before or after a step of its answer."""
+
+
+@pytest.mark.parametrize(
+    ("step", "when", "paid", "kept"),
+    [("_keep", "before", 0, 0), ("spend", "before", 0, 1), ("spend", "after", 1, 1)],
+)
+def test_a_site_that_is_killed_gives_the_same_noisy_answer_and_pays_once(
+    step, when, paid, kept, tmp_path
+):
+    path = tmp_path / "north.ledger.json"
+    here = str(Path(__file__).parent)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", ENDS, step, str(path), when, here]
+    assert subprocess.run(command, env=env, check=False).returncode == -signal.SIGKILL
+    question = ask("private_counts", task_of(), z=5.0, sites=2)
+    anew = Ledger(3.0, 1e-5, path=path)
+    assert len(anew.multipliers) == paid
+    answers = [file.read_bytes() for file in tmp_path.glob("north.ledger.answers/*")]
+    assert len(answers) == kept
+    first = site(anew, rows="of monday")("private_counts", question).sums["groups"]
+    if kept:
+        np.testing.assert_array_equal(first, unpack(answers[0]).sums["groups"])
+    later = Ledger(3.0, 1e-5, path=path)
+    again = site(later, rows="of monday")("private_counts", question).sums["groups"]
+    np.testing.assert_array_equal(first, again)
+    assert later.multipliers == [5.0]
+    for private in (path, *tmp_path.glob("north.ledger.answers/*")):
+        assert private.stat().st_mode & 0o077 == 0
+
+
+def test_other_rows_or_a_lost_answer_are_paid_for_again(tmp_path):
+    path = tmp_path / "north.ledger.json"
+    question = ask("private_counts", task_of(), z=5.0, sites=2)
+    first = site(Ledger(3.0, 1e-5, path=path), rows="of monday")("private_counts", question)
+    site(Ledger(3.0, 1e-5, path=path), rows="of tuesday")("private_counts", question)
+    assert len(Ledger(3.0, 1e-5, path=path).multipliers) == 2
+    for file in tmp_path.glob("north.ledger.answers/*"):
+        file.unlink()
+    again = site(Ledger(3.0, 1e-5, path=path), rows="of monday")("private_counts", question)
+    assert not np.array_equal(first.sums["groups"], again.sums["groups"])
+    assert len(Ledger(3.0, 1e-5, path=path).multipliers) == 3
+
+
+def test_what_another_process_spends_meanwhile_counts(tmp_path):
+    path = tmp_path / "north.ledger.json"
+    one, other = (Ledger(1.0, 1e-5, path=path) for _ in range(2))
+    one.spend(multiplier(1.0, 1e-5), "site 'north'")
+    with pytest.raises(FederationError, match="is spent"):
+        other.spend(50.0, "site 'north'")
+
+
 def test_a_private_site_gives_no_sum_without_noise():
     with pytest.raises(FederationError, match="answers private steps only"):
         site()("sums", ask("private_counts", task_of()))
@@ -219,8 +295,17 @@ def test_a_private_fit_says_what_it_spent_and_a_second_one_is_refused(tmp_path):
     assert told["worst_difference"] <= told["at_most"]
     made.model.save(tmp_path / "model.safetensors")
     assert load_model(tmp_path / "model.safetensors").privacy == pytest.approx(dict(told))
+    again = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
+    np.testing.assert_array_equal(again.model.w, made.model.w)  # the same questions: they cost once
     with pytest.raises(AgnosticFairError, match="is spent"):
-        fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
+        fit_private(
+            tables,
+            method("fairfl", tau=0.1),
+            budget=budget,
+            schema=SCHEMA,
+            positive="yes",
+            rounds=3,
+        )
 
 
 def test_with_a_large_budget_a_private_fit_is_nearly_the_plain_one():

@@ -12,7 +12,9 @@ from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import fit, in_process
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import METHODS, Network, method
-from agnosticfair.protocol.messages import Masked, pack
+from agnosticfair.protocol.engines import Failure
+from agnosticfair.protocol.faults import Policy
+from agnosticfair.protocol.messages import Invitation, Masked, pack
 from agnosticfair.protocol.secure.rehearsal import rehearsed
 
 ROWS = small_table(400, 2)
@@ -34,8 +36,12 @@ def test_every_method_has_the_same_model(name):
     same(plain, secure)
 
 
+QUICK = ("agnosticfair", "fedavg")
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param("fairfl", marks=pytest.mark.slow), "agnosticfair", "fedavg"]
+    "name",
+    [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in sorted(METHODS)],
 )
 def test_a_network_has_the_same_weights(name):
     network = replace(method(name, max_rounds=3), network=Network(hidden=(4,)))
@@ -107,6 +113,43 @@ def test_no_plain_sum_crosses_the_wire():
         if step == "outline":
             assert answer.n == 0
             assert not any(answer.labels.values())
+
+
+class Away:
+    """An engine of which one site is gone from some question on."""
+
+    def __init__(self, engine, gone, after):
+        self.engine, self.gone, self.left, self.sessions = engine, gone, after, []
+
+    def clients(self):
+        return self.engine.clients()
+
+    def exchange(self, step, payload, keys, deadline):
+        if isinstance(payload, Invitation):
+            self.sessions.append((payload.session, tuple(payload.sites)))
+        self.left -= 1
+        found = self.engine.exchange(step, payload, keys, deadline)
+        away = {self.gone: Failure("it is away")} if self.left < 0 and self.gone in keys else {}
+        return {**found, **away}
+
+
+def test_a_site_that_is_dropped_leaves_the_problem_of_the_others_under_new_keys():
+    tables = dealt(ROWS, 4)
+    gone = sorted(tables)[1]
+    policy = Policy(then="drop")
+    for may_drop in (True, False):
+        engine, roster = rehearsed(in_process(tables), may_drop=may_drop)
+        away = Away(engine, gone, after=6)
+        if not may_drop:
+            with pytest.raises(FederationError, match=f"{gone!r} is missing"):
+                fit(away, "fairfl", positive="yes", secure=roster, on_failure=policy)
+            continue
+        secure = fit(away, "fairfl", positive="yes", secure=roster, on_failure=policy)
+        (first, everybody), (second, rest) = away.sessions
+        assert first != second
+        assert {*everybody} - {*rest} == {gone}
+    plain = fit({k: v for k, v in tables.items() if k != gone}, "fairfl", positive="yes")
+    np.testing.assert_array_equal(secure.model.w, plain.model.w)
 
 
 def test_what_would_show_a_row_must_be_asked_for():

@@ -314,6 +314,8 @@ def test_messages_of_a_session_survive_the_wire():
     assert question_digest("sums", ask, b"") == question_digest(
         "sums", replace(question(), session=opened.session), b""
     )
+    whole = replace(question(), asked=replace(question().asked, share=1))  # in a field of float
+    assert question_digest("sums", unpack(pack(whole)), b"") == question_digest("sums", whole, b"")
     invitation = Invitation("new", roster)
     assert unpack(pack(invitation)) == invitation
     offer = sites["site 000"]("keys", invitation)

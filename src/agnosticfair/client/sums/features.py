@@ -31,7 +31,7 @@ class Features:
 
     Parameters
     ----------
-    numbers : (n, k) array
+    numbers : (k, n) array
         The features that are no indicators, the intercept last.
     others : (k,) array
         Their columns in x.
@@ -51,7 +51,7 @@ class Features:
 
     def take(self, rows: slice) -> Features:
         """Some of the rows."""
-        return replace(self, numbers=self.numbers[rows], hot=self.hot.take(rows))
+        return replace(self, numbers=self.numbers[:, rows], hot=self.hot.take(rows))
 
 
 def features(client: Client, task: Task) -> Features:
@@ -63,7 +63,7 @@ def features(client: Client, task: Task) -> Features:
     others = np.delete(np.arange(X.shape[1]), at)
     most = min(COMBINED, max(MOST, len(X) // 32))  # there should be fewer pairs than rows
     hot = cross(own, [b - a for a, b in pairwise(starts)], most)
-    numbers = np.ascontiguousarray(X[:, others])
+    numbers = np.ascontiguousarray(X[:, others].T)
     return Features(numbers, others, exponents(task.encoding)[others], hot, at)
 
 
@@ -82,8 +82,8 @@ def weighed(
 def _products(
     rows: Features, v: np.ndarray, bits: int, weights: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """v x on the grid: of the numbers, (n, k), and of an indicator's rows, (n,)."""
-    numbers = weighed(rows.numbers * v[:, None], bits - rows.exponents, weights)
+    """v x on the grid: of the numbers, (k, n), and of an indicator's rows, (n,)."""
+    numbers = weighed(rows.numbers * v, (bits - rows.exponents)[:, None], weights, axis=1)
     return numbers, weighed(v.copy(), bits, weights)
 
 
@@ -91,7 +91,7 @@ def slope(rows: Features, v: np.ndarray, bits: int, weights: np.ndarray | None) 
     """sum v x, (D,), of products on a grid of 2^-bits, less the numbers' exponents."""
     numbers, own = _products(rows, v, bits, weights)
     found = np.empty(len(rows.others) + len(rows.at))
-    found[rows.others], found[rows.at] = numbers.sum(axis=0), totals(rows.hot, own)
+    found[rows.others], found[rows.at] = numbers.sum(axis=1), totals(rows.hot, own)
     return found
 
 
@@ -99,9 +99,9 @@ def curvature(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | No
     """sum x (h x)^T, (D, D), of h x on the grid."""
     numbers, own = _products(rows, h, bits, weights)
     found = np.empty((len(rows.others) + len(rows.at),) * 2)
-    found[rows.others[:, None], rows.others] = rows.numbers.T @ numbers
+    found[rows.others[:, None], rows.others] = rows.numbers @ numbers.T
     found[rows.at[:, None], rows.at] = gram(rows.hot, own)
-    between = np.array([totals(rows.hot, column) for column in numbers.T])
+    between = np.array([totals(rows.hot, column) for column in numbers])
     found[rows.others[:, None], rows.at] = between
     found[rows.at[:, None], rows.others] = between.T
     return found
@@ -118,25 +118,25 @@ def slopes(
     numbers, own = _products(rows, v, bits, weights)
     found = np.empty((len(inside) + 1, len(rows.others) + len(rows.at)))
     lengths, columns = np.array([len(rows) for rows in inside], int), rows.at[rows.hot.order]
+    found[:-1, rows.others] = _added_up(numbers.T, inside, lengths)
     for some in _gathered(lengths):
         members, many = np.concatenate(inside[some]), some.stop - some.start
-        found[some, rows.others] = _added_up(numbers, members, lengths[some])
         part, values = np.repeat(np.arange(many), lengths[some]), own[members]
         for block in rows.hot.blocks:
             size = len(block.hot)
             both = part * size + block.codes[members]
             counted = np.bincount(both, values, many * size).reshape(-1, size)
             found[some, columns[block.own]] = counted @ block.hot
-    found[-1, rows.others], found[-1, rows.at] = numbers.sum(axis=0), totals(rows.hot, own)
+    found[-1, rows.others], found[-1, rows.at] = numbers.sum(axis=1), totals(rows.hot, own)
     return found
 
 
-def _added_up(v: np.ndarray, members: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Sums of rows of v, (n, k), over so many members of each part, one part after the other."""
+def _added_up(v: np.ndarray, inside: Sequence[np.ndarray], lengths: np.ndarray) -> np.ndarray:
+    """Sums of rows of v, (n, k), over the members of each part, so many."""
     from scipy import sparse
 
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    shape = (len(lengths), len(v))
+    members = np.concatenate([np.zeros(0, int), *inside])
+    ends, shape = np.concatenate([[0], np.cumsum(lengths)]), (len(lengths), len(v))
     return sparse.csr_matrix((np.ones(len(members)), members, ends), shape=shape) @ v
 
 

@@ -57,7 +57,7 @@ class Places:
     deep: np.ndarray
     at: tuple[np.ndarray, np.ndarray]
     values: int
-    axes: list[tuple[int, ...]]
+    axes: dict[int, tuple[int, ...]]
     by_axes: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]
 
 
@@ -68,8 +68,9 @@ def places_in(client: Client, task: Task) -> Places:
     depth = np.array([len(part) for part in parts], int)
     shallow, deep = np.flatnonzero(depth <= 2), np.flatnonzero(depth > 2)
     at = places(sizes_of(axes), [parts[m] for m in shallow])
-    used = [tuple(axis for axis, _ in part) for part in parts]
-    return Places(shallow, deep, at, sum(sizes_of(axes)), used, by_axes(parts))
+    together = by_axes(parts)
+    used = {int(m): own for own, (numbers, _) in together.items() for m in numbers}
+    return Places(shallow, deep, at, sum(sizes_of(axes)), used, together)
 
 
 class Members:

@@ -35,7 +35,10 @@ FAIRFL = Entrant(
     "fairfl", lambda t, a: _fit(t, "fairfl", tau=a), "fair under training weights", ours=True
 )
 AGNOSTICFAIR = Entrant(
-    "agnosticfair", lambda t, a: _fit(t, "agnosticfair", tau=a), "robust over kernels", ours=True
+    "agnosticfair",
+    lambda t, a: _fit(t, "agnosticfair", tau=a, centres="rows"),
+    "robust over kernels",
+    ours=True,
 )
 NAMED = Entrant(
     "agnosticfair-named",
@@ -45,7 +48,7 @@ NAMED = Entrant(
 )
 NETWORK = Entrant(
     "agnosticfair-mlp",
-    lambda t, a: _fit(t, "agnosticfair", network="mlp", tau=a),
+    lambda t, a: _fit(t, "agnosticfair", network="mlp", tau=a, centres="rows"),
     "the default for a network, asked for two differences only",
     settings=(0.02, 0.08),
     packages=("torch",),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from math import sqrt
 from typing import Any
 
@@ -51,10 +51,10 @@ def _unit(most: int) -> str:
 
 @dataclass
 class PrivateSite:
-    """answer: from (step, payload) to the site's clipped sums.  ledger: its budget.  colluding: how many
-    other sites may pool what they know with the coordinator, and the rows stay as private.  most: rows that
-    it adds at most, where the site as a whole is to be hidden; 0 where its rows are.  given: noisy answers
-    by question, so that asking again shows nothing new."""
+    """answer: from (step, payload) to the site's clipped sums.  ledger: its budget, and the noisy answers that it
+    gave, so that asking again shows nothing new.  colluding: how many other sites may pool what they know with the
+    coordinator, and the rows stay as private.  most: rows that it adds at most, where the site as a whole is to be
+    hidden; 0 where its rows are.  rows: a fingerprint of its rows: other rows are another question."""
 
     name: str
     answer: Callable[[str, Any], Any]
@@ -62,7 +62,7 @@ class PrivateSite:
     colluding: int = 1
     most: int = 0
     sampler: Callable[[float, int], np.ndarray] = discrete_gaussian
-    given: dict[bytes, Reply] = field(default_factory=dict)
+    rows: str = ""
 
     def __call__(self, step: str, broadcast: Any) -> Reply:
         if step not in SHARES or not isinstance(broadcast, Broadcast):
@@ -74,20 +74,17 @@ class PrivateSite:
                 f"site {self.name!r} hides {_unit(self.most)} and was asked for sums that hide "
                 f"{_unit(broadcast.asked.most)}: agree on one"
             )
-        question = question_digest(step, broadcast, b"")
-        if question not in self.given:
-            z, sites = broadcast.asked.z, broadcast.asked.sites
-            self.ledger.spend(z, f"site {self.name!r}")
-            self.given[question] = self._noisy(step, broadcast, z, sites)
-        return self.given[question]
+        question = question_digest(step, broadcast, self.rows.encode()).hex()
+        who, noisy = f"site {self.name!r}", partial(self._noisy, step, broadcast)
+        return self.ledger.answer(question, broadcast.asked.z, who, noisy)
 
-    def _noisy(self, step: str, broadcast: Broadcast[Any], z: float, sites: int) -> Reply:
+    def _noisy(self, step: str, broadcast: Broadcast[Any]) -> Reply:
         reply = self.answer(step, broadcast)
         if reply.sums.keys() != SHARES[step].keys():
             raise FederationError(
                 f"step {step!r} has fields that have no sensitivity: check versions"
             )
-        share, sums = share_of(sites, self.colluding), {}
+        share, sums = share_of(broadcast.asked.sites, self.colluding), {}
         for name, sigma in deviations(broadcast.asked, broadcast.task).items():
             value, unit = np.asarray(reply.sums[name]), 2.0 ** bits(name, broadcast.task)
             noise = self.sampler(sigma * share * unit, value.size).reshape(value.shape)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.protocol.messages import Broadcast, Offer
-from agnosticfair.protocol.records import taken_apart
+from agnosticfair.protocol.records import put_together, taken_apart
 from agnosticfair.protocol.secure.keys import joined, shared
 
 MASK = b"agnosticfair-mask-2"
@@ -23,8 +23,11 @@ CHUNK = 8192
 
 
 def question_digest(step: str, broadcast: Broadcast, roster: bytes) -> bytes:
-    """A digest of all that a question asks, in its session and of its roster; the task by its own digest."""
+    """A digest of all that a question asks, in its session and of its roster; the task by its own digest. It is
+    one and the same before and after the wire, on which a number takes the type of its field."""
     plain, arrays = taken_apart(broadcast.asked)
+    sent = put_together(type(broadcast.asked), json.loads(json.dumps(plain)), arrays)
+    plain, arrays = taken_apart(sent)
     header = [step, broadcast.asked.step, broadcast.session, broadcast.round, broadcast.task.id]
     parts = [json.dumps([header, plain], sort_keys=True).encode(), roster]
     for name in sorted(arrays):

@@ -1,0 +1,59 @@
+"""Differential privacy over real processes: the budget is spent at the sites, once, though one is killed."""
+
+import json
+import signal
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("opendp", reason="needs agnosticfair[dp]")
+
+from deployed import SITES, deployed, rows_by_site, wait, write_files
+
+from agnosticfair.data.census import merge, take_census
+from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.data.schema import schema_of
+from agnosticfair.model import load_model
+from agnosticfair.private import Budget
+from agnosticfair.protocol.privacy.accountant import spent
+
+pytestmark = pytest.mark.slow
+
+
+def agreed(rows, folder):
+    """A schema of all sites' files."""
+    tables = read_clients(write_files(rows, folder).values(), Roles("income", ("sex",)))
+    census = merge({key: take_census(table, key) for key, table in tables.items()})
+    path = folder / "agreed.json"
+    path.write_text(json.dumps(schema_of(census, "income").to_json()))
+    return path
+
+
+def test_a_private_run_of_real_sites_spends_each_budget_once_though_one_is_killed(adult, tmp_path):
+    rows = {key: table.slice(0, 4000) for key, table in rows_by_site(adult).items()}
+    more = ("--schema", agreed(rows, tmp_path), "--epsilon", "20", "--positive", ">50K")
+    with deployed(tmp_path, rows, *more) as bank:
+        bank.prepare()
+        run = bank.run()
+        wait(lambda: bank.round() >= 2, "the second round", pause=0.02)
+        bank.stop("north", signal.SIGKILL)
+        bank.start("north")
+        bank.ends(run)
+        told = bank.result("certificate.json")
+        model = load_model(bank.folder / "results" / "model.safetensors")
+        ledgers = {
+            key: json.loads((bank.folder / "state" / f"{key}.ledger.json").read_text())
+            for key in SITES
+        }
+        rounds = bank.result("history.json")["rounds"]
+    expected = Budget(20.0).multipliers(rounds)
+    for ledger in ledgers.values():
+        assert len(ledger["multipliers"]) == 3 + rounds
+        assert spent(ledger["multipliers"], 1e-5) == pytest.approx(20.0, rel=1e-6)
+        assert {round(z, 9) for z in ledger["multipliers"]} == {
+            round(z, 9) for z in expected.values()
+        }
+    assert model.privacy["epsilon"] == pytest.approx(20.0, rel=1e-6)
+    assert "epsilon 20 at delta 1e-05 was spent" in told["says"]
+    assert told["at_most"] >= told["worst_difference"]
+    assert told["accuracy"] > 0.7
