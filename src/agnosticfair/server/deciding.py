@@ -46,7 +46,7 @@ NEAR, SOON, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 3e-2, 1e-4, 6, 2
 converged when a step from decisions within the limit promises less than SETTLED, or when PATIENCE rounds bettered the
 best of them by less."""
 
-WORTH, RETREAT, STRICTER = 2e-3, 10, 4.0
+WORTH, RETREAT, STRICTER = 2e-3, 7, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
