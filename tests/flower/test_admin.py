@@ -312,6 +312,24 @@ def test_ctrl_c_stops_the_run_where_nobody_can_be_asked(link, folder, call, monk
     assert link.stopped == [7]
 
 
+@pytest.mark.parametrize(
+    ("answer", "said", "stopped"),
+    [(True, "Run 7 is stopped", [7]), (False, "Run 7 goes on", [])],
+)
+def test_ctrl_c_asks_at_a_terminal(link, folder, call, monkeypatch, answer, said, stopped):
+    monkeypatch.setattr(
+        runner.control, "status_of", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    asked = []
+    monkeypatch.setattr("typer.confirm", lambda text, default: asked.append(text) or answer)
+    code, out, _ = call("deploy", "run", folder)
+    assert code == 130
+    assert asked == ["Stop run 7?"]
+    assert said in out
+    assert link.stopped == stopped
+
+
 def test_one_of_three_sites_is_no_success_unless_it_is_asked_for(folder, tmp_path, call):
     assert read_settings(folder).run["least-sites"] == 2
     columns = ("--target", "y", "--sensitive-features", "sex", "--on-failure", "drop")
