@@ -5,7 +5,7 @@ features (bands of numbers at the training rows' quartiles), pairs, 150 triples,
 and 40 Gaussian tilts. Rivals: ``fairfl``, and the sceptic's ``fairfl`` whose threshold is moved until it is as accurate
 as the fit it is compared with; and the Gaussian set.
 
-    python benchmarks/named_parts.py --seeds 0-2 --jobs 2 --out named_parts.jsonl [--rows FOLDER]
+    python benchmarks/named_parts.py --seeds 0-2 --jobs 2 --out named_parts.jsonl [--rows FOLDER] [--more products,mlp]
 
 Fits that the file has are not done again. Needs numpy, scipy and clarabel; pyarrow without --rows (see rows.py).
 """
@@ -35,6 +35,16 @@ RECIPES = {
     "fairfl": ("fairfl", {"tau": 0.02}),
     **{f"named, tau {t:g}": ("agnosticfair-named", {"tau": t}) for t in TAUS},
     **{f"gaussian, tau {t:g}": ("agnosticfair", {"tau": t}) for t in (0.05, 0.11)},
+}
+PRODUCTS = {"products": 0.05, "ridge": 1e-4}
+MORE = {
+    "products": {
+        f"named with products, tau {t:g}": ("agnosticfair-named", {"tau": t, **PRODUCTS})
+        for t in TAUS
+    },
+    "mlp": {
+        f"named, mlp, tau {t:g}": ("agnosticfair-named", {"tau": t, "network": "mlp"}) for t in TAUS
+    },
 }
 LEAST_ROWS, LEAST_SHARE, TRIPLES, TILTS = 400, 0.05, 150, 40
 
@@ -104,7 +114,8 @@ def run(asked: dict) -> list[dict]:
     y, s = test.labels(source.positive) > 0, test.sensitive_features[column].codes
     kinds = suite(concatenate(list(split.train.values())), test, s, asked["seed"])
     found, plain = [], None
-    for name, (recipe, changes) in RECIPES.items():
+    every = RECIPES | {k: v for more in asked["more"] for k, v in MORE[more].items()}
+    for name, (recipe, changes) in every.items():
         about = {"positive": source.positive, "sensitive_features": column}
         fitted = fit(split.train, method(recipe, **changes), **about)
         scores = fitted.model.decision(test)
@@ -143,6 +154,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--rows", default=None, help="folder that rows.py wrote")
     parser.add_argument("--data-folder", default=None, help="holds a folder for each data set")
+    parser.add_argument("--more", default="", help=f"of {', '.join(MORE)}, with commas between")
     parser.add_argument("--out", default="named_parts.jsonl")
     asked = parser.parse_args()
     first, _, last = asked.seeds.partition("-")
@@ -150,7 +162,13 @@ def main() -> None:
     found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(e["dataset"], e["seed"]) for e in found}
     jobs = [
-        {"dataset": name, "seed": seed, "rows": asked.rows, "sources": asked.data_folder}
+        {
+            "dataset": name,
+            "seed": seed,
+            "rows": asked.rows,
+            "sources": asked.data_folder,
+            "more": [more for more in asked.more.split(",") if more],
+        }
         for name, seed in product(
             asked.datasets.split(","), range(int(first), int(last or first) + 1)
         )

@@ -123,11 +123,11 @@ BAD_VALUES = {
         "--separator": ("", ",,", "§"),
         "--encoding": ("utf-99", "klingon"),
         "--out": ("no/such/m.safetensors", "a.csv", "."),
-        "--run": ("a.csv", "a.csv/run"),
+        "--run": ("a.csv", "a.csv/run", "/proc/x/run"),
         "--checkpoint": ("a.csv", "a.csv/state"),
         "--test": ("nosuch.csv",),
         "--schema": ("nosuch.json", "a.csv"),
-        "--track": ("mlflow", "nosuch:x"),
+        "--track": ("mlflow", "nosuch:x", "mlflow:sqlite:///nosuch/runs.db"),
     },
     "tune a.csv ROLES": {
         "--taus": ("0.1", "x,y", "0.1,0.1", "-0.1,0.1", ""),

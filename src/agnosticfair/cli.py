@@ -111,3 +111,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # whoever read the output has gone
+        sys.stderr.close()
+        sys.exit(1)
+    except (OSError, MemoryError) as error:
+        print("error:", _machine(error), file=sys.stderr)
+        sys.exit(2)
+
+
+def _machine(error: OSError | MemoryError) -> str:
+    """What a machine refused, in one sentence.
+
+    >>> _machine(FileNotFoundError(2, "No such file or directory", "/proc/x"))
+    "cannot use '/proc/x': No such file or directory; name another place"
+    """
+    if isinstance(error, MemoryError):
+        why = " ".join(str(error).split()) or "there is none left"
+        return f"not enough memory ({why}): take fewer rows, columns or kernels, or a folder of Parquet files"
+    where = "a file or an address" if error.filename is None else repr(str(error.filename))
+    return f"cannot use {where}: {error.strerror or error}; name another place"

@@ -199,7 +199,11 @@ def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable
             why = f"{error.strerror}; name another folder"
             raise SettingsError(f"cannot write to {str(path)!r}: {why}") from None
 
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"{error.strerror}; name another folder"
+        raise SettingsError(f"cannot make {str(folder)!r}: {why}") from None
     if not (resume and path.exists()):
         add(begins, "w")
     return add

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
@@ -89,7 +89,7 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
 
     uri: where MLflow keeps runs, ``sqlite:///runs.db`` or a server's address.  name: the run's.
     """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nobody but the store hears of a fit
+    _prepare(uri)
     try:
         from mlflow.entities import Metric, Param
         from mlflow.exceptions import MlflowException
@@ -127,6 +127,26 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
         client.set_terminated(run, "FAILED")
         raise
     client.set_terminated(run, "FINISHED")
+
+
+def _prepare(uri: str) -> None:
+    """Say at once that a store of SQLite cannot be written, or a server is down: MLflow would try for minutes."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nobody but the store hears of a fit
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    kind, _, place = uri.partition(":///")
+    if kind != "sqlite":
+        return
+    import sqlite3
+
+    file = place.partition("?")[0]
+    try:
+        with closing(sqlite3.connect(file)) as store:
+            store.execute("BEGIN IMMEDIATE")
+            store.rollback()
+    except sqlite3.Error as error:
+        raise SettingsError(
+            f"MLflow's store {file!r} cannot be written ({error}): name another, sqlite:///runs.db say"
+        ) from None
 
 
 def _legal(name: str) -> str:

@@ -51,6 +51,21 @@ def test_a_smaller_chunk_is_tried_then_a_sentence_said(monkeypatch):
         device.add_up(there(rows), narrowed(q))
 
 
+def test_a_library_that_finds_no_room_is_said_and_other_errors_are_not_hidden(monkeypatch):
+    rows, q = rows_and_question(n=50)
+
+    def fail(*asked):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(device, "plain", fail)
+    said = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"
+    with pytest.raises(SettingsError, match="no room for the kernels"):
+        device.add_up(there(rows), narrowed(q))
+    said = "mat1 and mat2 shapes cannot be multiplied"
+    with pytest.raises(RuntimeError, match="shapes"):
+        device.add_up(there(rows), narrowed(q))
+
+
 def test_rows_that_do_not_fit_are_said_in_a_sentence(monkeypatch):
     def full(*shape, **options):
         raise torch.OutOfMemoryError

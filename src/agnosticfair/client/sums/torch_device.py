@@ -84,12 +84,14 @@ def add_up(rows: Rows32, q: Question32, fuse: bool | None = None) -> tuple[np.nd
                 return found  # else a value was too large for half precision
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
-    asked = moved(q, lambda v: torch.from_numpy(v).to(rows.Z.device))
     most = MOST
     while True:
         try:
+            asked = moved(q, lambda v: torch.from_numpy(v).to(rows.Z.device))
             return plain(rows, asked, most)
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not _is_full(error):
+                raise
             most //= 2
             if most < LEAST:
                 raise SettingsError(
@@ -97,6 +99,12 @@ def add_up(rows: Rows32, q: Question32, fuse: bool | None = None) -> tuple[np.nd
                     "on it, take fewer kernels, or name device 'cpu'"
                 ) from None
             torch.cuda.empty_cache()
+
+
+def _is_full(error: RuntimeError) -> bool:
+    """Whether a device has no room left, of which its libraries speak in their own words."""
+    words = ("out of memory", "ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")
+    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
 def plain(
