@@ -1,6 +1,6 @@
 """A deployed round beside the bare engine: Adult over some sites, on this machine, in one run.
 
-python benchmarks/deployed_round.py [--sites 2] [--network mlp] [--port 18700]
+python benchmarks/deployed_round.py [--sites 2] [--method agnosticfair] [--network mlp] [--port 18700]
 """
 
 import argparse
@@ -83,8 +83,7 @@ def deployed(
     command = ["agnosticfair", "deploy"]
     subprocess.run([*command, "init", str(bank), *named, *more], check=True, env=own)
     settings = bank / "federation.toml"
-    text = settings.read_text().replace("max-rounds = 0", f"max-rounds = {ROUNDS}")
-    settings.write_text(text.replace("certify = true", "certify = false"))
+    settings.write_text(settings.read_text().replace("certify = true", "certify = false"))
     started = [
         subprocess.Popen(["sh", str(bank / f"start-{name}.sh")], env=own)
         for name in ("superlink", *files)
@@ -106,7 +105,7 @@ def deployed(
     times = [
         datetime.fromisoformat(event["time"]).timestamp()
         for event in events
-        if event.get("step") in ("sums", "train")
+        if event.get("step") in ("sums", "part_sums", "train")
     ]
     total = time.perf_counter() - begin
     first, *_, last = sorted(number for number in used if number != "ended")
@@ -117,15 +116,17 @@ def deployed(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sites", type=int, default=2)
+    parser.add_argument("--method", default="agnosticfair")
     parser.add_argument("--network")
     parser.add_argument("--port", default="18700")
     asked = parser.parse_args()
-    more = ["--port", asked.port] + (["--network", asked.network] if asked.network else [])
+    more = ["--port", asked.port, "--method", asked.method, "--max-rounds", str(ROUNDS)]
+    more += ["--network", asked.network] if asked.network else []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         files = write_sites(folder, asked.sites)
         total, rounds, each = deployed(folder, files, more)
-        chosen = method("agnosticfair", network=asked.network, max_rounds=ROUNDS)
+        chosen = method(asked.method, network=asked.network, max_rounds=ROUNDS)
         tables = read_clients(files.values(), Roles("income", ("sex",)))
         ends: list[float] = []
         spent = time.process_time()

@@ -21,7 +21,7 @@ from agnosticfair import __version__
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.census import Census, check_labels_known, counted, merge
-from agnosticfair.data.rows import Fold, digest_of
+from agnosticfair.data.rows import Fold, fingerprint_of
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -183,11 +183,11 @@ def asking(
 
 
 def trained_on(clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None = None) -> str:
-    """The digest of the rows, where they lie in tables here; empty elsewhere."""
+    """The fingerprint of the rows, where they lie in tables here; empty elsewhere."""
     held = [*clients.values()] if isinstance(clients, Mapping) else []
     tables = [table for table in held if isinstance(table, Table)]
     tables = tables if fold is None else [fold.rows(table) for table in tables]
-    return digest_of(tables) if tables and len(tables) == len(held) else ""
+    return fingerprint_of(tables) if tables and len(tables) == len(held) else ""
 
 
 @dataclass(frozen=True)

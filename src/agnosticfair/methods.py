@@ -306,7 +306,7 @@ DEEP: dict[str, dict[str, Any]] = {
         "nominal": 0.01,
         "surrogate": Surrogate("sigmoid", 0.7),
     },
-    "agnosticfair-named": {"surrogate": Surrogate("sigmoid", 1.0), "bands": 0},
+    "agnosticfair-named": {"surrogate": Surrogate("sigmoid", 1.0), "bands": 0, "ridge": 5e-3},
     **{
         name: {"surrogate": Surrogate("sigmoid", 0.5)}
         for name in ("fairfl", "agnosticfair-b", "localfair")
@@ -420,6 +420,7 @@ def _deep(recipe: Method, changes: dict[str, Any]) -> dict[str, Any]:
     off = {"nominal"} if notion_of(changes.get("notion", PARITY.name)).bounds else set()
     if changes.get("basis") is not None:  # it comes with its own
         off |= {"kernels", "sigma", "split"}
+    off |= {k for k in vars(recipe) if getattr(recipe, k) != getattr(usual, k)}
     return own | {k: v for k, v in DEEP.get(recipe.name, {}).items() if k not in off}
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from itertools import combinations
 from math import isnan
 
@@ -13,7 +14,7 @@ import agnosticfair
 from agnosticfair import audit, audit_clients
 from agnosticfair.auditing import parts as named
 from agnosticfair.auditing import proof
-from agnosticfair.data.rows import digest_of, folds_of
+from agnosticfair.data.rows import digest_of, folds_of, known_again
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 from agnosticfair.mathematics import reweighed
@@ -306,6 +307,31 @@ def test_rows_of_the_fit_are_refused_by_their_fingerprint():
     assert audit(model, small_table(400, 5), sensitive_features="sex").upper > 0
 
 
+def test_some_rows_of_the_fit_are_known_again_and_others_are_not(tmp_path):
+    table = small_table(4000)
+    seen, new = table.take(np.arange(2000)), table.take(np.arange(2000, 4000))
+    model = agnosticfair.fit({"a": seen}, "fl").model
+    (tmp_path / "model.safetensors").write_bytes(model.to_bytes())
+    back = agnosticfair.load_model(tmp_path / "model.safetensors")
+    mixed = table.take(np.arange(1000, 3000))  # half of them were seen
+    with pytest.raises(DataError, match=r"about [0-9,]+ of these 2,000 are rows that the model"):
+        audit(back, mixed, sensitive_features="sex")
+    assert audit(back, new, sensitive_features="sex").upper > 0
+    assert known_again("", [new]) == known_again("no digest:not base64", [new]) == 0
+
+
+def test_weights_are_left_out_and_it_is_said_which_bounds_do_not_hold():
+    table, model = two_fits()
+    weighted = replace(table, weights=np.full(len(table), 2.0))
+    plain = audit(model, table, sensitive_features="sex", parts=("job",))
+    for made in (
+        audit(model, weighted, sensitive_features="sex", parts=("job",)),
+        audit_clients(model, dealt(weighted, 2), parts=("job",)),
+    ):
+        assert any("no bound holds for weighted rows" in note for note in made.notes)
+        assert (made.n, made.upper) == (plain.n, plain.upper)
+
+
 # --- over clients ---
 
 
@@ -331,6 +357,10 @@ def test_the_same_rows_at_two_clients_are_refused():
     table, model = two_fits()
     with pytest.raises(DataError, match="clients 'a' and 'b' hold the same rows"):
         audit_clients(model, {"a": table, "b": table})
+    some = {"a": table.take(np.arange(1700)), "b": table.take(np.arange(1300, 3000))}
+    made = audit_clients(model, some)
+    assert "Clients 'a' and 'b' have about" in made.notes[0]
+    assert not any("in common" in note for note in audit_clients(model, dealt(table, 2)).notes)
     own = small_table(300, 9)
     with pytest.raises(DataError, match="the rows that the model was fitted on"):
         audit_clients(model, dealt(own, 2))

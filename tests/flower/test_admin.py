@@ -275,6 +275,14 @@ def test_a_run_that_takes_too_long_is_stopped_and_says_who_held_it_up(link, fold
     assert link.config["patience"] == 0.3  # no question outlasts the run
 
 
+def test_a_check_leaves_the_last_results_alone(link, folder):
+    ended(link, folder, ("finished", "failed", "x"))
+    with pytest.raises(FederationError):
+        runner.check_federation(folder)
+    assert link.config["check"]
+    assert Path(link.config["out"]) == folder / "state" / "check"
+
+
 def test_a_run_that_was_left_behind_is_stopped_first(link, folder):
     link.runs["3"] = ("running", "", "")
     ended(link, folder, ("finished", "failed", "x"))
@@ -291,7 +299,7 @@ def test_a_superlink_that_is_down_is_told_and_then_given_up_on(link, folder, mon
     said = []
     with pytest.raises(control.Away, match="does not answer"):
         runner.run_federation(folder, runner.Told(on_trouble=said.append))
-    assert len(said) == 1
+    assert [sentence.rpartition("; ")[2] for sentence in said] == ["waiting for it, 3 s at most"]
 
 
 def test_ctrl_c_stops_the_run_where_nobody_can_be_asked(link, folder, call, monkeypatch):
@@ -302,6 +310,24 @@ def test_ctrl_c_stops_the_run_where_nobody_can_be_asked(link, folder, call, monk
     assert code == 130
     assert "Run 7 is stopped; the next one goes on from its checkpoint" in out
     assert link.stopped == [7]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "stopped"),
+    [(True, "Run 7 is stopped", [7]), (False, "Run 7 goes on", [])],
+)
+def test_ctrl_c_asks_at_a_terminal(link, folder, call, monkeypatch, answer, said, stopped):
+    monkeypatch.setattr(
+        runner.control, "status_of", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    asked = []
+    monkeypatch.setattr("typer.confirm", lambda text, default: asked.append(text) or answer)
+    code, out, _ = call("deploy", "run", folder)
+    assert code == 130
+    assert asked == ["Stop run 7?"]
+    assert said in out
+    assert link.stopped == stopped
 
 
 def test_one_of_three_sites_is_no_success_unless_it_is_asked_for(folder, tmp_path, call):
@@ -352,7 +378,7 @@ def test_what_answers_in_place_of_the_superlink_is_told(folder):
     import socket
 
     settings = read_settings(folder)
-    with pytest.raises(control.Away, match="was never started here"):
+    with pytest.raises(control.Away, match="has not been started here yet"):
         control.known_sites(settings)
     (folder / "state" / "control.token").write_text("t")
     with socket.socket() as other:

@@ -140,7 +140,7 @@ def test_a_site_connects_again_and_says_a_cause_once(tmp_path, monkeypatch, caps
     made.serve()
     events = [event["event"] for event in trail(tmp_path)]
     assert events == ["disconnected", "connected", "answered", "stopped"]
-    assert capsys.readouterr().out.count("the SuperLink does not answer") == 1
+    assert capsys.readouterr().out.count("Site 'north': the SuperLink does not answer") == 1
     assert good.left == 1
 
 

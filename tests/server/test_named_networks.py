@@ -16,7 +16,8 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import subpopulations
 from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import Network, method
-from agnosticfair.protocol.messages import add_up
+from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.messages import add_up, pack, unpack
 from agnosticfair.server import saddle
 
 ROWS = small_table(400, 5)
@@ -160,6 +161,24 @@ def test_decisions_over_named_parts_come_near_the_exact_solver(reading):
         assert result.worst_difference <= 0.15 + 0.01
 
 
+class Wire(InProcess):
+    """Every message goes through its wire form."""
+
+    def exchange(self, step, payload, keys, deadline):
+        payload = payload if payload is None else unpack(pack(payload))
+        found = super().exchange(step, payload, keys, deadline)
+        return {key: unpack(pack(reply)) for key, reply in found.items()}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_over_the_wire_the_network_is_the_same_bit_for_bit(reading):
+    recipe, tables = made(reading, replace(QUICK, steps=30), tau=0.02), dealt(ROWS, 2)
+    here = fit(tables, recipe, positive="yes")
+    wired = fit(Wire(federation.in_process(tables).handlers), recipe, positive="yes")
+    assert wired.model.w.tobytes() == here.model.w.tobytes()
+    assert wired.history == here.history
+
+
 def test_masked_sums_give_the_same_network():
     recipe = made("each", max_rounds=4)
     plain = fit(dealt(ROWS, 2), recipe, positive="yes")
@@ -183,6 +202,13 @@ def test_a_fit_over_named_parts_goes_on_from_its_checkpoint(network, tmp_path):
     again = fit(dealt(ROWS, 2), recipe, positive="yes", checkpoint=tmp_path)
     assert [event["event"] for event in again.events] == ["resumed"]
     np.testing.assert_array_equal(whole.model.w, again.model.w)
+
+
+def test_a_network_over_named_parts_has_values_of_its_own():
+    deep = method("agnosticfair-named", network="mlp")
+    assert (deep.ridge, deep.bands, deep.fairness.surrogate.temperature) == (5e-3, 0, 1.0)
+    own = method(method("agnosticfair-named", ridge=1e-4, bands=3), network="mlp")
+    assert (own.ridge, own.bands) == (1e-4, 3)
 
 
 def test_what_a_site_would_send_is_told():

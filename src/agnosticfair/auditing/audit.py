@@ -205,7 +205,7 @@ def audit(
     if wanted.parts is None and (not held_out or fitted_on(model, X)):
         return made
     if held_out:
-        check_held_out(model, X)
+        check_held_out(model, [X] if isinstance(X, Table) else [])
     wanted = replace(wanted, kernels=wanted.kernels and (K is None or K.max() <= 1))
     if wanted.parts is None:
         return bounded(made, wanted, psi)
@@ -354,8 +354,9 @@ def audit_clients(
     """
     ask = (basis, bound, centres, parts, precision, mixtures, bootstrap, seed)
     asked, wanted = opened(*ask, floor, tolerance, confidence, notion)
+    notes: tuple[str, ...] = ()
     if isinstance(clients, Mapping) and held_out and wanted.parts is not None:
-        check_clients(model, clients)
+        notes = check_clients(model, clients)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     kind = asked.basis.centres if is_centred(asked.basis) and centres is None else None
     asker = asking(engine, Policy(), deadline, secure, kind, fold)
@@ -367,8 +368,8 @@ def audit_clients(
     sums = asker.total(Broadcast(1, plan.task, Decisions(seed, asked.bootstrap, model.w))).sums
     encoded, tell = features_of(model.encoding), _counter(on_progress, asked.bootstrap)
     made = measured(asked, sums, plan.task.groups, encoded, True, tell)
-    notes = made.notes if census.weight is None else (*made.notes, WEIGHTED)
-    made = replace(made, centres=plan.task.centres, notes=notes)
+    notes += () if census.weight is None else (WEIGHTED,)
+    made = replace(made, centres=plan.task.centres, notes=(*made.notes, *notes))
     psi = sums["psi"][0]
     if wanted.parts is None:
         return bounded(made, wanted, psi) if held_out else made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from math import inf, isfinite, nan
 from typing import Any
 
@@ -22,12 +23,15 @@ from agnosticfair.auditing.parts import (
 from agnosticfair.auditing.proof import mixtures_of, sums_of
 from agnosticfair.auditing.question import Wanted
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.rows import digest_of
+from agnosticfair.data.rows import digest_of, in_common, known_again, sketch_of
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics import reweighed
 from agnosticfair.mathematics.parts import Axis
 from agnosticfair.model import Model
+
+FEW_CLIENTS = 64
+"""Up to so many, rows in common are looked for with a finer sketch."""
 
 
 def bounded(
@@ -127,31 +131,43 @@ def _notes(told: Sequence[PartRecord]) -> tuple[str, ...]:
 def fitted_on(model: Model | None, X: object) -> bool:
     """Whether these are, by their fingerprint, the very rows that the model was fitted on."""
     known = model is not None and model.trained_on and isinstance(X, Table)
-    return bool(known and model and digest_of([X]) == model.trained_on)  # type: ignore[list-item]
+    return bool(known and model and digest_of([X]) == model.trained_on.partition(":")[0])  # type: ignore[list-item]
 
 
-def check_held_out(model: Model | None, X: object) -> None:
-    """Raise where these are the rows of the fit."""
-    if fitted_on(model, X):
+def check_held_out(model: Model | None, tables: Sequence[Table]) -> None:
+    """Raise where rows of the fit are among these, as far as their fingerprint tells."""
+    if model is None or not model.trained_on or not tables:
+        return
+    rows, n = known_again(model.trained_on, tables), sum(map(len, tables))
+    if rows:
+        which = "these are the" if rows >= n else f"about {rows:,.0f} of these {n:,} are"
         raise DataError(
-            "these are the rows that the model was fitted on, and say nothing beyond them: audit rows "
+            f"{which} rows that the model was fitted on, and say nothing beyond them: audit rows "
             "held out from the fit, or say held_out=False"
         )
 
 
-def check_clients(model: Model, clients: Mapping[str, Any]) -> None:
-    """Raise where clients hold the rows of the fit, or two of them the same rows."""
+def check_clients(model: Model, clients: Mapping[str, Any]) -> tuple[str, ...]:
+    """Raise where clients hold rows of the fit, or two of them mostly the same rows; a note where they have fewer in
+    common."""
     tables = {key: table for key, table in clients.items() if isinstance(table, Table)}
-    seen: dict[str, str] = {}
-    for key, table in tables.items():
-        digest = digest_of([table])
-        if digest in seen:
+    check_held_out(model, [*tables.values()])
+    keys, held = [*tables], [*tables.values()]
+    if len(keys) < 2:
+        return ()
+    buckets = 1 << (16 if len(keys) <= FEW_CLIENTS else 12)
+    common = np.triu(in_common(np.stack([sketch_of([table], buckets) for table in held])))
+    digests = [digest_of([table]) for table in held]
+    notes = []
+    for i, j in combinations(range(len(keys)), 2):
+        rows = len(held[i]) if digests[i] == digests[j] else common[i, j]
+        if rows >= min(len(held[i]), len(held[j])) / 2:
             raise DataError(
-                f"clients {seen[digest]!r} and {key!r} hold the same rows, which would count twice: leave one out"
+                f"clients {keys[i]!r} and {keys[j]!r} hold the same rows, which would count twice: leave one out"
             )
-        seen[digest] = key
-    if model.trained_on and digest_of(tables.values()) == model.trained_on:
-        raise DataError(
-            "these are the rows that the model was fitted on, and say nothing beyond them: audit rows "
-            "held out from the fit, or say held_out=False"
-        )
+        if rows:
+            notes.append(
+                f"Clients {keys[i]!r} and {keys[j]!r} have about {rows:,.0f} rows in common, more than chance makes "
+                "equal: bounds hold only if these are different people."
+            )
+    return tuple(notes)

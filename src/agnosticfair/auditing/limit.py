@@ -49,9 +49,10 @@ METHOD = "agnosticfair-named"
 WEAKEST, STRONGEST, USUAL = 0.01, 6.0, 1.0
 """Prices on differences in parts: the first that is tried, the last, and where a smaller tau helps from."""
 
-MOST_FITS, MOST_WORK = 6, 7
-"""Fits of half of the rows, each begun where another one ended; none is begun after MOST_WORK times the rounds of
-the first, which had nothing to begin from. That is less than four single fits of all rows (benchmarks/limit.py)."""
+MOST_FITS, MOST_WORK = 6, 6
+"""Fits of half of the rows, each begun where another one ended; none is begun that would, if it took as long as the
+last, bring all to more than MOST_WORK times the rounds of the first, which had nothing to begin from. That is less
+than four single fits of all rows (benchmarks/limit.py)."""
 
 SURE, LIKELY, LEAP, TOLD = 0.06, 0.02, 8.0, 0.005
 """How far under the limit a foreseen bound makes its certificate nearly sure, and how far it must be for a chance; by
@@ -275,8 +276,8 @@ def next_price(path: Sequence[Candidate], limit: float) -> float | None:
     Prices grow until a bound is surely within the limit or decisions are nearly constant, by a secant step on the
     logarithm; then the widest gap between bounds near the limit is halved.
     """
-    work = sum(one.fit.rounds for one in path)
-    if len(path) >= MOST_FITS or (path and work > MOST_WORK * path[0].fit.rounds):
+    rounds = [one.fit.rounds for one in path]
+    if len(path) >= MOST_FITS or (path and sum(rounds) + rounds[-1] > MOST_WORK * rounds[0]):
         return None
     if not path:
         return WEAKEST

@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from agnosticfair.commands import options
 from agnosticfair.commands.measuring import labelled
-from agnosticfair.commands.options import (
-    Categorical,
-    Drop,
-    Encoding,
-    Intersections,
-    Json,
-    NotionName,
-    Numeric,
-    OutFolder,
-    Positive,
-    SensitiveFeatures,
-    Separator,
-    Target,
-)
 from agnosticfair.commands.output import check_folder, deliver, percent
 from agnosticfair.commands.reading import tell
 from agnosticfair.errors import DataError, SettingsError, SolverError
@@ -35,7 +22,6 @@ if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.data.decided import Decided
     from agnosticfair.data.files import Roles
-    from agnosticfair.data.reading import Dialect
     from agnosticfair.data.table import Table
 
 EPILOG = "Example: agnosticfair audit test.csv --target income --sensitive-features sex --model model.safetensors"
@@ -53,10 +39,12 @@ class Judged:
     name: str
 
 
+@options.with_dialect
 def audit(
     file: Annotated[Path, Argument(help="CSV or Parquet with the rows to audit on.")],
-    target: Target,
-    sensitive_features: SensitiveFeatures,
+    target: options.Target,
+    sensitive_features: options.SensitiveFeatures,
+    dialect: options.Dialect,
     model: Annotated[
         Path | None, Option(help="A model written by 'fit'; or another's: .joblib, .pkl, .onnx.")
     ] = None,
@@ -66,17 +54,15 @@ def audit(
     predictions: Annotated[
         str | None, Option(help="Or the column with another model's labels, 0/1 or probabilities.")
     ] = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
-    positive: Positive = None,
-    separator: Separator = None,
-    encoding: Encoding = None,
+    numeric: options.Numeric = None,
+    categorical: options.Categorical = None,
+    drop: options.Drop = None,
+    positive: options.Positive = None,
     threshold: Annotated[
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
-    notion: NotionName = PARITY.name,
-    intersections: Intersections = False,
+    notion: options.NotionName = PARITY.name,
+    intersections: options.Intersections = False,
     columns: Annotated[
         list[str] | None, Option(help="Column that names parts; may be repeated, else all.")
     ] = None,
@@ -98,8 +84,8 @@ def audit(
     bootstrap: Annotated[int, Option(help="Resamples for kernels' intervals; 0: none.")] = 200,
     strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
     key: Annotated[Path | None, Option(help="Sign with this key (extra 'secure').")] = None,
-    out: OutFolder = Path("audit"),
-    as_json: Json = False,
+    out: options.OutFolder = Path("audit"),
+    as_json: options.Json = False,
 ) -> None:
     """Certify any model on rows it was not fitted on: every named part of the population, at a confidence.
 
@@ -110,7 +96,6 @@ def audit(
     """
     from agnosticfair.auditing.proof import read_key
     from agnosticfair.data.files import Roles
-    from agnosticfair.data.reading import Dialect
     from agnosticfair.report import certificate as report
     from agnosticfair.report.facts import of_decisions
 
@@ -120,7 +105,7 @@ def audit(
     secret = None if key is None else read_key(key)
     kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
     roles = Roles(target, tuple(sensitive_features), None, *kinds)
-    where = (file, roles, Dialect(separator, encoding))
+    where = (file, roles, dialect)
     how = (positive, (trust_code, threshold))
     judged = _of_model(model, *where, *how) if model else _of_column(str(predictions), *where)
     if intersections:
@@ -223,7 +208,7 @@ def _of_model(
     path: Path,
     file: Path,
     roles: Roles,
-    dialect: Dialect,
+    dialect: options.Dialect,
     positive: str | None,
     how: tuple[bool, float],
 ) -> Judged:
@@ -253,7 +238,7 @@ def _of_model(
     )
 
 
-def _of_column(predictions: str, file: Path, roles: Roles, dialect: Dialect) -> Judged:
+def _of_column(predictions: str, file: Path, roles: Roles, dialect: options.Dialect) -> Judged:
     """The predictions in a column, as labels or as numbers; and the rows, without that column."""
     import numpy as np
 

@@ -10,19 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer import Argument, Option
 
-from agnosticfair.commands.options import (
-    NONE,
-    Categorical,
-    Drop,
-    Json,
-    MethodName,
-    Numeric,
-    Seed,
-    SensitiveFeatures,
-    Settings,
-    Target,
-    with_settings,
-)
+from agnosticfair.commands import options
 from agnosticfair.commands.reading import with_parts
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT, from_config, to_config
@@ -41,19 +29,19 @@ deploy = typer.Typer(
 
 
 @deploy.command(epilog=EPILOG)
-@with_settings()
+@options.with_settings()
 def init(
     folder: Annotated[Path, Argument(help="A new folder.")],
     sites: Annotated[str, Option(help="NAME=FILE of each site, with commas between.")],
-    target: Target,
-    sensitive_features: SensitiveFeatures,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
+    target: options.Target,
+    sensitive_features: options.SensitiveFeatures,
+    numeric: options.Numeric = None,
+    categorical: options.Categorical = None,
+    drop: options.Drop = None,
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
-    method: MethodName = DEFAULT,
-    settings: Settings = NONE,
-    seed: Seed = 0,
+    method: options.MethodName = DEFAULT,
+    settings: options.Settings = options.NONE,
+    seed: options.Seed = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
     least_sites: Annotated[
@@ -129,7 +117,7 @@ def run(
     timeout: Annotated[
         float, Option(help="Most seconds for the run; then it is stopped.")
     ] = 3600.0,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Submit a run, follow it to its end, and fetch model, history and certificate.
 
@@ -142,7 +130,7 @@ def run(
 
     config = read_config(folder)
     most = recipe(str(config["method"]), **from_config(config)).max_rounds
-    with progress(most, "rounds") as advance:
+    with progress(most, "rounds", at_most=True) as advance:
 
         def on_round(seen: dict[str, Any]) -> None:
             advance(f"loss {seen['round']['loss']:.4f}")
@@ -211,7 +199,7 @@ def stop(folder: Folder) -> None:
 def check(
     folder: Folder,
     timeout: Annotated[float, Option(help="Most seconds to wait for the sites.")] = 60.0,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Ask every site who it is and what columns and groups it has: keys, versions, schema, least rows."""
     from agnosticfair.commands.output import cell, grid, show
@@ -234,7 +222,7 @@ def check(
 
 
 @deploy.command(epilog="Example: agnosticfair deploy status bank")
-def status(folder: Folder, as_json: Json = False) -> None:
+def status(folder: Folder, as_json: options.Json = False) -> None:
     """Show the SuperLink, every site with the cause where one is missing, and the run that goes on."""
     from agnosticfair.flower.admin import status as look
 

@@ -7,37 +7,27 @@ from typing import Annotated
 
 from typer import Option
 
+from agnosticfair.commands import options
 from agnosticfair.commands.measuring import labelled, scores, show_scores
-from agnosticfair.commands.options import (
-    Client,
-    Encoding,
-    Files,
-    Json,
-    ModelFile,
-    Notion,
-    Separator,
-    Target,
-)
 from agnosticfair.commands.reading import warned
 
 EPILOG = "Example: agnosticfair evaluate model.safetensors test.csv --target income"
 
 
+@options.with_dialect
 def evaluate(
-    model: ModelFile,
-    files: Files,
-    target: Target,
+    model: options.ModelFile,
+    files: options.Files,
+    target: options.Target,
+    dialect: options.Dialect,
     sensitive_features: Annotated[
         list[str] | None, Option(help="Column with groups; else the model's. May be repeated.")
     ] = None,
-    client_column: Client = None,
-    notion: Notion = None,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    as_json: Json = False,
+    client_column: options.Client = None,
+    notion: options.Notion = None,
+    as_json: options.Json = False,
 ) -> None:
     """Measure a model on labelled rows: accuracy, and how its decisions differ between groups."""
-    from agnosticfair.data.reading import Dialect
     from agnosticfair.mathematics.notions import NOTIONS
     from agnosticfair.model import load_model
     from agnosticfair.settings import require_name
@@ -46,7 +36,6 @@ def evaluate(
         require_name("notion", notion, NOTIONS)
     loaded = load_model(model)
     named = tuple(sensitive_features or loaded.sensitive_features)
-    dialect = Dialect(separator, encoding)
     clients = labelled(loaded, files, target, named, client_column, dialect)
     found = scores(loaded, clients, named, notion)
     if as_json:

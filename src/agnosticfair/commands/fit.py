@@ -8,30 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
-from agnosticfair.commands import reading
+from agnosticfair.commands import options, reading
 from agnosticfair.commands.leaving import leave, note_rows, pages_of, present, promised_files
 from agnosticfair.commands.measuring import labelled, scores
-from agnosticfair.commands.options import (
-    NONE,
-    Encoding,
-    Force,
-    Json,
-    MethodName,
-    Positive,
-    Roles,
-    Seed,
-    Separator,
-    Settings,
-    with_roles,
-    with_settings,
-)
 from agnosticfair.commands.output import check_file, check_folder, progress, write_files
 from agnosticfair.commands.private import private_fit
 from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.limit import Promise
-    from agnosticfair.data.reading import Dialect
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
@@ -41,8 +26,9 @@ if TYPE_CHECKING:
 EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
 
 
-@with_roles
-@with_settings()
+@options.with_roles
+@options.with_dialect
+@options.with_settings()
 def fit(
     files: Annotated[
         list[Path],
@@ -50,10 +36,11 @@ def fit(
             help="A CSV or Parquet file, or a folder of Parquet, per client; or one file for all."
         ),
     ],
-    roles: Roles,
-    positive: Positive = None,
-    method: MethodName = DEFAULT,
-    settings: Settings = NONE,
+    roles: options.Roles,
+    dialect: options.Dialect,
+    positive: options.Positive = None,
+    method: options.MethodName = DEFAULT,
+    settings: options.Settings = options.NONE,
     limit: Annotated[
         float | None,
         Option(help="Instead of tau: largest difference of decisions, certified for named parts."),
@@ -62,7 +49,7 @@ def fit(
     precision: Annotated[
         float, Option(help="Parts known no better than +- this do not count for the limit.")
     ] = 0.1,
-    seed: Seed = 0,
+    seed: options.Seed = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
     checkpoint: Annotated[
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
@@ -87,8 +74,6 @@ def fit(
     test: Annotated[
         list[Path] | None, Option(help="Labelled rows held out, to measure on; may be repeated.")
     ] = None,
-    separator: Separator = None,
-    encoding: Encoding = None,
     epsilon: Annotated[
         float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
     ] = None,
@@ -100,15 +85,14 @@ def fit(
         int, Option(help="Hide whole clients, of which each adds no more rows; 0 hides rows.")
     ] = 0,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
-    force: Force = False,
-    as_json: Json = False,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train one model over clients whose rows stay with them: only sums are added up.
 
     Beside the model a card is written, as Markdown and HTML: what it is for, what was measured and
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
-    from agnosticfair.data.reading import Dialect
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.private import Budget
     from agnosticfair.runs.tracking import parameters, results, tracker
@@ -118,7 +102,6 @@ def fit(
     roles = reading.with_parts(roles, chosen)
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
-    dialect = Dialect(separator, encoding)
     clients = _read(files, test or (), roles, dialect)
     if not as_json:
         reading.tell(clients, target, positive)
@@ -162,7 +145,7 @@ def _check_places(
 
 
 def _read(
-    files: Sequence[Path], test: Sequence[Path], roles: Roles, dialect: Dialect
+    files: Sequence[Path], test: Sequence[Path], roles: options.Roles, dialect: options.Dialect
 ) -> Mapping[str, Table | Stream]:
     """The clients' rows; that the test files can be read is looked at before the work, not after it."""
     from agnosticfair.data.encoding import Encoding as Unread
@@ -174,7 +157,7 @@ def _read(
 
 
 def _recipe(
-    name: str, settings: Settings, device: str | None, limit: float | None
+    name: str, settings: options.Settings, device: str | None, limit: float | None
 ) -> tuple[Method, str | None]:
     """The method, and the device on which rows are added up; a network is trained on the device instead."""
     from agnosticfair.auditing.limit import within
@@ -224,7 +207,7 @@ def _fitted(
 
 
 def _tested(
-    model: Model, files: list[Path] | None, target: str, dialect: Dialect
+    model: Model, files: list[Path] | None, target: str, dialect: options.Dialect
 ) -> list[dict[str, Any]]:
     """What the model does on rows held out, if there are any."""
     if not files:

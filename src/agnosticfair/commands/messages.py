@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from agnosticfair.commands.options import (
-    NONE,
-    Categorical,
-    Columns,
-    Drop,
-    Json,
-    MethodName,
-    Numeric,
-    Settings,
-    with_settings,
-)
+from agnosticfair.commands import options
 from agnosticfair.commands.output import grid, show
 from agnosticfair.commands.reading import with_parts
 from agnosticfair.errors import SettingsError
@@ -37,22 +27,22 @@ if TYPE_CHECKING:
 EPILOG = "Example: agnosticfair explain-messages north.csv --target income --sensitive-features sex"
 
 
-@with_settings()
+@options.with_settings()
 def explain_messages(
     file: Annotated[Path | None, Argument(help="The site's file; it is read here only.")] = None,
     target: Annotated[str | None, Option(help="Column with the label.")] = None,
     sensitive_features: Annotated[
-        Columns, Option(help="Column with the groups; may be repeated.")
+        options.Columns, Option(help="Column with the groups; may be repeated.")
     ] = None,
-    numeric: Numeric = None,
-    categorical: Categorical = None,
-    drop: Drop = None,
+    numeric: options.Numeric = None,
+    categorical: options.Categorical = None,
+    drop: options.Drop = None,
     features: Annotated[int, Option(help="Without a file: encoded features.")] = 100,
     groups: Annotated[int, Option(help="Without a file: sensitive groups.")] = 2,
     rows: Annotated[int, Option(help="Without a file: rows of all sites.")] = 30000,
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
-    method: MethodName = DEFAULT,
-    settings: Settings = NONE,
+    method: options.MethodName = DEFAULT,
+    settings: options.Settings = options.NONE,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
     secure: Annotated[bool, Option("--secure", help="As they are under secure sums.")] = False,
     epsilon: Annotated[
@@ -65,7 +55,7 @@ def explain_messages(
     schema: Annotated[
         Path | None, Option(help="Instead of a file: what all sites agree on.")
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Print every message of a fit: its round, fields, shapes and bytes, and what it could reveal.
 

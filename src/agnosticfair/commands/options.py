@@ -17,8 +17,9 @@ from agnosticfair.settings import SETTINGS, Reach, Setting
 
 if TYPE_CHECKING:
     from agnosticfair.data.columns import Roles
+    from agnosticfair.data.reading import Dialect
 else:
-    Roles = Any  # what reads files is imported when a command runs
+    Roles = Dialect = Any  # what reads files is imported when a command runs
 
 Columns = list[str] | None
 Files = Annotated[list[Path], Argument(help="A CSV or Parquet file per client, or one for all.")]
@@ -101,6 +102,18 @@ def with_roles(command: Command) -> Any:
 
     own = signature(stated, eval_str=True).parameters.values()
     return _spread("roles", [*own], lambda values: stated(**values))(command)
+
+
+def with_dialect(command: Command) -> Any:
+    """Gives a command the options that say how a CSV file is written, in the place of its parameter ``dialect``."""
+
+    def stated(separator: Separator = None, encoding: Encoding = None) -> Dialect:
+        from agnosticfair.data import reading
+
+        return reading.Dialect(separator, encoding)
+
+    own = signature(stated, eval_str=True).parameters.values()
+    return _spread("dialect", [*own], lambda values: stated(**values))(command)
 
 
 def _spread(

@@ -9,31 +9,30 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from agnosticfair.commands.options import Columns, Encoding, Force, ModelFile, Separator
+from agnosticfair.commands.options import Columns, Dialect, Force, ModelFile, with_dialect
 from agnosticfair.commands.output import check_file, write_files
 
 EPILOG = "Example: agnosticfair predict model.safetensors new.csv --out predictions.csv"
 
 
+@with_dialect
 def predict(
     model: ModelFile,
     file: Annotated[Path, Argument(help="CSV or Parquet; needs no label and no groups.")],
+    dialect: Dialect,
     out: Annotated[Path, Option(help="CSV to write.")] = Path("predictions.csv"),
     keep: Annotated[
         Columns, Option(help="A column of the file to write beside; may be repeated, or 'all'.")
     ] = None,
-    separator: Separator = None,
-    encoding: Encoding = None,
     force: Force = False,
 ) -> None:
     """Predict every row of a file: its label, and the probability of the positive one."""
     from agnosticfair.data.files import read_rows
-    from agnosticfair.data.reading import Dialect, called, read_columns
+    from agnosticfair.data.reading import called, read_columns
     from agnosticfair.model import load_model
 
     check_file(out, (file, model), force)
     loaded = load_model(model)
-    dialect = Dialect(separator, encoding)
     table = read_rows(file, loaded.encoding, dialect=dialect)
     kept = read_columns(file, keep or (), called(file), dialect)
     labels, positive = (loaded.negative, loaded.positive), loaded.predict(table, str(file))

@@ -11,16 +11,7 @@ from typing import Annotated, Any
 from typer import Option
 
 import agnosticfair
-from agnosticfair.commands.options import (
-    DataFolder,
-    Datasets,
-    Jobs,
-    Json,
-    NetworkName,
-    OutFolder,
-    Seeds,
-    listed,
-)
+from agnosticfair.commands import options
 from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import SettingsError
 from agnosticfair.threads import cpus
@@ -29,26 +20,26 @@ EPILOG = "Example: agnosticfair shifts --dataset adult --seeds 2 --no-frontier"
 
 
 def shifts(
-    dataset: Datasets = "adult",
+    dataset: options.Datasets = "adult",
     setting: Annotated[
         str, Option(help="shift, iid, or dirichlet (adult, beside published numbers).")
     ] = "shift",
     methods: Annotated[
         str | None, Option(help="Names with commas between, or all; by default the main ones.")
     ] = None,
-    network: NetworkName = None,
-    seeds: Seeds = 5,
+    network: options.NetworkName = None,
+    seeds: options.Seeds = 5,
     frontier: Annotated[
         bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")
     ] = True,
     peers: Annotated[
         bool, Option("--peers", help="Also fairlearn's and declearn's (extra 'peers').")
     ] = False,
-    jobs: Jobs = None,
+    jobs: options.Jobs = None,
     strict: Annotated[bool, Option("--strict", help="Fail if a fit does not converge.")] = False,
-    data_folder: DataFolder = None,
-    out: OutFolder = Path("shifts"),
-    as_json: Json = False,
+    data_folder: options.DataFolder = None,
+    out: options.OutFolder = Path("shifts"),
+    as_json: options.Json = False,
 ) -> None:
     """Train methods on one split and test them on many deployments that none of them saw.
 
@@ -64,10 +55,11 @@ def shifts(
     check_folder(out)
     usual = DIRICHLET if setting == "dirichlet" else COMPARED
     folder = None if data_folder is None else str(data_folder)
+    names = options.listed(dataset, DATASETS)
     tasks = cells(
-        listed(dataset, DATASETS),
+        names,
         setting,
-        usual if methods is None else listed(methods, METHODS),
+        usual if methods is None else options.listed(methods, METHODS),
         seeds,
         peers=_peers() if peers else (),
         frontier=frontier,
@@ -78,15 +70,11 @@ def shifts(
     begin = perf_counter()
     with progress(len(tasks), "fits") as advance:
         rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
-    asked = {
-        "dataset": dataset,
-        "setting": setting,
-        "methods": methods or ",".join(usual),
-        "seeds": seeds,
-        **({} if network is None else {"network": network}),
-    }
+    chosen = methods or ",".join(usual)
+    asked = {"dataset": dataset, "setting": setting, "methods": chosen, "seeds": seeds}
+    asked |= {} if network is None else {"network": network}
     kept = decided_files(rows, clients_of(setting), folder)
-    about = provenance({name: load_dataset(name, folder) for name in listed(dataset, DATASETS)})
+    about = provenance({name: load_dataset(name, folder) for name in names})
     results: dict[str, Any] = {
         "format": "agnosticfair-shifts-1",
         **about,

@@ -9,23 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from agnosticfair.commands import options
 from agnosticfair.commands.leaving import leave, note_rows
-from agnosticfair.commands.options import (
-    NONE,
-    Encoding,
-    Files,
-    Jobs,
-    Json,
-    MethodName,
-    OutFolder,
-    Positive,
-    Roles,
-    Seed,
-    Separator,
-    Settings,
-    with_roles,
-    with_settings,
-)
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
 from agnosticfair.commands.reading import tell, with_parts
 from agnosticfair.errors import SettingsError
@@ -41,23 +26,23 @@ MODEL = "model.safetensors"
 PATH = ",".join(f"{tau:g}" for tau in TAUS)
 
 
-@with_roles
-@with_settings(without=("tau",))
+@options.with_roles
+@options.with_dialect
+@options.with_settings(without=("tau",))
 def tune(
-    files: Files,
-    roles: Roles,
-    positive: Positive = None,
-    method: MethodName = DEFAULT,
-    settings: Settings = NONE,
+    files: options.Files,
+    roles: options.Roles,
+    dialect: options.Dialect,
+    positive: options.Positive = None,
+    method: options.MethodName = DEFAULT,
+    settings: options.Settings = options.NONE,
     taus: Annotated[str, Option(help="The path, with commas between.")] = PATH,
     tau: Annotated[float | None, Option(help="The point to take; by default the knee.")] = None,
     folds: Annotated[int, Option(help="Folds of the cross-validation.")] = 2,
-    seed: Seed = 0,
-    jobs: Jobs = None,
-    separator: Separator = None,
-    encoding: Encoding = None,
-    out: OutFolder = Path("tune"),
-    as_json: Json = False,
+    seed: options.Seed = 0,
+    jobs: options.Jobs = None,
+    out: options.OutFolder = Path("tune"),
+    as_json: options.Json = False,
 ) -> None:
     """Draw accuracy against the worst difference on held-out rows along tau, and save the model of one point.
 
@@ -65,7 +50,6 @@ def tune(
     frontier.png and, as 'fit --run' does, the model of the knee or of --tau with its card: 'report' shows it.
     """
     from agnosticfair.data.files import read_clients
-    from agnosticfair.data.reading import Dialect
     from agnosticfair.methods import method as recipe
     from agnosticfair.tuning import trace
 
@@ -76,7 +60,7 @@ def tune(
     chosen, names = recipe(method, **settings, tau=path[0]), roles.sensitive_features
     target = str(roles.target)
     roles = with_parts(roles, chosen)
-    clients = read_clients(files, roles, dialect=Dialect(separator, encoding))
+    clients = read_clients(files, roles, dialect=dialect)
     if not as_json:
         tell(clients, target, positive)
         note_rows(chosen)

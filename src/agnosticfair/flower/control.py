@@ -46,7 +46,7 @@ def control(settings: Settings) -> Any:
     try:
         token = (settings.folder / TOKEN).read_text()
     except OSError:
-        raise Away(f"the SuperLink was never started here: {start}") from None
+        raise Away(f"the SuperLink has not been started here yet: {start}") from None
     authority = (settings.folder / "tls" / "ca.crt").read_bytes()
     own: list[Any] = [RuntimeVersionHttpInterceptor(component_name="flwr"), _Token(token)]
     client = ControlHttpClient.from_server_address(at, False, authority, own)

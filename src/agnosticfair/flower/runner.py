@@ -29,7 +29,7 @@ LOST = 60.0
 LOOK = 2.0
 """Seconds between two questions after a run's status."""
 
-LOCK = "state/run.lock"
+LOCK, CHECKED = "state/run.lock", "state/check"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ def check_federation(
     folder: Path, told: Told | None = None, timeout: float = 60.0
 ) -> dict[str, Any]:
     """What every site says of itself, if keys, connections, versions and files are in order; no training."""
-    run, out = _run(folder, told or Told(), timeout, {"check": True, "on-failure": "wait"})
+    apart = str(read_settings(folder).folder / CHECKED)  # the last run's results stay what they are
+    changes = {"check": True, "on-failure": "wait", "out": apart}
+    run, out = _run(folder, told or Told(), timeout, changes)
     return dict(read_json(out / "check.json", run)["sites"])
 
 
@@ -132,7 +134,7 @@ def patiently(ask: Callable[[], Any], told: Told) -> Any:
                 raise
             if str(error) != said and time.monotonic() - begin > 3:
                 said = str(error)
-                told.on_trouble(said)
+                told.on_trouble(f"{said}; waiting for it, {LOST:.0f} s at most")
         time.sleep(0.5)
 
 

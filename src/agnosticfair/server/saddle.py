@@ -55,7 +55,7 @@ MEMORY = 0.9
 MOST_NEW, MOST_POOL = 12, 40
 """Cuts over named parts that a round adds to the pool, the worst ones, and that it holds."""
 
-BROKEN = 3e-3
+BROKEN = 2e-3
 """By which tau may be missed by a fit that has converged."""
 
 
