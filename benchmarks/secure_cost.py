@@ -88,13 +88,13 @@ def main() -> None:
     parser.add_argument("--sites", default="2,10,100")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--networks", action="store_true", help="networks, too")
+    parser.add_argument("--fits", default="fairfl,agnosticfair,network", help="which of these")
     parser.add_argument("--keep", action="store_true", help="in benchmarks/privacy.json")
     asked = parser.parse_args()
     rows = load_dataset("adult")
-    recipes = [("fairfl", {}), ("agnosticfair", {"centres": "kmeans"})]
-    if asked.networks:
-        recipes += [("agnosticfair", {"centres": "kmeans", "network": Network()})]
+    known = {"fairfl": ("fairfl", {}), "agnosticfair": ("agnosticfair", {})}
+    known |= {"network": ("agnosticfair", {"network": Network()})}
+    recipes = [known[name] for name in asked.fits.split(",")]
     for sites in map(int, asked.sites.split(",")):
         tables = iid(rows, sites).train
         for name, settings in recipes:

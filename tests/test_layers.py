@@ -1,8 +1,10 @@
 """A line of code knows its room and what it may import. Rooms are closed: one that is not listed fails."""
 
 import ast
+import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,25 @@ def test_tests_mirror_the_rooms():
     here = Path(__file__).parent
     folders = {p.parent.relative_to(ROOT).parts[0] for p in FILES if p.parent != ROOT}
     assert {p.parent.relative_to(here).parts[0] for p in here.glob("*/**/test_*.py")} == folders
+
+
+CONTRIBUTING = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+
+
+def test_the_map_shows_every_room():
+    drawn = CONTRIBUTING.partition("```text\n")[2].partition("```")[0].splitlines()
+    rooms = {room for line in drawn for room in re.findall(r"\w+", line[:30])}
+    assert rooms | {"__init__", "__main__"} >= {*ALLOWED}
+    assert rooms <= {*ALLOWED}
+
+
+def test_the_way_of_a_row_is_by_names_that_are_there():
+    way = CONTRIBUTING.partition("**The way of a row")[2].partition("## ")[0]
+    for name in re.findall(r"`((?:\w+\.)+\w+)`", way):
+        room, _, last = name.rpartition(".")
+        path = ROOT / name.replace(".", "/")
+        there = path.is_dir() or path.with_suffix(".py").is_file()
+        assert there or hasattr(import_module(f"agnosticfair.{room}"), last), name
 
 
 def test_client_and_server_do_not_know_each_other():

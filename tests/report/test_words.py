@@ -44,6 +44,14 @@ def test_the_verdict_is_about_the_limit(given, state):
     assert f"{given['limit']:g}" in found["text"]
 
 
+def test_an_interval_certifies_nothing_and_a_part_over_the_limit_breaks_it():
+    given = study(0.03, interval=[0.02, 0.04])
+    assert verdict(given)["state"] == "not known"
+    given["methods"][0]["parts"] = {"estimable": [{"difference": 0.16, "name": "job = cook"}]}
+    assert verdict(given)["state"] == "does not keep"
+    assert "0.160 where job = cook, measured" in verdict(given)["text"]
+
+
 def test_there_is_no_verdict_before_the_end():
     assert verdict(study(0.05, kind="running")) == {}
     assert verdict(study(None)) == {}

@@ -331,7 +331,7 @@ def _frontier(rows: Sequence[Row]) -> list[Json]:
 
 
 def _clients(rows: Decided) -> list[Json]:
-    """What each method does at each site, and on all rows; per group its rows and positive rate."""
+    """What each method does at each site, and on all rows; per group its rows, positive and true-positive rate."""
     sites = {"all rows": np.ones(len(rows.y), bool)}
     site = rows.columns.get(SITE)
     if site is not None and not isinstance(site, np.ndarray):
@@ -343,8 +343,9 @@ def _clients(rows: Decided) -> list[Json]:
         for place, part in sites.items():
             w = part.astype(float)
             rates = metrics.positive_rates(p, rows.s.codes, w, len(names))
+            true = metrics.positive_rates(p, rows.s.codes, w * (rows.y == 1), len(names))
             sizes = np.bincount(rows.s.codes, weights=w, minlength=len(names))
-            groups = zip(names, sizes, rates, strict=True)
+            groups = zip(names, sizes, rates, true, strict=True)
             made.append(
                 {
                     "method": method,
@@ -352,7 +353,10 @@ def _clients(rows: Decided) -> list[Json]:
                     "rows": int(part.sum()),
                     "accuracy": number(metrics.positive_rate(right, w)),
                     "risk_difference": number(metrics.risk_difference(p, rows.s.codes, w)),
-                    "groups": {g: {"rows": int(n), "rate": number(r)} for g, n, r in groups},
+                    "groups": {
+                        g: {"rows": int(n), "rate": number(r), "true_rate": number(t)}
+                        for g, n, r, t in groups
+                    },
                 }
             )
     return made
@@ -362,7 +366,13 @@ def _client_scores(scores: Sequence[Mapping[str, Any]], method: str) -> list[Jso
     """The same from a fit's own scores of its training rows."""
     return [
         {k: score[k] for k in ("client", "rows", "accuracy", "risk_difference")}
-        | {"method": method, "groups": {g: {"rate": r} for g, r in score["positive_rates"].items()}}
+        | {
+            "method": method,
+            "groups": {
+                g: {"rate": r, "true_rate": score.get("true_positive_rates", {}).get(g)}
+                for g, r in score["positive_rates"].items()
+            },
+        }
         for score in scores
     ]
 

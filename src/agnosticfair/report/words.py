@@ -29,12 +29,19 @@ def verdict(study: Json) -> dict[str, str]:
     limit, what = study.get("limit"), study["notion"]["quantity"]
     measured = (method.get("difference") or {}).get("mean")
     bound = (method.get("certified") or {}).get("mean")
-    most = (method.get("certified_interval") or [None, bound])[1]
+    most = None if bound is None else (method.get("certified_interval") or [None, bound])[1]
     if limit is None or study["kind"] == "running" or measured is None:
         return {}
     over = f"measured {measured:.3f} on the {study['rows_are']}"
     if measured > limit:
         return {"state": "does not keep", "text": f"Does not keep {limit:g}: {what} {over}."}
+    parts = (method.get("parts") or {}).get("estimable")
+    if bound is None and parts and parts[0]["difference"] > limit:
+        worst = f"{parts[0]['difference']:.3f} where {parts[0]['name']}"
+        return {
+            "state": "does not keep",
+            "text": f"Does not keep {limit:g} in every named part: {what} {worst}, measured; {over}.",
+        }
     if most is not None and most <= limit:
         return {
             "state": "keeps",

@@ -18,9 +18,9 @@
   let charts = [];
 
   const table = (caption, header, lines) => el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
-    el("table", {}, el("caption", { text: caption }),
-      el("thead", {}, el("tr", {}, ...header.map((text, k) => el("th", { scope: "col", class: k ? "n" : null, text })))),
-      el("tbody", {}, ...lines.map((line) => el("tr", {}, ...line.map((text, k) => el(k ? "td" : "th", k ? { class: "n", text } : { scope: "row", text })))))));
+    el("table", { role: "table", class: header.length > 6 ? "wide" : "middling" }, el("caption", { text: caption }),
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...header.map((text, k) => el("th", { role: "columnheader", scope: "col", class: k ? "n" : null, text })))),
+      el("tbody", { role: "rowgroup" }, ...lines.map((line) => el("tr", { role: "row" }, ...line.map((text, k) => (k ? el("td", { role: "cell", class: "n", "data-label": header[k], text }) : el("th", { role: "rowheader", scope: "row", text }))))))));
   const chart = (title, alternative, height, config) => {
     const canvas = el("canvas", { role: "img", "aria-label": `${title}. ${alternative}` });
     const frame = el("div", { class: "frame" }, canvas);

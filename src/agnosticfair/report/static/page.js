@@ -431,8 +431,8 @@
     if (!own.length) return null;
     const groups = Object.keys(own[0].groups);
     const sized = groups.every((g) => there(own[0].groups[g].rows));
-    const header = ["client", "rows", "accuracy", "RD", ...groups.flatMap((g) => (sized ? [`${g}: rows`, `${g}: positive rate`] : [`${g}: positive rate`]))];
-    const lines = own.map((c) => [c.client, many(c.rows), number(c.accuracy, fixed(c.accuracy)), number(c.risk_difference, fixed(c.risk_difference)), ...groups.flatMap((g) => { const rate = number(c.groups[g].rate, fixed(c.groups[g].rate)); return sized ? [many(c.groups[g].rows), rate] : [rate]; })]);
+    const header = ["client", "rows", "accuracy", "RD", ...groups.flatMap((g) => [...(sized ? [`${g}: rows`] : []), `${g}: positive rate`, `${g}: true-positive rate`])];
+    const lines = own.map((c) => [c.client, many(c.rows), number(c.accuracy, fixed(c.accuracy)), number(c.risk_difference, fixed(c.risk_difference)), ...groups.flatMap((g) => { const own = c.groups[g]; return [...(sized ? [many(own.rows)] : []), number(own.rate, fixed(own.rate)), number(own.true_rate, fixed(own.true_rate))]; })]);
     return el("div", {}, sub(study, "Per client and per group"), table(`${study.rows_are}${study.methods.some((m) => m.seeds > 1) ? " of the first run" : ""}`, header, lines));
   };
 
