@@ -41,11 +41,12 @@ from agnosticfair.server.limited import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, Start
 from agnosticfair.server.stepping import Model, model_at, program, solved
 
-NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
-"""The limit is looked at once the loss promises less than NEAR. A fit has converged when a step from decisions
-within the limit promises less than SETTLED, or when PATIENCE rounds bettered the best of them by less."""
+NEAR, SOON, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 3e-2, 1e-4, 6, 2
+"""The limit is looked at once the loss promises less than NEAR, and parts' slopes are asked for from SOON on. A fit has
+converged when a step from decisions within the limit promises less than SETTLED, or when PATIENCE rounds bettered the
+best of them by less."""
 
-WORTH, RETREAT, STRICTER = 2e-3, 4, 4.0
+WORTH, RETREAT, STRICTER = 2e-3, 7, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
@@ -140,10 +141,14 @@ def received(state: State, reply: Reply) -> dict[str, np.ndarray]:
     return sums
 
 
-def working_set(state: State, here: adversaries.Point, p: np.ndarray) -> np.ndarray | None:
+def working_set(
+    state: State, here: adversaries.Point, p: np.ndarray, promised: float
+) -> np.ndarray | None:
     """The named parts whose slopes the next question asks for: the worst ones at w + p, as far as is known."""
     if state.slopes is None:
         return None
+    if not state.limited and promised >= SOON:
+        return np.zeros(0, int)
     sums, fairness, D = here.sums, state.fairness, len(state.w)
     spreads = fairness.spread is not None
     psi = charged(state, sums) if spreads else decided(state, sums)
@@ -191,7 +196,8 @@ def step(state: State, reply: Reply) -> State:
     model = model_at(state, here)
     found, damping = solved(state, model)
     promised = state.merit(here.loss, here.worst) - found.merit
-    if not state.limited and promised < NEAR and deviation(state.metric, here.w) > 0:
+    known = state.slopes is None or state.promised < SOON  # slopes were asked for
+    if not state.limited and promised < NEAR and known and deviation(state.metric, here.w) > 0:
         frozen = (
             temperature(replace(state, w=here.w)) if state.fairness.spread is not None else None
         )
@@ -348,11 +354,10 @@ def proposed(
     tolerance = max(SETTLED, game.method.tolerance)
     within = state.keeps(here) and model.aim <= state.fairness.tau
     outcome = "rounds" if state.round >= game.method.max_rounds else "running"
-    if (
-        within and found.multiplier < 1e-9 and state.fairness.spread is None
-    ):  # nothing binds: a smooth optimum
-        within = np.abs(found.p).max() < exact.STILL * (1 + np.abs(here.w).max())
-    if (within and promised < tolerance) or (best is not None and state.since >= PATIENCE):
+    still = promised < tolerance
+    if found.multiplier < 1e-9 and state.fairness.spread is None:  # nothing binds: a smooth optimum
+        still &= bool(np.abs(found.p).max() < exact.STILL * (1 + np.abs(here.w).max()))
+    if (within and still) or (best is not None and state.since >= PATIENCE):
         outcome = "converged"
     if within and not kept and state.fairness.spread is not None and state.promised < REFUSED:
         outcome = "converged"
@@ -372,7 +377,7 @@ def proposed(
         step=found,
         promised=promised,
         nu=min(state.nu * (2.0 if kept and found.multiplier > 0.8 * state.nu else 1.0), MOST_NU),
-        slopes=working_set(state, here, found.p),
+        slopes=working_set(state, here, found.p, promised),
         outcome=outcome,
         history=(*state.history, entry),
     )

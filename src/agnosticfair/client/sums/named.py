@@ -88,9 +88,12 @@ class Members:
     def _add(self, axes: tuple[int, ...]) -> None:
         """Sort the rows by their values on these axes, of which there is one more: none of them."""
         shape = tuple(self._sizes[axis] + 1 for axis in axes)
-        flat = np.ravel_multi_index(tuple(self._codes[:, axis] + 1 for axis in axes), shape)
-        if prod(shape) < 1 << 16:  # sorted in one pass
-            flat = flat.astype(np.uint16)
+        kind: Any = (
+            np.uint16 if prod(shape) < 1 << 16 else np.int64
+        )  # the shorter sorts in one pass
+        flat = np.zeros(len(self._codes), kind)
+        for axis, size in zip(axes, shape, strict=True):
+            flat = flat * kind(size) + (self._codes[:, axis] + 1).astype(kind)
         order = np.argsort(flat, kind="stable")
         ends = np.cumsum(np.bincount(flat, minlength=prod(shape)))
         numbers, values = self._at.by_axes[axes]
@@ -178,6 +181,17 @@ def of_rows(piece: Piece, at: Places, C: np.ndarray) -> np.ndarray:
     return found if piece.deep is None else found + C[at.deep] @ piece.deep
 
 
+def masses(client: Client, task: Task) -> np.ndarray:
+    """What the rows of every cell and part weigh, (G, M + 1), which no w changes."""
+    rows, at = client.prepare(task), client.kept(task, places_in)
+    ones = np.ones((1, len(rows.y)))
+    own = weighed(ones, base_bits(task.n) - KERNEL_BITS, rows.weights, axis=1)
+    found = np.zeros((task.cells, len(at.shallow) + len(at.deep) + 1))
+    for piece in client.kept(task, pieces):
+        found[piece.cell] = by_part(piece, at, own[:, piece.rows])[0]
+    return found
+
+
 def part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     """What ``mathematics.sums`` states, with the named parts for kernels of the fairness adversary."""
     task, asked, rows = broadcast.task, broadcast.asked, client.prepare(broadcast.task)
@@ -188,12 +202,14 @@ def part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     v = row_values(d, rows.y, asked.surrogate)
     (of_row, l_slope), (of_part, g_slope) = of_loss(v), of_fair(v)
     L, V = (weighed(np.stack(f), bits, weights, axis=1) for f in (of_row, of_part))
-    values, c = np.zeros((len(V), *C.shape)), np.empty(len(d))
+    values, c = np.zeros((len(V), *C.shape)), np.zeros(len(d))
+    values[MASS], vary = client.kept(task, masses), [k for k in range(len(V)) if k != MASS]
     J = np.zeros((task.cells, len(asked.slopes) + 1, D))
     for piece in client.kept(task, pieces):
         j, own = piece.cell, piece.rows
-        values[:, j] = by_part(piece, at, V[:, own])
-        c[own] = of_rows(piece, at, C[j])
+        values[vary, j] = by_part(piece, at, V[vary, own])
+        if C[j].any():
+            c[own] = of_rows(piece, at, C[j])
         inside = [piece.members[int(m)] for m in asked.slopes]
         own_weights = None if weights is None else weights[own]
         J[j] = slopes(x.take(own), g_slope[own], bits, own_weights, inside)
