@@ -150,6 +150,7 @@ BAD_VALUES = {
         "--threshold": ("nan", "2"),
         "--confidence": ("0", "1", "x"),
         "--depth": ("0", "4"),
+        "--tolerance": ("0", "x"),
         "--out": ("a.csv", "a.csv/x"),
     },
     "predict m.safetensors a.csv": {

@@ -15,7 +15,7 @@ from agnosticfair.model import load_model
 from agnosticfair.report import frontier as report
 from agnosticfair.report.figures import png
 from agnosticfair.report.runs import read_run
-from agnosticfair.tuning import _given_way, _Ran, knee, trace
+from agnosticfair.tuning import _coarse, _given_way, _Ran, _references, knee, trace
 
 SMALL = {"kernels": 12, "bound": 20.0}
 TAUS = (0.03, 0.06, 0.1)
@@ -105,6 +105,13 @@ def test_weights_count_in_the_frontier_as_rows_do(rows):
     heavy = frontier(X, y, sensitive_features=s, sample_weight=1.0 + 9.0 * (s == s[0]), **how)
     assert heavy.points[0].accuracy != few.points[0].accuracy
     assert heavy.pick(0.03).certificate_.n == len(X)
+
+
+def test_the_points_of_a_network_have_fewer_rounds():
+    deep = method("agnosticfair", network="mlp")
+    assert _coarse(deep).max_rounds == deep.max_rounds // 4
+    assert {one.max_rounds for one in _references(deep)} == {deep.max_rounds // 4}
+    assert _coarse(method("agnosticfair")).max_rounds == method("agnosticfair").max_rounds
 
 
 def test_the_knee_is_the_bend():

@@ -34,6 +34,9 @@ from agnosticfair.threads import chained
 COARSE = 1e-3
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
 
+FEWER = 4
+"""A network's points have its rounds divided by this."""
+
 LEAST_FOLD = 10
 """Rows that a fold has at least."""
 
@@ -218,7 +221,7 @@ def _first_links(
     """Of every fold the largest tau, which has the methods beside it: the nearest to the fit without a limit."""
     rng = np.random.default_rng(seed)
     parts = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
-    coarse = replace(recipe, tolerance=max(recipe.tolerance, COARSE), polish=False)
+    coarse = _coarse(recipe)
     taus = tuple(sorted(path, reverse=True))
     made = []
     for k in range(folds):
@@ -229,6 +232,13 @@ def _first_links(
     return made
 
 
+def _coarse(recipe: Method) -> Method:
+    """The method of a point: to a coarse tolerance; a network, which begins anew, with a part of its rounds."""
+    rounds = recipe.max_rounds if recipe.network is None else max(1, recipe.max_rounds // FEWER)
+    tolerance = max(recipe.tolerance, COARSE)
+    return replace(recipe, tolerance=tolerance, polish=False, max_rounds=rounds)
+
+
 def _references(recipe: Method) -> list[Method]:
     """The methods beside the path, with the features, the notion and the network of its method."""
     assert recipe.fairness is not None, "check has looked"
@@ -236,7 +246,8 @@ def _references(recipe: Method) -> list[Method]:
     same: dict[str, Any] = {name: getattr(recipe, name) for name in kept}
     beside = [method(name, **same) for name in REFERENCES]
     notion = {"notion": recipe.fairness.notion, "intersections": recipe.fairness.intersections}
-    return [one if one.fairness is None else method(one, **notion) for one in beside]
+    beside = [one if one.fairness is None else method(one, **notion) for one in beside]
+    return beside if recipe.network is None else [_coarse(one) for one in beside]
 
 
 def _given_way(path: Sequence[_Ran]) -> list[tuple[float, ...]]:

@@ -215,3 +215,6 @@ def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call)
     assert told["limit"] == 0.9
     assert call("verify", "model-sex-certificate.json")[0] == 0
     assert call("fit", file, *ask, "--tau", 0.1, "--force")[0] == 2
+    code, _, err = call("fit", file, *ask, "--checkpoint", "kept", "--force")
+    assert code == 2
+    assert "leave out --checkpoint" in err

@@ -80,6 +80,7 @@ def audit(
     bound: Annotated[float, Option(help="Bound B on the adversary's alpha, for kernels.")] = 5.0,
     sigma: Annotated[float, Option(help="Kernels' width; features are scaled to [0, 1].")] = 1.0,
     floor: Annotated[float, Option(help="Least share of the mass a compared group keeps.")] = 0.05,
+    tolerance: Annotated[float, Option(help="How near the search comes to the worst.")] = 1e-4,
     seed: Annotated[int, Option(help="Draws the kernels' centres and the resamples.")] = 0,
     bootstrap: Annotated[int, Option(help="Resamples for kernels' intervals; 0: none.")] = 200,
     strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
@@ -114,6 +115,7 @@ def audit(
     ask = {**_set(kernels, sigma, bound, bootstrap), "floor": floor, "seed": seed, "notion": notion}
     ask |= {"parts": _parts(columns, depth, least, bands, kernels), "precision": precision}
     ask |= {"confidence": 1 - (1 - confidence) / len(names), "mixtures": mixtures}
+    ask["tolerance"] = tolerance
     of_rows = {"positive": positive, "threshold": threshold}
     if not as_json:
         tell({file.stem: judged.table}, target, getattr(judged.given, "positive", positive))

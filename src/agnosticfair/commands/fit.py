@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -186,6 +187,7 @@ def _fitted(
     promises, where there is a limit."""
     from agnosticfair import federation
     from agnosticfair.auditing.limit import fit_within
+    from agnosticfair.errors import SettingsError
     from agnosticfair.runs import provenance as record
     from agnosticfair.server.checkpoints import FILE
 
@@ -199,11 +201,18 @@ def _fitted(
             if add is not None:
                 add(entry)
 
+        engine = federation.in_process(clients, workers, device)
         if promised is None:
-            engine = federation.in_process(clients, workers, device)
-            return federation.fit(engine, chosen, on_round=on_round, **how), None
-        kept = {k: how[k] for k in ("sensitive_features", "positive", "seed", "strict")}
-        return fit_within(cast("Any", clients), chosen, on_round=on_round, **kept, **promised)
+            made = federation.fit(engine, chosen, on_round=on_round, **how)
+            known = replace(made.model, trained_on=federation.trained_on(clients))
+            return replace(made, model=known), None
+        if how["checkpoint"] is not None:
+            raise SettingsError(
+                "a limit is found by several fits, which no checkpoint holds: leave out --checkpoint"
+            )
+        kept = {k: v for k, v in how.items() if k not in ("checkpoint", "schema")}
+        held = engine if workers > 1 or device is not None else clients
+        return fit_within(held, chosen, on_round=on_round, **kept, **promised)
 
 
 def _tested(
