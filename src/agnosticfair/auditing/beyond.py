@@ -143,7 +143,7 @@ def check_held_out(model: Model | None, tables: Sequence[Table]) -> None:
         which = "these are the" if rows >= n else f"about {rows:,.0f} of these {n:,} are"
         raise DataError(
             f"{which} rows that the model was fitted on, and say nothing beyond them: audit rows "
-            "held out from the fit, or say held_out=False"
+            "held out from the fit (in Python, held_out=False measures these and bounds nothing)"
         )
 
 
