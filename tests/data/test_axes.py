@@ -77,6 +77,8 @@ def test_what_names_no_part_is_said():
     ids = Column.of(f"row {i}" for i in range(400))
     many = Table(many.numeric, {"id": ids}, many.target, many.sensitive_features)
     with pytest.raises(SettingsError, match="column 'id' has 400 values, more than 200"):
-        agreed({"north": many})
+        agreed({"north": many}, columns=("id",))
+    axes = agreed({"north": many})
+    assert [axis.name for axis in axes] == ["age"], "not meant unless it is named"
     with pytest.raises(DataError, match="no column of numbers 'weight'"):
         codes_of(many, (band_axis("weight", (3.0,)),), "client 'north'")

@@ -49,7 +49,7 @@ METHOD = "agnosticfair-named"
 WEAKEST, STRONGEST, USUAL = 0.01, 6.0, 1.0
 """Prices on differences in parts: the first that is tried, the last, and where a smaller tau helps from."""
 
-MOST_FITS, MOST_WORK = 6, 6
+MOST_FITS, MOST_WORK = 6, 7
 """Fits of half of the rows, each begun where another one ended; none is begun that would, if it took as long as the
 last, bring all to more than MOST_WORK times the rounds of the first, which had nothing to begin from. That is less
 than four single fits of all rows (benchmarks/limit.py)."""

@@ -69,7 +69,7 @@ def tell(sources: Mapping[str, Table | Stream], target: str, positive: str | Non
 
 
 def _notable(how: str) -> bool:
-    words = ("dropped", "one value", "missing", "written with", "days since")
+    words = ("dropped", "one value", "missing", "written with", "days since", "too many")
     return any(word in how for word in words)
 
 

@@ -73,12 +73,13 @@ def chosen_columns(
     others: Mapping[str, Sequence[str]],
     clients: Sequence[str],
 ) -> tuple[str, ...]:
-    """The columns whose values name parts: those asked for, '*' being all features, which are meant unless said.
-    others: the values of further columns."""
+    """The columns whose values name parts: those asked for, '*' being all features, which are meant unless said, but
+    for those with more than MOST_VALUES.  others: the values of further columns."""
     known = {**dict.fromkeys(census.numeric), **dict.fromkeys(census.categorical)}
+    few = sorted(k for k in known if len(census.categorical.get(k, ())) <= MOST_VALUES)
     asked = (FEATURES,) if columns is None else columns
     names = tuple(
-        dict.fromkeys(n for name in asked for n in (sorted(known) if name == FEATURES else (name,)))
+        dict.fromkeys(n for name in asked for n in (few if name == FEATURES else (name,)))
     )
     values = {**census.categorical, **values_of(census, others), SITE: tuple(clients)}
     for name in names:

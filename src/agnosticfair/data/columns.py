@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.arrow import to_column, to_numbers
+from agnosticfair.data.census import MOST_VALUES
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING, feature_names
 from agnosticfair.data.table import Column, Table
@@ -233,6 +234,8 @@ def described(table: Table) -> dict[str, str]:
         counts = np.bincount(column.codes, minlength=len(column.categories))
         size = int((counts > 0).sum())
         found[name] = f"categorical, {f'{size} values' if size > 1 else ONE_VALUE}"
+        if size > MOST_VALUES:
+            found[name] += f", too many to name parts (more than {MOST_VALUES})"
         if MISSING in column.categories:
             rows = int(counts[column.categories.index(MISSING)])
             found[name] += f", {MISSING!r} (missing) in {rows} row{'s' * (rows != 1)}"

@@ -50,7 +50,7 @@ WORTH, RETREAT, STRICTER = 2e-3, 7, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
-SMOOTH, STEPS, REFUSED = (15.0, 0.35), (5.0, 0.2), 1e-3
+SMOOTH, STEPS, REFUSED = (5.0, 0.5), (5.0, 0.2), 3e-4
 """By how much a refused step raises the damping and a good one lowers it: where differences have a price, and where
 decisions are limited. Where they have a price, a refused step that promised less than REFUSED is the last."""
 
