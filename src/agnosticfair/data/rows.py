@@ -94,7 +94,7 @@ def in_common(sketches: np.ndarray) -> np.ndarray:
 
     >>> rows = np.random.default_rng(0).integers(0, 10**6, 3000)
     >>> both = [np.bincount(some % 4096, minlength=4096) for some in (rows[:2000], rows[1000:])]
-    >>> 900 < in_common(np.array(both))[0, 1] < 1100
+    >>> bool(900 < in_common(np.array(both))[0, 1] < 1100)
     True
     """
     k, buckets = sketches.shape

@@ -82,6 +82,10 @@ class Missing(FederationError):
         more = f" (and at {len(rest)} more)" if rest else ""
         super().__init__(f"step {step!r} failed at client {first!r}{more}: {reason}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it comes back from another process."""
+        return type(self), (self.step, self.reasons)
+
 
 @dataclass
 class Asker:
