@@ -134,8 +134,12 @@ def test_a_private_fit_from_the_command_line(tmp_path, capsys):
     ledgers.mkdir()
     run([*asked, "--schema", str(schema), "--ledgers", str(ledgers)])
     assert "epsilon 20 at delta 1e-05 was spent" in " ".join(capsys.readouterr().out.split())
+    run(
+        [*asked, "--schema", str(schema), "--ledgers", str(ledgers)]
+    )  # the same questions cost once
+    capsys.readouterr()
     with pytest.raises(SystemExit):
-        main([*asked, "--schema", str(schema), "--ledgers", str(ledgers)])
+        main([*asked, "--schema", str(schema), "--ledgers", str(ledgers), "--tau", "0.3"])
     assert "privacy budget of site 'a' is spent" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([*asked[:-4], "--epsilon", "0", "--schema", str(schema)])
