@@ -17,7 +17,10 @@ def fitted(table: Table, name: str, clients: int):
     data = datasets.dataset(name)
     split = splits.shift(table, data, clients, 0)
     return split, fit(
-        split.train, method("agnosticfair", tau=data.tau), positive=data.positive, strict=True
+        split.train,
+        method("agnosticfair", tau=data.tau, centres="rows"),
+        positive=data.positive,
+        strict=True,
     )
 
 

@@ -224,8 +224,10 @@ def test_a_set_that_cannot_be_is_refused(basis, says):
 
 def test_a_column_of_a_thousand_values_names_no_part():
     ids = replace(ROWS, categorical={**ROWS.categorical, "id": Column.of(range(len(ROWS)))})
+    made = fit({"one": ids}, named_method(), positive="yes")
+    assert "id" not in [axis.name for axis in made.named.agreed[0]]
     with pytest.raises(SettingsError, match=f"column 'id' has {len(ROWS)} values"):
-        fit({"one": ids}, named_method(), positive="yes")
+        fit({"one": ids}, named_method(parts_by=("id",)), positive="yes")
 
 
 @pytest.mark.parametrize("tau", [0.0, -1.0, float("nan")])

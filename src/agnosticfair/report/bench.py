@@ -116,27 +116,36 @@ def verdict(lines: Iterable[Json]) -> Json:
     there = [line for line in blind if not is_constant(line)]
     keeping = [line for line in there if line["kept"] > KEPT]
     best = max(keeping, key=lambda line: line["accuracy"], default=None)
-    lowest = {k: min(there, key=lambda line: line[k])["entrant"] for k in ("p90", "max") if there}
     near = own is not None and best is not None and own["accuracy"] >= best["accuracy"] - NEAR
     alike = [t for t in there if best is not None and t["accuracy"] >= best["accuracy"] - NEAR]
     others = [t for t in there if t is own or not t["ours"]]
+    above = {t["entrant"]: _above(t, own or t) for t in there}
+    means = {name: found.mean(axis=0) for name, found in above.items()}
+    lowest = {
+        k: min(means, key=lambda name: means[name][place])
+        for place, k in enumerate(("p90", "max"))
+        if means
+    }
 
     def leads(among: Sequence[Json]) -> bool:
-        return near and own in there and all(own[k] <= t[k] for k in ("p90", "max") for t in among)
+        return near and own in there and all((means[t["entrant"]] >= 0).all() for t in among)
 
     won = {"won": leads(there), "alike": leads(alike), "ahead": leads(others)}
-    beaten = [t["entrant"] for t in alike if own is not None and _lower(t, own)]
+    beaten = [t["entrant"] for t in alike if own is not None and _beyond(-above[t["entrant"]])]
     return {"own": own, "best": best, "lowest": lowest, "near": near, **won, "beaten": beaten}
 
 
-def _lower(line: Json, own: Json) -> bool:
-    """Whether a p90 or max is below our default's by over two standard errors of the seeds' own differences."""
+def _above(line: Json, own: Json) -> np.ndarray:
+    """By how much p90 and max are above our default's, (seeds, 2), on the seeds that both have."""
     theirs, ours = (dict(t["each"]) for t in (line, own))
     shared = sorted(theirs.keys() & ours.keys())
-    if len(shared) < 2:
-        return False
-    less = np.array([ours[seed] for seed in shared]) - [theirs[seed] for seed in shared]
-    return bool((less.mean(axis=0) > 2 * less.std(axis=0, ddof=1) / np.sqrt(len(shared))).any())
+    return np.array([np.subtract(theirs[seed], ours[seed]) for seed in shared] or [[np.inf] * 2])
+
+
+def _beyond(more: np.ndarray) -> bool:
+    """Whether a mean over seeds, of (seeds, 2), is over two of its standard errors."""
+    n = len(more)
+    return n > 1 and bool((more.mean(axis=0) > 2 * more.std(axis=0, ddof=1) / np.sqrt(n)).any())
 
 
 def is_constant(line: Json) -> bool:
@@ -278,7 +287,7 @@ def _verdicts(summary: Json) -> str:
         f"{NEAR:g} of the best that keeps the limit. *Alike*: the same among those whose accuracy is within that, for "
         "whoever gives up more of it is lower by that alone. *Ahead*: the same among our default and the methods of "
         "others, our other recipes left out. *Lower beyond error*: those alike whose p90 or max is lower by over two "
-        "standard errors of the seeds' differences."
+        "standard errors of the seeds' differences. An entrant with fewer seeds is compared on these."
     )
     count, limits = len(by_data(summary)), _limits(summary)
 
