@@ -103,7 +103,8 @@ def test_it_is_the_same_fit_as_over_tables():
 def test_a_data_set_through_the_estimator_is_the_same_through_tables(name, request):
     data = dataset(name)
     split = shift(request.getfixturevalue(name), data)
-    recipe = method("agnosticfair", tau=data.tau, centres="rows")  # which do not depend on the scale
+    # rows as centres, which do not depend on the scale
+    recipe = method("agnosticfair", tau=data.tau, centres="rows")
     bare = fit(
         split.train, recipe, sensitive_features=data.sensitive_features, positive=data.positive
     )
