@@ -150,12 +150,14 @@ def _option(setting: Setting) -> Parameter:
 
 PANELS = {
     "Data": "target sensitive_features client_column numeric categorical drop positive separator encoding "
-    "test predictions model trust_code threshold columns mix keep schema data_folder dataset datasets",
+    "test predictions model trust_code threshold columns mix keep schema data_folder dataset datasets "
+    "certificate rows sample labels when again",
+    "Sites": "state add masked keys site secret",
     "Fairness": "taus limit",
     "Set": "depth least mixtures confidence precision bootstrap",
     "Training": "method methods seed seeds strict checkpoint workers device secure "
     "epsilon delta ledgers site_rows folds jobs",
-    "Output": "out as_json force run track onnx key",
+    "Output": "out as_json force run track onnx key page prometheus alert",
 }
 """The groups in which a command's help shows its options."""
 
