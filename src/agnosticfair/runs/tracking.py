@@ -89,13 +89,15 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
 
     uri: where MLflow keeps runs, ``sqlite:///runs.db`` or a server's address.  name: the run's.
     """
-    _prepare(uri)
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nobody but the store hears of a fit
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     try:
         from mlflow.entities import Metric, Param
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
     except ImportError:
         raise SettingsError("tracking needs MLflow: install 'agnosticfair[mlflow]'") from None
+    _check_store(uri)
     try:
         client = MlflowClient(tracking_uri=uri)
         known = client.get_experiment_by_name(EXPERIMENT)
@@ -129,10 +131,8 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
     client.set_terminated(run, "FINISHED")
 
 
-def _prepare(uri: str) -> None:
-    """Say at once that a store of SQLite cannot be written, or a server is down: MLflow would try for minutes."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nobody but the store hears of a fit
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+def _check_store(uri: str) -> None:
+    """Say at once that a store of SQLite cannot be written: MLflow would try for minutes."""
     kind, _, place = uri.partition(":///")
     if kind != "sqlite":
         return
