@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from math import inf, isfinite, nan
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -87,8 +87,7 @@ def looked_at(made: Certificate, wanted: Wanted, axes: Sequence[Axis], ask: Aske
     found = searched(axes, wanted.parts, ask, 1 - made.confidence)
     groups = tuple(made.groups)
     checked_groups(found, groups, made.notion)
-    told = records(found, groups, made.notion, made.confidence, wanted.precision)
-    told = tuple(replace(p, low=nan, high=nan, ratio_low=nan, ratio_high=nan) for p in told)
+    told = records(found, groups, made.notion, made.confidence, wanted.precision, bounded=False)
     made = replace(made, parts=told, precision=wanted.precision)
     if wanted.kernels:
         return made

@@ -9,7 +9,7 @@ part with too few is never asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb, prod
 from typing import Any
@@ -21,6 +21,7 @@ from agnosticfair.data.census import take_census
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import confidence
+from agnosticfair.mathematics.confidence import Bounds
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import (
     Axis,
@@ -217,6 +218,22 @@ def _joined(ones: Sequence[Part]) -> list[Part]:
     return [(*a, *b) for a, b in combinations(ones, 2) if a[0][0] != b[0][0]]
 
 
+def _compared(
+    found: Found, notion: str, precision: float, spends: float, bounded: bool
+) -> tuple[Bounds, Bounds]:
+    """Every part's difference and ratio, and their ends, which may fail with ``spends``; nan unless bounded."""
+    delta, able, keep = found.levels(notion, precision, spends)
+    rough = ~able | (not bounded)
+    apart = confidence.differences(found.counts, delta, notion, keep, rough)
+    ratio = confidence.ratios(found.counts, delta, notion, keep, rough)
+    if not bounded:
+        nothing = np.full(len(able), np.nan)
+        return replace(apart, low=nothing, high=nothing), replace(ratio, low=nothing, high=nothing)
+    most = confidence.within(found.counts, found.sample(notion, precision), spends, notion)
+    high = np.where(able, np.minimum(apart.high, most), apart.high)
+    return replace(apart, high=high), ratio
+
+
 def records(
     found: Found,
     groups: Sequence[str],
@@ -224,20 +241,20 @@ def records(
     level: float,
     precision: float,
     share: float = 1.0,
+    bounded: bool = True,
 ) -> tuple[PartRecord, ...]:
     """What holds for every part at the confidence ``level``, in the order they were found.
 
-    share: of delta that these bounds may spend, where others are made of the same rows.
+    share: of delta that these bounds may spend, where others are made of the same rows.  bounded: else the ends are
+    nan, for nothing holds beyond these rows, and no sharp one is searched.
     """
     require(CONFIDENCE, confidence=level)
     require(Kind("a positive number", lambda v: v > 0), precision=precision)
-    delta, able, keep = found.levels(notion, precision, share * (1 - level))
+    spends = share * (1 - level)
+    _, able, keep = found.levels(notion, precision, spends)
     k, n = confidence.compared(found.counts, notion)
     total = found.total
-    apart = confidence.differences(found.counts, delta, notion, keep, ~able)
-    sample = found.sample(notion, precision)
-    most = confidence.within(found.counts, sample, share * (1 - level), notion)
-    ratio = confidence.ratios(found.counts, delta, notion, keep, ~able)
+    apart, ratio = _compared(found, notion, precision, spends, bounded)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = (k.sum(axis=0) / n.sum(axis=0)).T
         impact = rates / np.where(keep, rates, -np.inf).max(axis=1, keepdims=True)
@@ -247,7 +264,7 @@ def records(
             rows=int(total[m]),
             difference=float(apart.value[m]),
             low=float(apart.low[m]),
-            high=float(min(apart.high[m], most) if able[m] else apart.high[m]),
+            high=float(apart.high[m]),
             estimable=bool(able[m]),
             ratio=float(ratio.value[m]),
             ratio_low=float(ratio.low[m]),
