@@ -130,6 +130,10 @@ def test_a_private_fit_from_the_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(asked)
     assert "differential privacy needs --schema" in capsys.readouterr().err
+    held = str(write(tmp_path / "held.csv", client_rows(2)))
+    with pytest.raises(SystemExit):
+        main([*asked, "--schema", str(schema), "--test", held])
+    assert "a private fit has no --test: leave it out" in capsys.readouterr().err
     ledgers = tmp_path / "ledgers"
     ledgers.mkdir()
     run([*asked, "--schema", str(schema), "--ledgers", str(ledgers)])

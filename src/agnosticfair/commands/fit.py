@@ -13,7 +13,7 @@ from agnosticfair.commands import options, reading
 from agnosticfair.commands.leaving import leave, note_rows, pages_of, present, promised_files
 from agnosticfair.commands.measuring import labelled, scores
 from agnosticfair.commands.output import check_file, check_folder, progress, write_files
-from agnosticfair.commands.private import private_fit
+from agnosticfair.commands.private import check_alone, private_fit
 from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def fit(
     columns = reading.columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
+        check_alone(test=test, limit=limit, run=run, checkpoint=checkpoint, track=track)
         budget = Budget(epsilon, delta, ledgers=ledgers, most_rows=site_rows)
-        columns_of = (target, names, positive)
-        return private_fit(clients, chosen, budget, agreed, columns_of, out, as_json)
+        return private_fit(clients, chosen, budget, agreed, (target, names, positive), out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict, "secure": secure}

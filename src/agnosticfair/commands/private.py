@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agnosticfair.commands.output import check_folder, write_files
 from agnosticfair.errors import SettingsError
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from agnosticfair.data.table import Table
     from agnosticfair.methods import Method
     from agnosticfair.private import Budget
+
+
+def check_alone(**given: Any) -> None:
+    """Raise where an option was given that a private fit would not heed."""
+    unheeded = [f"--{option}" for option, value in given.items() if value is not None]
+    if unheeded:
+        raise SettingsError(
+            f"a private fit has no {' and no '.join(unheeded)}: leave it out, and measure by 'evaluate' on rows "
+            "that took no part"
+        )
 
 
 def private_fit(
