@@ -132,7 +132,8 @@ class Promise:
             found = max(made.upper for made in self.certificates.values())
             able = sum(part.estimable for made in self.certificates.values() for part in made.parts)
             where = f"in each of {able:,} estimable parts (at most {upper(found)})"
-            return f"Keeps the limit {self.limit:g} with {level} {where}."
+            whose = "the most accurate of those certified, each begun where another fit ended"
+            return f"Keeps the limit {self.limit:g} with {level} {where}: {whose}."
         way = f" In the way: {'; '.join(self.in_the_way[:3])}." if self.in_the_way else ""
         least = f"the smallest that can is {upper(self.smallest)}"
         return f"The limit {self.limit:g} cannot be claimed with {level}: {least}.{way}"
