@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import client_rows, write
 from hypothesis import settings
@@ -13,6 +14,7 @@ from agnosticfair.cli import main
 from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.sources import VARIABLE, cache_folder, find
 from agnosticfair.data.table import Table
+from agnosticfair.protocol.privacy import site
 
 os.environ.setdefault(
     "TRITON_INTERPRET", "1"
@@ -78,6 +80,17 @@ def pytest_xdist_make_scheduler(config, log):
             return "servers" if starts else nodeid
 
     return Scheduling(config, log)
+
+
+@pytest.fixture
+def seeded_noise(monkeypatch):
+    """Noise of differential privacy that is the same in every run, in the place of the system's."""
+    rng = np.random.default_rng(0)
+
+    def sampler(scale: float):
+        return lambda zeros: np.rint(rng.normal(size=len(zeros)) * scale).astype(np.int64)
+
+    monkeypatch.setattr(site, "_sampler", sampler)
 
 
 @pytest.fixture

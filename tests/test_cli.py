@@ -445,6 +445,7 @@ def test_a_narrow_terminal_cuts_no_number(monkeypatch, capsys, width):
     assert max(map(len, out.splitlines())) <= width
 
 
+@pytest.mark.usefixtures("seeded_noise")
 def test_a_private_fit_writes_a_card_that_says_what_was_spent(files, call, tmp_path):
     columns = ("--target", "income", "--sensitive-features", "sex")
     drafted = ("--outside", "clip", "--out", "agreed.json")

@@ -122,6 +122,7 @@ def test_a_column_with_other_codes_is_aligned():
     assert list(got.values()) == ["c", "a", "c"]
 
 
+@pytest.mark.usefixtures("seeded_noise")
 def test_a_private_fit_from_the_command_line(tmp_path, capsys):
     files = [str(write(tmp_path / f"{name}.csv", client_rows(k))) for k, name in enumerate("ab")]
     schema, model = tmp_path / "schema.json", tmp_path / "model.safetensors"

@@ -287,6 +287,7 @@ def test_a_budget_that_makes_no_sense_is_a_sentence(epsilon, delta, said):
         Budget(epsilon, delta)
 
 
+@pytest.mark.usefixtures("seeded_noise")
 def test_a_private_fit_says_what_it_spent_and_a_second_one_is_refused(tmp_path):
     tables, budget = dealt(ROWS, 2), Budget(50.0, ledgers=tmp_path)
     made = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
@@ -308,6 +309,7 @@ def test_a_private_fit_says_what_it_spent_and_a_second_one_is_refused(tmp_path):
         )
 
 
+@pytest.mark.usefixtures("seeded_noise")
 def test_with_a_large_budget_a_private_fit_is_nearly_the_plain_one():
     rows = small_table(4000, 5)
     schema = schema_of(take_census(rows, "all"), "y")
@@ -388,6 +390,7 @@ def by_part(rows, model, axes):
     return found
 
 
+@pytest.mark.usefixtures("seeded_noise")
 @pytest.mark.parametrize("epsilon", [5.0, 1e4])
 def test_agnosticfair_over_single_values_is_certified_with_the_noise_in_its_bound(
     epsilon, tmp_path
@@ -421,7 +424,6 @@ def test_agnosticfair_over_single_values_is_certified_with_the_noise_in_its_boun
             schema=schema,
             positive="yes",
         )
-        # noise comes from the system: of three fits, the middle one
         assert sorted(worst)[1] < max(by_part(rows, plain.model, axes).values())
     made.model.save(tmp_path / "model.safetensors")
     assert load_model(tmp_path / "model.safetensors").privacy["worst_part"] == told["worst_part"]
@@ -435,6 +437,7 @@ def test_a_schema_without_values_names_no_part():
         schema_axes(SCHEMA, ("age",))
 
 
+@pytest.mark.usefixtures("seeded_noise")
 def test_whole_sites_can_be_hidden_instead_of_rows(tmp_path):
     """Every site adds no more than it said, refuses the other unit, and its ledger is of its unit."""
     tables, budget = dealt(ROWS, 4), Budget(1e4, ledgers=tmp_path, most_rows=50)
