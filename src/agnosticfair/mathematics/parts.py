@@ -10,7 +10,7 @@ Sums are exact, and the same bits for any split of the rows, where v lies on a g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -223,18 +223,27 @@ def counted(
            [0, 1]])
     """
     found = np.zeros((len(parts), count), np.int64)
+    columns, cells = np.ascontiguousarray(codes.T, np.int64), np.asarray(cells, np.int64)
+    known = columns >= 0
+    every = [bool(own.all()) for own in known]
     for axes, (members, values) in by_axes(parts).items():
-        shape = tuple(sizes[axis] for axis in axes)
-        inside = (codes[:, axes] >= 0).all(axis=1)
-        flat = _flat(codes[inside][:, axes].T, shape) * count + cells[inside]
+        shape, own, of = (
+            tuple(sizes[axis] for axis in axes),
+            [columns[axis] for axis in axes],
+            cells,
+        )
+        if not all(every[axis] for axis in axes):
+            inside = known[list(axes)].all(axis=0)
+            own, of = [column[inside] for column in own], cells[inside]
+        flat = _flat(own, shape, len(of)) * count + of
         tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
-        found[members] = tallied[_flat(values.T, shape)]
+        found[members] = tallied[_flat(values.T, shape, len(values))]
     return found
 
 
-def _flat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _flat(values: Iterable[np.ndarray], shape: tuple[int, ...], n: int) -> np.ndarray:
     """Values along each axis, (A, n), as one number each."""
-    found = np.zeros(values.shape[1], np.int64)
+    found = np.zeros(n, np.int64)
     for value, size in zip(values, shape, strict=True):
         found = found * size + value
     return found
