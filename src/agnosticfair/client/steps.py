@@ -19,7 +19,14 @@ from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import AverageNetwork, Moments, PartSums, Sums, Train, step_of
+from agnosticfair.protocol.questions import (
+    AverageNetwork,
+    Moments,
+    PartSums,
+    Sums,
+    TrainNetwork,
+    step_of,
+)
 
 Answer = Census | Candidates | Reply
 
@@ -59,7 +66,7 @@ def _moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
     return networks.moments(client, broadcast)
 
 
-def _train(client: Client, broadcast: Broadcast[Train]) -> Reply:
+def _train(client: Client, broadcast: Broadcast[TrainNetwork]) -> Reply:
     from agnosticfair.client import networks
 
     return networks.train(client, broadcast)

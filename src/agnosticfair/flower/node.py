@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agnosticfair.errors import FederationError, SettingsError
-from agnosticfair.flower.fleet import BEAT, Fleet, Question
+from agnosticfair.flower.fleet import BEAT, Fleet, WireQuestion
 from agnosticfair.flower.folder import write_new, write_whole
 from agnosticfair.flower.masking import load_secret
 from agnosticfair.flower.metrics import site_metrics
@@ -210,7 +210,7 @@ class Node:
             text = site_metrics(site, connected, dict(trail.counts), trail.sent)
             write_whole(self.joined.metrics, text.decode())
 
-    def answer(self, fleet: Fleet, question: Question) -> None:
+    def answer(self, fleet: Fleet, question: WireQuestion) -> None:
         """Answer one question, or say why not; either way it is written down."""
         begin, why = time.monotonic(), ""
         told: dict[str, Any] = {"site": str(self.joined.config["site"])}
