@@ -17,7 +17,7 @@ from agnosticfair.flower.causes import identity
 from agnosticfair.flower.folder import Federation, read_settings, write_folder
 from agnosticfair.flower.masking import LIST, load_secret, read_key_list, read_secret
 from agnosticfair.flower.node import load_key, read_site
-from agnosticfair.flower.secrets import good_until
+from agnosticfair.flower.secrets import tls_end
 
 
 class Superlink:
@@ -191,7 +191,7 @@ def test_a_certificate_is_renewed_by_the_folders_authority(folder, call):
         for name in ("server.crt", "ca.crt")
     )
     after.verify_directly_issued_by(authority)
-    assert good_until((at / "server.crt").read_text()) >= good_until(before)
+    assert tls_end((at / "server.crt").read_text()) >= tls_end(before)
     assert (at / "server.crt").read_text() != before
     (at / "ca.key").unlink()
     code, _, err = call("deploy", "renew", folder)

@@ -60,14 +60,16 @@ class Fleet:
     node: Any = None
 
     @classmethod
-    def to(cls, address: str, certificate: str, key: Any) -> Self:
-        """A connection that trusts the authority of this certificate only."""
+    def to(cls, address: str, tls_authority: str, key: Any) -> Self:
+        """A connection that trusts this TLS authority only."""
         public = key.public_key()
         signing: list[Any] = [
             RuntimeVersionHttpInterceptor(component_name="SuperNode"),
             NodeAuthHttpInterceptor(key, public),
         ]
-        client = FleetHttpClient.from_server_address(address, False, certificate.encode(), signing)
+        client = FleetHttpClient.from_server_address(
+            address, False, tls_authority.encode(), signing
+        )
         return cls(client, public_key_to_bytes(public))
 
     def __enter__(self) -> Self:
