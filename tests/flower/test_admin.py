@@ -231,10 +231,7 @@ def test_two_runs_at_once_are_refused_by_a_lock_that_dies_with_its_holder(link, 
     settings = read_settings(folder)
     with runner.locked(settings):
         (folder / runner.LOCK).write_text("41")
-        with (
-            pytest.raises(FederationError, match=r"run 41 of .* goes on"),
-            runner.locked(settings),
-        ):
+        with pytest.raises(FederationError, match=r"run 41 of .* goes on"), runner.locked(settings):
             pass
     with runner.locked(settings):
         pass
@@ -313,8 +310,7 @@ def test_ctrl_c_stops_the_run_where_nobody_can_be_asked(link, folder, call, monk
 
 
 @pytest.mark.parametrize(
-    ("answer", "said", "stopped"),
-    [(True, "Run 7 is stopped", [7]), (False, "Run 7 goes on", [])],
+    ("answer", "said", "stopped"), [(True, "Run 7 is stopped", [7]), (False, "Run 7 goes on", [])]
 )
 def test_ctrl_c_asks_at_a_terminal(link, folder, call, monkeypatch, answer, said, stopped):
     monkeypatch.setattr(

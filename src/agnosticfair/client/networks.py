@@ -29,12 +29,7 @@ from agnosticfair.mathematics.basis import Basis, comes_with_rows, own_width, su
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.networks import Flat, flat
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import (
-    Moments,
-    Task,
-    Train,
-    Trained,
-)
+from agnosticfair.protocol.questions import Moments, Task, Train, Trained
 
 LEAST_CHUNK = 1 << 10
 """A device that has no room for this many rows at a time is too small."""
@@ -364,11 +359,7 @@ def _gradient_before(client: Client, task: Task, asked: Train) -> np.ndarray | N
 
 
 def descend(
-    net: Flat,
-    held: Held,
-    correction: np.ndarray,
-    asked: Train,
-    rng: np.random.Generator,
+    net: Flat, held: Held, correction: np.ndarray, asked: Train, rng: np.random.Generator
 ) -> np.ndarray:
     """Local steps v <- v - rate scale m, m the running mean of grad f_k(v) + b_k over batches; no weight
     moves by more than the rate in one.

@@ -19,14 +19,7 @@ from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import (
-    AverageNetwork,
-    Moments,
-    PartSums,
-    Sums,
-    Train,
-    step_of,
-)
+from agnosticfair.protocol.questions import AverageNetwork, Moments, PartSums, Sums, Train, step_of
 
 Answer = Census | Candidates | Reply
 

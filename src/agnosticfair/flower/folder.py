@@ -23,10 +23,7 @@ from agnosticfair.flower.secrets import key_pair, tls_certificates
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.settings import DEFAULT, to_config
 
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-}
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 """Flower calls nobody: no telemetry, no look for updates."""
 
 SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}

@@ -146,11 +146,7 @@ def cuts_at(state: State, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> 
 
 
 def _worst_cuts(
-    state: State,
-    fairness: Fairness,
-    psi_g: np.ndarray,
-    psi_theta: np.ndarray,
-    total: np.ndarray,
+    state: State, fairness: Fairness, psi_g: np.ndarray, psi_theta: np.ndarray, total: np.ndarray
 ) -> np.ndarray:
     """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them.
 

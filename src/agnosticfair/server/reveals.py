@@ -300,11 +300,7 @@ def explain_private(
     kinds: tuple[tuple[Any, dict[str, Any], str], ...] = (
         (PrivateCounts, {}, "0"),
         (PrivateMoments, {}, "0"),
-        (
-            PrivateSlopes,
-            {"temperature": 1.0, "w": w, "active": active},
-            f"1 to {ROUNDS}{fewer}",
-        ),
+        (PrivateSlopes, {"temperature": 1.0, "w": w, "active": active}, f"1 to {ROUNDS}{fewer}"),
         (PrivateDecisions, {"w": w}, f"after the last, once{fewer}"),
     )
     found = _session(len(sites)) if len(sites) > 1 else []
