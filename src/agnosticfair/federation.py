@@ -137,7 +137,9 @@ def fit(
     check_enough(asker.keys, asker.policy)
     given = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
-    run = Run(method, sensitive_features, positive, seed, scale, given, start, folder, schema)
+    run = FitRequest(
+        method, sensitive_features, positive, seed, scale, given, start, folder, schema
+    )
     with one_thread():
         state = _until_answered(asker, run, on_round)
     if strict:
@@ -154,13 +156,15 @@ def fit_along(
     seed: int = 0,
     scale: bool = True,
     centres: ArrayLike | None = None,
+    strict: bool = False,
+    on_round: Callable[[dict], None] | None = None,
 ) -> Iterator[Fit]:
     """Fit methods that differ in tau alone, each from where the one before ended: rows are counted, encoded and sorted
     into parts once.
 
     Parameters
     ----------
-    clients, sensitive_features, positive, seed, scale, centres : as in ``fit``
+    clients, sensitive_features, positive, seed, scale, centres, strict, on_round : as in ``fit``
     methods : sequence of Method
         In the order in which they are fitted.
 
@@ -169,10 +173,15 @@ def fit_along(
     Fit
         Of each method; its model does not say which rows it was trained on.
     """
+
+    def after(state: solvers.SolverState) -> None:
+        if on_round is not None:
+            on_round(state.inner.history[-1])
+
     kind = server.centres_kind(methods[0])
     asker = asking(in_process(clients), policy("stop"), None, False, kind)
     given = None if centres is None else np.asarray(centres, float)
-    run = Run(methods[0], sensitive_features, positive, seed, scale, given, None, None)
+    run = FitRequest(methods[0], sensitive_features, positive, seed, scale, given, None, None)
     with one_thread():
         plan = _plan(asker, run, _census(asker, run))
     for each in methods:
@@ -180,11 +189,14 @@ def fit_along(
         own = replace(plan, method=_with_tau(plan.method, each))
         with one_thread():
             try:
-                state = _to_the_end(asker, _begun(asker, run, own))
+                state = _to_the_end(asker, _begun(asker, run, own), after)
             except SolverError:  # a start may be a bad one
                 if run.start is None:
                     raise
-                state = _to_the_end(asker, _begun(asker, replace(run, start=None), own))
+                cold = _begun(asker, replace(run, start=None), own)
+                state = _to_the_end(asker, cold, after)
+        if strict:
+            _check_converged(state)
         made = _fitted(state, asker, perf_counter() - begin, seed, "")
         run = replace(run, start=made.start)
         yield made
@@ -196,7 +208,9 @@ def _with_tau(method: Method, other: Method) -> Method:
     return recipe(method, tau=other.fairness.tau)
 
 
-def _fitted(state: solvers.State, asker: Asker, seconds: float, seed: int, trained_on: str) -> Fit:
+def _fitted(
+    state: solvers.SolverState, asker: Asker, seconds: float, seed: int, trained_on: str
+) -> Fit:
     """The record of a fit that ended in this state."""
     inner = state.inner
     return Fit(
@@ -246,7 +260,7 @@ def trained_on(clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None
 
 
 @dataclass(frozen=True)
-class Run:
+class FitRequest:
     """What was asked for: with it, and the same rows, a fit is the same."""
 
     method: Method
@@ -284,8 +298,8 @@ def _digest(*values: ArrayLike | None) -> str:
 
 
 def _until_answered(
-    asker: Asker, run: Run, on_round: Callable[[dict], None] | None
-) -> solvers.State:
+    asker: Asker, run: FitRequest, on_round: Callable[[dict], None] | None
+) -> solvers.SolverState:
     """The last state; where clients are dropped, of the problem stated anew for those that remain."""
     while True:
         try:
@@ -294,7 +308,9 @@ def _until_answered(
             asker.drop(missing)
 
 
-def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> solvers.State:
+def _rounds(
+    asker: Asker, run: FitRequest, on_round: Callable[[dict], None] | None
+) -> solvers.SolverState:
     """From the census to the last state, for the clients that the asker has."""
     census = _census(asker, run)
     identity = run.identity(census, asker.keys)
@@ -306,7 +322,7 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
         state, asker.events[:0] = kept
         asker.note("resumed", round=state.inner.round)
 
-    def after(state: solvers.State) -> None:
+    def after(state: solvers.SolverState) -> None:
         if run.folder is not None:
             checkpoints.save(run.folder, identity, state, asker.events)
         if on_round is not None:
@@ -317,9 +333,9 @@ def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> 
 
 def _to_the_end(
     asker: Asker,
-    state: solvers.State,
-    after: Callable[[solvers.State], object] = lambda state: None,
-) -> solvers.State:
+    state: solvers.SolverState,
+    after: Callable[[solvers.SolverState], object] = lambda state: None,
+) -> solvers.SolverState:
     """The last state: round after round, each shown to ``after``."""
     while not state.done:
         state = solvers.step(state, asker.total(solvers.question(state)))
@@ -332,7 +348,7 @@ def summaries(asker: Asker) -> dict[str, Census]:
     return asker.ask("census" if asker.secure is None else "outline", None, _check_census)
 
 
-def _census(asker: Asker, run: Run) -> Census:
+def _census(asker: Asker, run: FitRequest) -> Census:
     """What is known of all rows together before the first round."""
     if run.schema is not None:
         return counts_of_all(asker, run.schema.outline())
@@ -352,14 +368,14 @@ def counts_of_all(asker: Asker, agreed: Census) -> Census:
     return counted(agreed, asker.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
 
 
-def _begun(asker: Asker, run: Run, plan: server.Plan) -> solvers.State:
+def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverState:
     """The state before the first round."""
     first = solvers.solver_of(plan.method).before(plan)
     answer = None if first is None else asker.total(first)
     return solvers.init(plan, Beginning(run.seed, run.start, answer))
 
 
-def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
+def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
     """The plan, with the kernels' centres, where its bases have any: given, or found as they say."""
     plan = server.plan(
         run.method,
@@ -444,7 +460,7 @@ def _check_census(answer: object, key: str) -> Census:
     return answer
 
 
-def _check_converged(state: solvers.State) -> None:
+def _check_converged(state: solvers.SolverState) -> None:
     inner, method = state.inner, state.plan.method
     if inner.outcome != "converged" and method.averaging is None:
         last = inner.history[-1]

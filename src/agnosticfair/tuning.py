@@ -1,9 +1,9 @@
 """Choosing tau: accuracy against the worst difference along a path of taus, cross-validated.
 
-A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; folds go on side by
-side.  Only the point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl',
-where it would end without a limit, and 'fairfl', which is fair on the rows as they are.  The module is not called
-``frontier``: it would hide the package's function of that name.
+A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; rows are counted,
+encoded and sorted once, and folds go on side by side.  Only the point that is picked is fitted on all rows, to its
+method's own tolerance.  Beside the path stand 'fl', where it would end without a limit, and 'fairfl', which is fair on
+the rows as they are.  The module is not called ``frontier``: it would hide the package's function of that name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit, fit_along, in_process
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.mathematics.metrics import accuracy, positive_rate
-from agnosticfair.mathematics.parts import Part, counted, memberships, sizes_of
+from agnosticfair.mathematics.parts import Part, counting, memberships, sizes_of
 from agnosticfair.methods import Fairness, Method, method
 from agnosticfair.model import Model
 from agnosticfair.server.plan import Start
@@ -46,10 +46,11 @@ REFERENCES = ("fairfl", "fl")
 """Methods that stand beside the path."""
 
 Progress = Callable[[int, int], None]
+Counting = Callable[[np.ndarray, int], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Point:
+class FrontierPoint:
     """One tau, or a method beside the path: means over the held-out folds.
 
     worst: the largest difference over the method's set.  positive: the share of positive decisions.  spread: the
@@ -71,11 +72,11 @@ class Frontier:
     references: what 'fairfl' and 'fl' do on the same folds.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[FrontierPoint, ...]
     knee: int
     notion: str
     folds: int
-    references: Mapping[str, Point]
+    references: Mapping[str, FrontierPoint]
     picked: Callable[[float], Any] = field(repr=False)
 
     def to_frame(self) -> Any:
@@ -259,12 +260,13 @@ def _given_way(path: Sequence[_Ran]) -> list[tuple[float, ...]]:
     return [ran.found for ran in kept]
 
 
-def _means(found: np.ndarray, taus: Sequence[float | None]) -> tuple[Point, ...]:
+def _means(found: np.ndarray, taus: Sequence[float | None]) -> tuple[FrontierPoint, ...]:
     """Points from what was found, (folds, points, 4)."""
     error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
     lines = zip(taus, found.mean(axis=0).tolist(), error.tolist(), strict=True)
     return tuple(
-        Point(tau, mean[0], mean[1], mean[2], mean[3], (e[0], e[1])) for tau, mean, e in lines
+        FrontierPoint(tau, mean[0], mean[1], mean[2], mean[3], (e[0], e[1]))
+        for tau, mean, e in lines
     )
 
 
@@ -323,15 +325,20 @@ def _over_parts(
     axes = own_axes(table, asked)
     codes, sizes = codes_of(table, axes), sizes_of(axes)
 
-    def counts(column: Column, y_hat: np.ndarray, some: Sequence[Part]) -> np.ndarray:
+    def counts(column: Column, y_hat: np.ndarray, count: Counting) -> np.ndarray:
         cells, G = (column.codes * 2 + y) * 2 + y_hat, len(column.categories)
-        return counted(codes, sizes, some, cells, 4 * G).reshape(-1, G, 2, 2)
+        return count(cells, 4 * G).reshape(-1, G, 2, 2)
 
-    found = [searched(axes, asked, partial(counts, column, y)) for column in groups]
+    def ask(column: Column, some: Sequence[Part]) -> np.ndarray:
+        return counts(column, y, counting(codes, sizes, some))
+
+    found = [searched(axes, asked, partial(ask, own)) for own in groups]
+    known = [
+        (own, f, counting(codes, sizes, f.parts)) for own, f in zip(groups, found, strict=True)
+    ]
 
     def differences(model: Model, y_hat: np.ndarray) -> list[tuple[float, float]]:
-        told = zip(groups, found, strict=True)
-        anew = (replace(f, counts=counts(column, y_hat, f.parts)) for column, f in told)
+        anew = (replace(f, counts=counts(own, y_hat, count)) for own, f, count in known)
         return [f.worst(fairness.notion) for f in anew]
 
     return differences

@@ -10,7 +10,7 @@ Sums are exact, and the same bits for any split of the rows, where v lies on a g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -215,35 +215,48 @@ def by_axes(parts: Sequence[Part]) -> dict[tuple[int, ...], tuple[np.ndarray, np
 def counted(
     codes: np.ndarray, sizes: Sequence[int], parts: Sequence[Part], cells: np.ndarray, count: int
 ) -> np.ndarray:
-    """Rows of every part by cell, (M, count): one pass over the rows for each set of columns that parts use.
+    """Rows of every part by cell, (M, count).
 
     >>> counted(np.array([[0, 1], [1, 1]]), (2, 2), [(), ((1, 1),), ((0, 1), (1, 1))], np.array([0, 1]), 2)
     array([[1, 1],
            [1, 1],
            [0, 1]])
     """
-    found = np.zeros((len(parts), count), np.int64)
-    columns, cells = np.ascontiguousarray(codes.T, np.int64), np.asarray(cells, np.int64)
-    known = columns >= 0
-    every = [bool(own.all()) for own in known]
-    for axes, (members, values) in by_axes(parts).items():
-        shape, own, of = (
-            tuple(sizes[axis] for axis in axes),
-            [columns[axis] for axis in axes],
-            cells,
-        )
-        if not all(every[axis] for axis in axes):
-            inside = known[list(axes)].all(axis=0)
-            own, of = [column[inside] for column in own], cells[inside]
-        flat = _flat(own, shape, len(of)) * count + of
-        tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
-        found[members] = tallied[_flat(values.T, shape, len(values))]
-    return found
+    return counting(codes, sizes, parts)(cells, count)
 
 
-def _flat(values: Iterable[np.ndarray], shape: tuple[int, ...], n: int) -> np.ndarray:
+def counting(
+    codes: np.ndarray, sizes: Sequence[int], parts: Sequence[Part]
+) -> Callable[[np.ndarray, int], np.ndarray]:
+    """``counted`` of cells that are not known yet: crossed axes tell of one and two values, and deeper parts take one
+    pass over the rows for each set of columns that they use."""
+    depth = np.array([len(part) for part in parts], int)
+    shallow, deep = (np.flatnonzero(own) for own in ((depth > 0) & (depth < 3), depth > 2))
+    rows = crossed.cross(codes, sizes) if len(shallow) else None
+    at = places(sizes, [parts[m] for m in shallow.tolist()])
+    together = by_axes([parts[m] for m in deep.tolist()])
+    columns = np.ascontiguousarray(codes.T, np.int64)
+
+    def count_by(cells: np.ndarray, count: int) -> np.ndarray:
+        cells = np.asarray(cells, np.int64)
+        found = np.zeros((len(parts), count), np.int64)
+        found[depth == 0] = np.bincount(cells, minlength=count)
+        if rows is not None:
+            found[shallow] = crossed.counts(rows, cells, count)[:, *at].T
+        for axes, (members, values) in together.items():
+            shape, own = tuple(sizes[axis] for axis in axes), columns[list(axes)]
+            inside = (own >= 0).all(axis=0)
+            flat = _flat(own[:, inside], shape) * count + cells[inside]
+            tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
+            found[deep[members]] = tallied[_flat(values.T, shape)]
+        return found
+
+    return count_by
+
+
+def _flat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Values along each axis, (A, n), as one number each."""
-    found = np.zeros(n, np.int64)
+    found = np.zeros(values.shape[1], np.int64)
     for value, size in zip(values, shape, strict=True):
         found = found * size + value
     return found

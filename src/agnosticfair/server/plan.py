@@ -57,7 +57,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldBy:
     """What held an ended fit's weights: both adversaries' reweighings, their cuts, and what a violation weighed."""
 
     alpha: np.ndarray
@@ -74,7 +74,7 @@ class Start:
     temperature and the working set."""
 
     w: np.ndarray
-    held: Held | None = None
+    held: HeldBy | None = None
     metric: np.ndarray | None = None
     temperature: float | None = None
     slopes: np.ndarray | None = None
