@@ -265,7 +265,7 @@ def _rounds(
     return state
 
 
-def _with_interactions(asker: Asker, state: solvers.State) -> solvers.State:
+def _with_interactions(asker: Asker, state: solvers.SolverState) -> solvers.SolverState:
     """The fit goes on with further features: which, clients' slopes say, and how they lie, one question at w = 0."""
     plan = interactions.chosen(state, asker.total(interactions.question(state)))
     begun = solvers.init(plan)

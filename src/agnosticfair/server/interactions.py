@@ -25,19 +25,19 @@ NEARLY, STAGES, OWN = 3e-3, 1, 0.02
 hardly different from one of its values if that has less than this share of rows of its OWN beside it, by curvature."""
 
 
-def wanted(state: solvers.State) -> bool:
+def wanted(state: solvers.SolverState) -> bool:
     """Whether features are to be found now."""
     plan = state.plan
     if not interacts(plan.method) or len(plan.task.encoding.products) >= plan.method.interactions:
         return False
-    inner = cast(limited.State, state.inner)
+    inner = cast(limited.LimitedState, state.inner)
     asked = inner.limited and inner.here is not None
     return asked and (state.done or inner.promised < NEARLY)
 
 
-def question(state: solvers.State) -> Broadcast[PairSlopes]:
+def question(state: solvers.SolverState) -> Broadcast[PairSlopes]:
     """Ask in which pairs of values the objective is steep."""
-    inner = cast(limited.State, state.inner)
+    inner = cast(limited.LimitedState, state.inner)
     assert inner.here is not None
     measured = inner.fairness.measured
     if measured.kind == "sigmoid":
@@ -46,7 +46,7 @@ def question(state: solvers.State) -> Broadcast[PairSlopes]:
     return Broadcast(inner.round, state.plan.task, PairSlopes(measured, inner.here.w, C))
 
 
-def chosen(state: solvers.State, total: Reply) -> Plan:
+def chosen(state: solvers.SolverState, total: Reply) -> Plan:
     """The plan with the pairs by which the objective would fall most; where there are no more, with what it has."""
     plan, sums = state.plan, total.sums
     enough = sums["counts"] >= fairness_of(plan.method).basis.least * plan.n
@@ -100,10 +100,12 @@ def at_most(plan: Plan) -> tuple[Plan, Broadcast[PairSlopes]]:
     return _with(plan, np.argwhere(_candidates(plan))), asked
 
 
-def onward(state: solvers.State, begun: solvers.State, answer: Reply) -> solvers.State:
+def onward(
+    state: solvers.SolverState, begun: solvers.SolverState, answer: Reply
+) -> solvers.SolverState:
     """The fit with its new features, whose weights are 0 yet.  begun: a fit of them that has not begun.  answer: to
     its first question, for how the features lie."""
-    inner, fresh = cast(limited.State, state.inner), cast(limited.State, begun.inner)
+    inner, fresh = cast(limited.LimitedState, state.inner), cast(limited.LimitedState, begun.inner)
     start, first = deciding.start_of(inner), deciding.begun(fresh, answer.sums)
     assert start is not None
     more = np.zeros(len(fresh.w) - len(inner.w))
@@ -111,10 +113,10 @@ def onward(state: solvers.State, begun: solvers.State, answer: Reply) -> solvers
     start = replace(start, w=w, metric=first.metric, slopes=_room(inner, len(w)))
     made = deciding.init(begun.plan, Beginning(start=start))
     made = replace(made, round=inner.round, history=inner.history, constant=first.constant)
-    return solvers.State(begun.plan, made)
+    return solvers.SolverState(begun.plan, made)
 
 
-def _room(inner: limited.State, D: int) -> np.ndarray:
+def _room(inner: limited.LimitedState, D: int) -> np.ndarray:
     """The parts whose slopes are asked for, as many as a reply with D features has room for."""
     assert inner.here is not None
     assert inner.slopes is not None
@@ -123,7 +125,7 @@ def _room(inner: limited.State, D: int) -> np.ndarray:
     return np.sort(inner.slopes[np.argsort(-worst, kind="stable")[:most]])
 
 
-def start_of(state: solvers.State) -> Start | None:
+def start_of(state: solvers.SolverState) -> Start | None:
     """Where a similar fit may begin, which finds its interactions by itself: without theirs."""
     start, found = state.solver.start_of(state.inner), len(state.plan.task.encoding.products)
     if start is None or start.metric is None or not state.plan.method.interactions:
