@@ -34,7 +34,7 @@ class Limits(Protocol):
     question."""
 
     @property
-    def game(self) -> adversaries.State: ...
+    def game(self) -> adversaries.Game: ...
     @property
     def fairness(self) -> Fairness: ...
     @property
@@ -44,7 +44,7 @@ class Limits(Protocol):
 
 
 @dataclass(frozen=True)
-class State:
+class LimitedState:
     """All of the solver between two rounds.
 
     game: both adversaries' sets and what is compared.  metric: X'X / n, (D, D), in which steps are measured.
@@ -55,7 +55,7 @@ class State:
     constant: the intercept of the best answer for everybody, where it is known.
     """
 
-    game: adversaries.State
+    game: adversaries.Game
     w: np.ndarray
     alpha: np.ndarray
     round: int = 0
@@ -63,7 +63,7 @@ class State:
     limited: bool = False
     frozen: float | None = None
     here: adversaries.Point | None = None
-    step: adversaries.Step | None = None
+    step: adversaries.SolvedStep | None = None
     promised: float = 0.0
     best: adversaries.Point | None = None
     since: int = 0
@@ -242,7 +242,9 @@ class Penalty:
     over: np.ndarray
 
 
-def penalty(state: State, sums: Mapping[str, np.ndarray], p: np.ndarray | None = None) -> Penalty:
+def penalty(
+    state: LimitedState, sums: Mapping[str, np.ndarray], p: np.ndarray | None = None
+) -> Penalty:
     """What is charged after the step p, where slopes are known; at these sums unless said."""
     found = charge(state, sums, 0.0 if p is None else sums["J_g"] @ p)
     D, parts, m, mass = len(state.w), state.game.compared.parts, found.m, found.mass
@@ -258,7 +260,7 @@ def penalty(state: State, sums: Mapping[str, np.ndarray], p: np.ndarray | None =
     return Penalty(float(own @ excess) / 2, own @ J, curve, found.weights(parts), over)
 
 
-def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
+def evaluate(state: LimitedState, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
     """Loss with what the adversary charges, and the worst difference of decisions, over the whole of all sets."""
     game, w = state.game, state.w
     loss, alpha = adversaries.loss_of(game, sums)

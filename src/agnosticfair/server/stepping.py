@@ -9,7 +9,7 @@ import numpy as np
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.server import adversaries, exact
-from agnosticfair.server.limited import Penalty, State, cuts_at, decided, deviation, penalty
+from agnosticfair.server.limited import LimitedState, Penalty, cuts_at, decided, deviation, penalty
 
 COOL, FAR = 0.6, 0.5
 """A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
@@ -19,7 +19,7 @@ MOST_CHARGED = 6
 
 
 @dataclass(frozen=True)
-class Model:
+class QuadraticModel:
     """The quadratic model around an answered w: curvature H, slope q and value of what is not a cut of the loss."""
 
     here: adversaries.Point
@@ -30,7 +30,9 @@ class Model:
     charged: Penalty
 
 
-def model_at(state: State, here: adversaries.Point, p: np.ndarray | None = None) -> Model:
+def model_at(
+    state: LimitedState, here: adversaries.Point, p: np.ndarray | None = None
+) -> QuadraticModel:
     """Curvature of the Lagrangian, made positive semidefinite, and what the adversary charges after the step p."""
     game, w = state.game, here.w
     ridge, charged = adversaries.ridge_of(game), penalty(state, here.sums, p)
@@ -39,10 +41,10 @@ def model_at(state: State, here: adversaries.Point, p: np.ndarray | None = None)
     H = (vectors * np.maximum(values, 1e-8)) @ vectors.T
     aim = max(state.fairness.tau, COOL * here.worst)
     base = float(ridge @ (w * w)) / 2 + charged.value
-    return Model(here, H, ridge * w + charged.slope, base, aim, charged)
+    return QuadraticModel(here, H, ridge * w + charged.slope, base, aim, charged)
 
 
-def solved(state: State, model: Model) -> tuple[adversaries.Step, float]:
+def solved(state: LimitedState, model: QuadraticModel) -> tuple[adversaries.SolvedStep, float]:
     """The best step that moves no scores too far, with all its worst cuts, and its damping."""
     here, damping, old = model.here, state.damping, state.step
     alphas, cuts = here.alpha[None], here.cuts
@@ -61,8 +63,8 @@ def solved(state: State, model: Model) -> tuple[adversaries.Step, float]:
 
 
 def _charged(
-    state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
-) -> tuple[adversaries.Step, np.ndarray, np.ndarray]:
+    state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
+) -> tuple[adversaries.SolvedStep, np.ndarray, np.ndarray]:
     """The best step, solved again until the parts that it was charged for are those charged at its own w + p."""
     for left in reversed(range(MOST_CHARGED)):
         step, alphas, cuts = _passes(state, model, damping, alphas, cuts)
@@ -76,8 +78,8 @@ def _charged(
 
 
 def _passes(
-    state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
-) -> tuple[adversaries.Step, np.ndarray, np.ndarray]:
+    state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
+) -> tuple[adversaries.SolvedStep, np.ndarray, np.ndarray]:
     """A quadratic program in (p, t, xi), solved again until no worse cut is left at its own w + p."""
     here, game = model.here, state.game
     sums, D = here.sums, len(here.w)
@@ -107,7 +109,7 @@ def _passes(
         + state.nu * state.over(model.aim + xi) * state.limited
     )
     C = np.einsum("k,kgm->gm", of_fair, cuts) + model.charged.weights
-    step = adversaries.Step(
+    step = adversaries.SolvedStep(
         p,
         float(merit),
         xi,
@@ -126,7 +128,7 @@ def _without_cuts(losses: int, cuts: int) -> np.ndarray | None:
 
 
 def program(
-    state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
+    state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """P, q, G and h of the program."""
     D = len(model.here.w)
@@ -136,12 +138,12 @@ def program(
     return P, np.concatenate([model.q, [1.0, state.nu]]), *_rows(state, model, alphas, cuts)
 
 
-def loss_at(state: State, here: adversaries.Point) -> float:
+def loss_at(state: LimitedState, here: adversaries.Point) -> float:
     return adversaries.loss_of(state.game, here.sums)[0]
 
 
 def _rows(
-    state: State, model: Model, alphas: np.ndarray, cuts: np.ndarray
+    state: LimitedState, model: QuadraticModel, alphas: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """G and h of the program: loss cuts, fairness cuts, xi >= 0."""
     game, sums = state.game, model.here.sums
