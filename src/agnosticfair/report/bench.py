@@ -289,8 +289,8 @@ def _verdicts(summary: Json) -> str:
         f"{NEAR:g} of the best that keeps the limit. *Alike*: the same among those whose accuracy is within that, for "
         "whoever gives up more of it is lower by that alone. *Ahead*: the same among our default and the methods of "
         "others, our other recipes left out. *Lower beyond error*: those alike whose p90 or max is lower by over two "
-        "standard errors of the seeds' differences; *unbeaten*, which is less than won: there are none. An entrant with "
-        "fewer seeds is compared on these."
+        "standard errors of the seeds' differences; *unbeaten*, which is less than won: there are none. An entrant "
+        "with fewer seeds is compared on these."
     )
     count, limits = len(by_data(summary)), _limits(summary)
 
