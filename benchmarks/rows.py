@@ -43,11 +43,7 @@ def load(name: str, folder: str | None, sources: str | None = None) -> Table:
                 parts[kind][column] = Column(arrays[key], values)
     target = parts.pop("target")[""]
     return Table(
-        parts["numeric"],
-        parts["categorical"],
-        target,
-        parts["sensitive_features"],
-        parts["other"],
+        parts["numeric"], parts["categorical"], target, parts["sensitive_features"], parts["other"]
     )
 
 

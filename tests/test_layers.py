@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
@@ -151,6 +152,12 @@ def test_a_file_is_one_room_and_a_function_one_thought(path):
     assert len(path.read_text().splitlines()) <= MOST_FILE, "this file is two rooms"
     long = {function for function, lines in bodies(path) if lines > MOST_BODY}
     assert long == ONE_THOUGHT.get(name(path), set()), "these functions are two thoughts"
+
+
+def test_a_class_name_means_one_thing():
+    trees = [ast.parse(path.read_text()) for path in FILES]
+    names = Counter(n.name for tree in trees for n in tree.body if isinstance(n, ast.ClassDef))
+    assert not {name for name, count in names.items() if count > 1}
 
 
 def test_few_files_lie_at_the_top():

@@ -136,7 +136,9 @@ def fit(
     check_enough(asker.keys, asker.policy)
     given = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
-    run = Run(method, sensitive_features, positive, seed, scale, given, start, folder, schema)
+    run = FitRequest(
+        method, sensitive_features, positive, seed, scale, given, start, folder, schema
+    )
     with one_thread():
         state = _until_answered(asker, run, on_round)
     if strict:
@@ -191,7 +193,7 @@ def trained_on(clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None
 
 
 @dataclass(frozen=True)
-class Run:
+class FitRequest:
     """What was asked for: with it, and the same rows, a fit is the same."""
 
     method: Method
@@ -229,8 +231,8 @@ def _digest(*values: ArrayLike | None) -> str:
 
 
 def _until_answered(
-    asker: Asker, run: Run, on_round: Callable[[dict], None] | None
-) -> solvers.State:
+    asker: Asker, run: FitRequest, on_round: Callable[[dict], None] | None
+) -> solvers.SolverState:
     """The last state; where clients are dropped, of the problem stated anew for those that remain."""
     while True:
         try:
@@ -239,7 +241,9 @@ def _until_answered(
             asker.drop(missing)
 
 
-def _rounds(asker: Asker, run: Run, on_round: Callable[[dict], None] | None) -> solvers.State:
+def _rounds(
+    asker: Asker, run: FitRequest, on_round: Callable[[dict], None] | None
+) -> solvers.SolverState:
     """From the census to the last state, for the clients that the asker has."""
     census = _census(asker, run)
     identity = run.identity(census, asker.keys)
@@ -264,7 +268,7 @@ def summaries(asker: Asker) -> dict[str, Census]:
     return asker.ask("census" if asker.secure is None else "outline", None, _check_census)
 
 
-def _census(asker: Asker, run: Run) -> Census:
+def _census(asker: Asker, run: FitRequest) -> Census:
     """What is known of all rows together before the first round."""
     if run.schema is not None:
         return counts_of_all(asker, run.schema.outline())
@@ -284,14 +288,14 @@ def counts_of_all(asker: Asker, agreed: Census) -> Census:
     return counted(agreed, asker.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
 
 
-def _begun(asker: Asker, run: Run, plan: server.Plan) -> solvers.State:
+def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverState:
     """The state before the first round."""
     first = solvers.solver_of(plan.method).before(plan)
     answer = None if first is None else asker.total(first)
     return solvers.init(plan, Beginning(run.seed, run.start, answer))
 
 
-def _plan(asker: Asker, run: Run, census: Census) -> server.Plan:
+def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
     """The plan, with the kernels' centres, where its bases have any: given, or found as they say."""
     plan = server.plan(
         run.method,
@@ -376,7 +380,7 @@ def _check_census(answer: object, key: str) -> Census:
     return answer
 
 
-def _check_converged(state: solvers.State) -> None:
+def _check_converged(state: solvers.SolverState) -> None:
     inner, method = state.inner, state.plan.method
     if inner.outcome != "converged" and method.averaging is None:
         last = inner.history[-1]

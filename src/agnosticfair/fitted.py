@@ -133,7 +133,7 @@ class Fit:
         return import_module("agnosticfair.report.tables").html(grids)
 
 
-def ends_constant(state: solvers.State) -> tuple[bool, float | None]:
+def ends_constant(state: solvers.SolverState) -> tuple[bool, float | None]:
     """Whether a fit ended with nearly one answer, and the smallest worst difference that others had on the way."""
     base, history = state.plan.base_rate, state.inner.history
     majority = max(base, 1 - base)

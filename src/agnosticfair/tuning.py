@@ -47,7 +47,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Point:
+class FrontierPoint:
     """One tau, or a method beside the path: means over the held-out folds.
 
     worst: the largest difference over the method's set.  positive: the share of positive decisions.  spread: the
@@ -69,11 +69,11 @@ class Frontier:
     references: what 'fairfl' and 'fl' do on the same folds.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[FrontierPoint, ...]
     knee: int
     notion: str
     folds: int
-    references: Mapping[str, Point]
+    references: Mapping[str, FrontierPoint]
     picked: Callable[[float], Any] = field(repr=False)
 
     def to_frame(self) -> Any:
@@ -258,12 +258,13 @@ def _given_way(path: Sequence[_Ran]) -> list[tuple[float, ...]]:
     return [ran.found for ran in kept]
 
 
-def _means(found: np.ndarray, taus: Sequence[float | None]) -> tuple[Point, ...]:
+def _means(found: np.ndarray, taus: Sequence[float | None]) -> tuple[FrontierPoint, ...]:
     """Points from what was found, (folds, points, 4)."""
     error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
     lines = zip(taus, found.mean(axis=0).tolist(), error.tolist(), strict=True)
     return tuple(
-        Point(tau, mean[0], mean[1], mean[2], mean[3], (e[0], e[1])) for tau, mean, e in lines
+        FrontierPoint(tau, mean[0], mean[1], mean[2], mean[3], (e[0], e[1]))
+        for tau, mean, e in lines
     )
 
 

@@ -32,11 +32,11 @@ ROWS = {**SMALL, "centres": "rows"}
 
 
 LEFT_OUT = {
-    "check_array_api_input": "runs only where SCIPY_ARRAY_API is set: we hand out numpy arrays",
+    "check_array_api_input": "runs only where SCIPY_ARRAY_API is set: we hand out numpy arrays"
 }
 COARSE = {
     "check_sample_weight_equivalence_on_dense_data": "asks for 1e-7 of the decisions; the worst case of "
-    "a loss has kinks, and the solver stops within 1e-6 of its optimum",
+    "a loss has kinks, and the solver stops within 1e-6 of its optimum"
 }
 
 

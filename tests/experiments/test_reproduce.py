@@ -15,7 +15,7 @@ from agnosticfair.experiments.reproduce import (
     CLIENTS,
     MEASURES,
     SETTINGS,
-    Cell,
+    PaperCell,
     cells,
     run,
     run_cell,
@@ -66,9 +66,9 @@ def test_cells_that_cannot_be_are_refused(asked, named):
 
 
 def test_a_row_is_complete_and_plausible():
-    found = run_cell(Cell("adult", "shift", "fl", 0))
+    found = run_cell(PaperCell("adult", "shift", "fl", 0))
     assert [*found] == [*KEYS, "detail"]
-    assert [*run_cell(Cell("adult", "shift", "fl", 1))] == KEYS  # one seed is shown in detail
+    assert [*run_cell(PaperCell("adult", "shift", "fl", 1))] == KEYS  # one seed is shown in detail
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert 0.71 < found["majority_rate"] < 0.725 < found["test_accuracy"] < 0.84
     assert 0.20 < found["label_risk_difference"] < 0.22
@@ -78,7 +78,7 @@ def test_a_row_is_complete_and_plausible():
 
 
 def test_settings_are_different_splits():
-    rates = {s: run_cell(Cell("adult", s, "fl", 0))["majority_rate"] for s in SETTINGS}
+    rates = {s: run_cell(PaperCell("adult", s, "fl", 0))["majority_rate"] for s in SETTINGS}
     assert rates["shift"] == rates["clients"] != rates["iid"]
 
 
@@ -87,7 +87,7 @@ def test_a_diverging_fit_is_a_row(monkeypatch):
         raise SolverError("the fit diverged")
 
     monkeypatch.setattr(reproduce, "fit", diverge)
-    found = run_cell(Cell("adult", "shift", "fl", 0))
+    found = run_cell(PaperCell("adult", "shift", "fl", 0))
     assert [*found] == KEYS
     assert (found["outcome"], found["test_accuracy"]) == ("diverged", None)
     (summary,) = summarise([found, row()])
@@ -104,7 +104,7 @@ def test_rows_come_in_the_order_of_tasks_and_are_told():
 
 def test_no_jobs_are_refused():
     with pytest.raises(SettingsError, match="0 jobs"):
-        run([Cell("adult", "shift", "fl", 0)], 0)
+        run([PaperCell("adult", "shift", "fl", 0)], 0)
 
 
 @pytest.mark.slow

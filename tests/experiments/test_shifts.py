@@ -29,7 +29,7 @@ from agnosticfair.experiments.shifts import (
     KEPT,
     MOVED,
     TAUS,
-    Cell,
+    SuiteCell,
     cells,
     run,
     run_cell,
@@ -41,7 +41,7 @@ from agnosticfair.report.figures import png
 from agnosticfair.report.shifts import PUBLISHED, document, figures, grids, summarise
 from agnosticfair.report.tables import markdown, terminal
 
-FL = Cell("adult", "shift", "fl", 0)
+FL = SuiteCell("adult", "shift", "fl", 0)
 
 
 def row(method="fl", seed=0, **changes):
@@ -133,7 +133,7 @@ def test_cells_that_cannot_be_are_refused(asked, named):
 def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
     found = run_cell(FL)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    told = reproduce.run_cell(reproduce.Cell("adult", "shift", "fl", 0))
+    told = reproduce.run_cell(reproduce.PaperCell("adult", "shift", "fl", 0))
     for name in ("train_accuracy", "train_risk_difference", "test_accuracy", "rounds", "outcome"):
         assert found[name] == pytest.approx(told[name])
     assert found["part_risk_differences"] == pytest.approx(told["client_risk_differences"])
@@ -156,9 +156,9 @@ def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
 
 
 def test_iid_and_dirichlet_are_other_splits():
-    rates = {s: run_cell(Cell("adult", s, "fl", 0))["test_accuracy"] for s in shifts.SETTINGS}
+    rates = {s: run_cell(SuiteCell("adult", s, "fl", 0))["test_accuracy"] for s in shifts.SETTINGS}
     assert len({*rates.values()}) == 3
-    tasks = [Cell("adult", "dirichlet", m, 0) for m in ("fairfl", "fairfl-tuned")]
+    tasks = [SuiteCell("adult", "dirichlet", m, 0) for m in ("fairfl", "fairfl-tuned")]
     usual, tuned = (run_cell(task) for task in tasks)
     assert tuned["test_accuracy"] > usual["test_accuracy"]
     assert tuned["tau"] == 0.0425
@@ -166,15 +166,15 @@ def test_iid_and_dirichlet_are_other_splits():
 
 
 def test_a_point_of_the_frontier_leaves_the_deployments_out():
-    found = run_cell(Cell("adult", "shift", "fairfl", 0, tau=0.1, frontier=True))
+    found = run_cell(SuiteCell("adult", "shift", "fairfl", 0, tau=0.1, frontier=True))
     assert found["deployments"] == []
     assert found["tau"] == 0.1
     assert found["max_risk_difference"] > found["mean_risk_difference"] > 0
 
 
 def test_a_moved_threshold_keeps_the_share_of_positives_asked_for():
-    whole = run_cell(Cell("adult", "shift", "fairfl", 0))
-    some = run_cell(Cell("adult", "shift", "fairfl-moved", 0, kept=0.5, frontier=True))
+    whole = run_cell(SuiteCell("adult", "shift", "fairfl", 0))
+    some = run_cell(SuiteCell("adult", "shift", "fairfl-moved", 0, kept=0.5, frontier=True))
     kept = some["train_positive_rate"] / whole["train_positive_rate"]
     assert kept == pytest.approx(0.5, abs=0.01)
 
@@ -226,7 +226,7 @@ def test_a_diverging_fit_is_a_row_and_shown(diverging):
 
 def test_strict_makes_it_an_error(diverging):
     with pytest.raises(SolverError, match="diverged"):
-        run_cell(Cell("adult", "shift", "fl", 0, strict=True))
+        run_cell(SuiteCell("adult", "shift", "fl", 0, strict=True))
 
 
 def test_strict_reaches_the_fit(monkeypatch):
@@ -361,7 +361,7 @@ def test_a_peer_s_failure_is_a_row(monkeypatch):
         raise ValueError("it broke")
 
     monkeypatch.setitem(peers.PEERS, "broken", entrant.Entrant("broken", fail, ""))
-    found = run_cell(Cell("adult", "shift", "broken", 0))
+    found = run_cell(SuiteCell("adult", "shift", "broken", 0))
     assert (found["outcome"], found["why"]) == ("diverged", "broken failed: it broke")
 
 

@@ -17,7 +17,7 @@ from agnosticfair.flower.causes import identity
 from agnosticfair.flower.folder import Federation, read_settings, write_folder
 from agnosticfair.flower.masking import LIST, load_secret, read_key_list, read_secret
 from agnosticfair.flower.node import load_key, read_site
-from agnosticfair.flower.secrets import good_until
+from agnosticfair.flower.secrets import tls_end
 
 
 class Superlink:
@@ -191,7 +191,7 @@ def test_a_certificate_is_renewed_by_the_folders_authority(folder, call):
         for name in ("server.crt", "ca.crt")
     )
     after.verify_directly_issued_by(authority)
-    assert good_until((at / "server.crt").read_text()) >= good_until(before)
+    assert tls_end((at / "server.crt").read_text()) >= tls_end(before)
     assert (at / "server.crt").read_text() != before
     (at / "ca.key").unlink()
     code, _, err = call("deploy", "renew", folder)
@@ -231,10 +231,7 @@ def test_two_runs_at_once_are_refused_by_a_lock_that_dies_with_its_holder(link, 
     settings = read_settings(folder)
     with runner.locked(settings):
         (folder / runner.LOCK).write_text("41")
-        with (
-            pytest.raises(FederationError, match=r"run 41 of .* goes on"),
-            runner.locked(settings),
-        ):
+        with pytest.raises(FederationError, match=r"run 41 of .* goes on"), runner.locked(settings):
             pass
     with runner.locked(settings):
         pass
@@ -313,8 +310,7 @@ def test_ctrl_c_stops_the_run_where_nobody_can_be_asked(link, folder, call, monk
 
 
 @pytest.mark.parametrize(
-    ("answer", "said", "stopped"),
-    [(True, "Run 7 is stopped", [7]), (False, "Run 7 goes on", [])],
+    ("answer", "said", "stopped"), [(True, "Run 7 is stopped", [7]), (False, "Run 7 goes on", [])]
 )
 def test_ctrl_c_asks_at_a_terminal(link, folder, call, monkeypatch, answer, said, stopped):
     monkeypatch.setattr(

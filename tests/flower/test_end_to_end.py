@@ -38,7 +38,7 @@ from agnosticfair.flower import admin, control, runner
 from agnosticfair.flower.bundle import app_files
 from agnosticfair.flower.fleet import Fleet
 from agnosticfair.flower.node import cause, load_key, read_site
-from agnosticfair.flower.secrets import tls_certificates
+from agnosticfair.flower.secrets import tls_files
 from agnosticfair.model import load_model
 from agnosticfair.runs import provenance as record
 from agnosticfair.threads import one_thread
@@ -274,10 +274,10 @@ def test_a_site_opens_no_port(bank):
 def test_who_has_no_registered_key_or_repeats_a_request_is_refused(bank, tmp_path):
     joined = read_site(bank.folder / "sites" / "north.toml")
     stranger = load_key(tmp_path / "keys" / "stranger")
-    other = tls_certificates("127.0.0.1")["tls/ca.crt"]
+    other = tls_files("127.0.0.1")["tls/ca.crt"]
     own = load_key(joined.key)
     for key, authority, said in (
-        (stranger, joined.certificate, "its key is not registered"),
+        (stranger, joined.tls_authority, "its key is not registered"),
         (own, other, "is of another authority"),
     ):
         with Fleet.to(joined.address, authority, key) as fleet:
@@ -291,7 +291,7 @@ def test_who_has_no_registered_key_or_repeats_a_request_is_refused(bank, tmp_pat
             sent.append(context.request)
             return call_next(context)
 
-    with Fleet.to(joined.address, joined.certificate, own) as fleet:
+    with Fleet.to(joined.address, joined.tls_authority, own) as fleet:
         fleet.client._interceptors += (Listening(),)
         nodes = {site.name: site.node for site in control.known_sites(bank.settings)}
         fleet.node = Node(node_id=nodes["north"])
@@ -307,7 +307,7 @@ def test_an_old_key_is_refused_from_its_rotation_on_and_a_check_finds_all_in_ord
     bank.prepare()
     bank.stop("north")
     admin.rotate_key(bank.folder, "north")
-    with Fleet.to(joined.address, joined.certificate, old) as fleet:
+    with Fleet.to(joined.address, joined.tls_authority, old) as fleet:
         with pytest.raises(Exception) as refused:
             fleet.activate()
         assert "its key is not registered (any more)" in cause(refused.value)
@@ -333,7 +333,7 @@ def test_a_clock_that_is_an_hour_off_is_named(bank, monkeypatch):
     apart = datetime.timedelta(hours=1)
     monkeypatch.setattr(signing, "now", lambda: datetime.datetime.now(datetime.UTC) - apart)
     monkeypatch.setattr("agnosticfair.flower.node.time.time", lambda real=time.time: real() - 3600)
-    with Fleet.to(joined.address, joined.certificate, load_key(joined.key)) as fleet:
+    with Fleet.to(joined.address, joined.tls_authority, load_key(joined.key)) as fleet:
         with pytest.raises(Exception) as refused:
             fleet.activate()
         assert re.match(r"its clock is 3[56]\d\d s behind the coordinator's", cause(refused.value))

@@ -19,7 +19,7 @@ import httpx
 from agnosticfair.errors import SettingsError
 from agnosticfair.flower import node as nodes
 from agnosticfair.flower.causes import why_missing
-from agnosticfair.flower.fleet import Question
+from agnosticfair.flower.fleet import WireQuestion
 from agnosticfair.flower.metrics import site_metrics, superlink_metrics
 from agnosticfair.flower.node import Joined, Node, cause, load_key, read_site
 from agnosticfair.flower.results import publish
@@ -72,7 +72,7 @@ def node(tmp_path, fleet, **changes):
 
 
 def asked(step, content=b"", run=5):
-    return Question(run, step, content, "1")
+    return WireQuestion(run, step, content, "1")
 
 
 def trail(tmp_path):

@@ -181,11 +181,7 @@ def test_every_flipped_byte_of_a_state_is_found(tmp_path):
             SettingsError,
             "4 s older",
         ),
-        (
-            lambda m: m.update(replace(ROWS, categorical={})),
-            DataError,
-            "job",
-        ),
+        (lambda m: m.update(replace(ROWS, categorical={})), DataError, "job"),
         (lambda m: Monitor(MODEL, replace(BASELINE, model="0")), ModelError, "belong together"),
         (lambda m: Monitor(MODEL, BASELINE, confidence=1.0), SettingsError, "confidence is 1"),
         (lambda m: Baseline.from_json({"format": "x"}), ModelError, "no baseline"),

@@ -65,7 +65,9 @@ def test_a_broadcast_comes_back(centres, positive, w, share, batch):
         questions.Moments(),
         questions.Sums(Surrogate("sigmoid", 0.5), share, w, w, w),
         questions.Average(batch, 1.0, 0.0, 0.05, 1e-5, 7.0, 0.5, w, w, w),
-        questions.Train(Surrogate(), share, 3, 0.1, 5, batch, 0.9, "cpu", w, w, w, w, w, before),
+        questions.TrainNetwork(
+            Surrogate(), share, 3, 0.1, 5, batch, 0.9, "cpu", w, w, w, w, w, before
+        ),
     ]
     for question in asked:
         back = unpack(pack(Broadcast(7, task, question)))

@@ -54,11 +54,7 @@ def test_one_client_alone_resumes_to_the_same_bits(tmp_path):
     whole = fit({"a": ROWS}, "agnosticfair", positive="yes")
     with pytest.raises(Killed):
         fit(
-            {"a": ROWS},
-            "agnosticfair",
-            positive="yes",
-            checkpoint=tmp_path,
-            on_round=kill_after(3),
+            {"a": ROWS}, "agnosticfair", positive="yes", checkpoint=tmp_path, on_round=kill_after(3)
         )
     result = fit({"a": ROWS}, "agnosticfair", positive="yes", checkpoint=tmp_path)
     assert result.model.w.tobytes() == whole.model.w.tobytes()

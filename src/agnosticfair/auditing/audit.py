@@ -25,7 +25,7 @@ from agnosticfair.auditing.beyond import (
 )
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import (
-    Features,
+    KernelInputs,
     check_labels,
     codes,
     features,
@@ -41,7 +41,7 @@ from agnosticfair.auditing.parts import (
     own_counts,
     searched,
 )
-from agnosticfair.auditing.question import BOUND, Question, opened
+from agnosticfair.auditing.question import BOUND, AuditQuestion, opened
 from agnosticfair.auditing.worst import measured
 from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
@@ -222,7 +222,7 @@ class _Held:
     """Rows in one place.  cells: (n,) (group * 2 + label) * 2 + decision.  units: of the features, where the
     user's centres are in others."""
 
-    given: Features
+    given: KernelInputs
     groups: tuple[str, ...]
     cells: np.ndarray
     labelled: bool
@@ -253,7 +253,7 @@ def _held(
 
 
 def _over_rows(
-    asked: Question,
+    asked: AuditQuestion,
     held: _Held,
     K: np.ndarray | None,
     centres: ArrayLike | None,
@@ -443,7 +443,7 @@ def _asking_parts(
     return axes, ask
 
 
-def _drawn(given: Features, kernels: int, seed: int) -> np.ndarray:
+def _drawn(given: KernelInputs, kernels: int, seed: int) -> np.ndarray:
     """The distinct rows of lowest priority: those that the clients would agree on, too."""
     parts = _parts(given.n)
     priorities = np.concatenate([row_priorities(given.at(part), seed) for part in parts])

@@ -22,7 +22,7 @@ BITS = {"0", "1", "False", "True"}
 
 
 @dataclass(frozen=True)
-class Features:
+class KernelInputs:
     """x in the units of the kernels: ``at(rows)`` is (k, d); low + span * x is in the user's units."""
 
     names: tuple[str, ...]
@@ -32,17 +32,17 @@ class Features:
     at: Callable[[slice], np.ndarray] = field(default=lambda rows: np.zeros((0, 0)))
 
 
-def features_of(encoding: Encoding) -> Features:
+def features_of(encoding: Encoding) -> KernelInputs:
     """The features of encoded rows, without the rows."""
     numeric = [
         (low, high - low) if encoding.scale else (0.0, 1.0) for _, low, high in encoding.numeric
     ]
     hot = [(0.0, 1.0)] * (encoding.width - len(numeric))
     low, span = np.array([*numeric, *hot]).reshape(-1, 2).T
-    return Features(encoding.names, low, span)
+    return KernelInputs(encoding.names, low, span)
 
 
-def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Features:
+def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> KernelInputs:
     """The features of a table, encoded, or of rows of numbers, (n, d), scaled to [0, 1] by their range.
 
     Rows of numbers are not copied.  encoding: a table's, by default the one it would agree on alone.
@@ -77,7 +77,7 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Fe
         x = (values[rows] - low) / span
         return on_grid(x, FEATURE_BITS) if scale else x
 
-    return Features(names, low, span, len(values), at)
+    return KernelInputs(names, low, span, len(values), at)
 
 
 def _has_texts(X: Any) -> bool:

@@ -21,7 +21,7 @@ _DEFAULT = gaussian(200, 1.0)
 
 
 @dataclass(frozen=True)
-class Question:
+class AuditQuestion:
     """The set of kernels and how its worst case is looked for; uniform weights where only parts are asked for."""
 
     basis: Basis
@@ -71,7 +71,7 @@ def opened(
     tolerance: float,
     confidence: float,
     notion: str,
-) -> tuple[Question, Wanted]:
+) -> tuple[AuditQuestion, Wanted]:
     """What a user's arguments ask for: kernels where they are named, and named parts else or besides."""
     check_seed(seed)
     if isinstance(basis, Basis) and basis.kind == "named":
@@ -81,9 +81,9 @@ def opened(
     kernels = basis is not None or centres is not None or bound != BOUND
     asked = None if kernels and parts is None else asked_parts(parts)
     if not kernels:
-        plain = Question(constant(), inf, floor, tolerance, bootstrap or 0, confidence, notion)
+        plain = AuditQuestion(constant(), inf, floor, tolerance, bootstrap or 0, confidence, notion)
         return plain, Wanted(asked, precision, mixtures, False)
     data, own = (basis, None) if isinstance(basis, Basis) else (None, basis)
     B, resamples = inf if bound is None else bound, RESAMPLES if bootstrap is None else bootstrap
-    question = Question(data or _DEFAULT, B, floor, tolerance, resamples, confidence, notion)
+    question = AuditQuestion(data or _DEFAULT, B, floor, tolerance, resamples, confidence, notion)
     return question, Wanted(asked, precision, mixtures, True, own)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import isfinite, nan
 
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, Group, Tilt
-from agnosticfair.auditing.inputs import Features
-from agnosticfair.auditing.question import Question
+from agnosticfair.auditing.inputs import KernelInputs
+from agnosticfair.auditing.question import AuditQuestion
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.ambiguity import Ambiguity, Worst, check, worst_linear
@@ -25,10 +25,10 @@ MEASURES = ("worst_difference", "difference", "worst_accuracy", "accuracy")
 
 
 def measured(
-    asked: Question,
+    asked: AuditQuestion,
     sums: Mapping[str, np.ndarray],
     groups: tuple[str, ...],
-    given: Features,
+    given: KernelInputs,
     labelled: bool,
     tell: Callable[[], None],
 ) -> Certificate:
@@ -91,7 +91,9 @@ class _Gap:
     reachable: frozenset[int]
 
 
-def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: Question, tolerance: float) -> _Gap | None:
+def _worst_gap(
+    A: Ambiguity, psi: np.ndarray, asked: AuditQuestion, tolerance: float
+) -> _Gap | None:
     """The largest difference of rates over A and all ordered pairs of groups; None if there is none."""
     notion, G = NOTIONS[asked.notion], len(psi)
     looked = notions.ratios(notion, psi[..., :-1])
@@ -110,11 +112,15 @@ def _worst_gap(A: Ambiguity, psi: np.ndarray, asked: Question, tolerance: float)
 
 
 def _checked_gap(
-    psi: np.ndarray, asked: Question, groups: tuple[str, ...]
+    psi: np.ndarray, asked: AuditQuestion, groups: tuple[str, ...]
 ) -> tuple[Ambiguity, _Gap]:
     """A and the worst gap over it, or the sentence that says why there is none."""
     A = check(_set(psi, asked.bound))
     gap = _worst_gap(A, psi, asked, asked.tolerance)
+    if (
+        gap is None and asked.basis.kind == "constant"
+    ):  # nothing is reweighed that a floor could hold
+        gap = _worst_gap(A, psi, replace(asked, floor=0.0), asked.tolerance)
     if gap is not None:
         return A, gap
     for _, _, b in notions.ratios(NOTIONS[asked.notion], psi[..., :-1]):
@@ -122,7 +128,7 @@ def _checked_gap(
     raise SettingsError(f"floor {asked.floor:g} holds for no two groups at once: lower it")
 
 
-def _resampled(psi: np.ndarray, asked: Question) -> tuple[float, ...]:
+def _resampled(psi: np.ndarray, asked: AuditQuestion) -> tuple[float, ...]:
     """MEASURES on one resample; nan where it has none, as when a group's rows were not drawn."""
     A, errors = _set(psi, asked.bound), _errors(psi)
     try:
@@ -166,7 +172,7 @@ def _group(
 
 
 def profile(
-    sums: Mapping[str, np.ndarray], alpha: np.ndarray, n: float, given: Features
+    sums: Mapping[str, np.ndarray], alpha: np.ndarray, n: float, given: KernelInputs
 ) -> tuple[Tilt, ...]:
     """Every feature's mean over the rows and under alpha, the most shifted first."""
     means, worst_means = sums["psi_x"][-1] / n, alpha @ sums["psi_x"][:-1] / n

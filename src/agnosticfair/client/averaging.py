@@ -42,11 +42,7 @@ def average(client: Client, broadcast: Broadcast[Average]) -> Reply:
 
 
 def train_locally(
-    X: np.ndarray,
-    y: np.ndarray,
-    theta: np.ndarray,
-    phi_C: np.ndarray,
-    asked: Average,
+    X: np.ndarray, y: np.ndarray, theta: np.ndarray, phi_C: np.ndarray, asked: Average
 ) -> np.ndarray:
     """Minimise (1/n_k) sum theta l + lambda (phi_C.w - tau)^2 + ridge from w on (eq.
     agnostic_objective_fairness_penalty_term): gradient steps, or Newton until nothing moves."""

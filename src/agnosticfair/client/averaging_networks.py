@@ -59,7 +59,7 @@ def average(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
 
 
 @dataclass(frozen=True)
-class Weighed:
+class WeighedNetwork:
     """A network at some weights, its inputs z, and of every row theta and s - s_bar, where it is."""
 
     net: Flat
@@ -75,24 +75,28 @@ def weighed_at(
     at: AverageNetwork | Averaged,
     K: torch.Tensor,
     s: torch.Tensor,
-) -> Weighed:
+) -> WeighedNetwork:
     """The network and the rows' weights at this round's start, or the last one's."""
     net = network_at(client, task, asked.device, at.w)
     net.module.eval()
     z = net.inputs(client.prepare(task).X[:, :-1])
     own = support(task.basis, client.key, task.clients)
     theta = K @ torch.from_numpy(at.alpha[own]).float()
-    return Weighed(net, z, theta.to(z.device), s.to(z.device))
+    return WeighedNetwork(net, z, theta.to(z.device), s.to(z.device))
 
 
-def covariance(at: Weighed) -> float:
+def covariance(at: WeighedNetwork) -> float:
     """sum_i theta_i (s_i - s_bar) d_i, the client's share of n C."""
     with torch.no_grad():
         return float((at.theta * at.s * at.net.logits(at.z)).sum())
 
 
 def adam_steps(
-    at: Weighed, y: torch.Tensor, others: float, asked: AverageNetwork, rng: np.random.Generator
+    at: WeighedNetwork,
+    y: torch.Tensor,
+    others: float,
+    asked: AverageNetwork,
+    rng: np.random.Generator,
 ) -> None:
     """Changes the network.  others: the share of all other clients in n C."""
     ridge = torch.from_numpy(asked.ridge).float().to(at.z.device)

@@ -29,12 +29,7 @@ from agnosticfair.mathematics.basis import Basis, comes_with_rows, own_width, su
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.networks import Flat, flat
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import (
-    Moments,
-    Task,
-    Train,
-    Trained,
-)
+from agnosticfair.protocol.questions import Moments, Task, Trained, TrainNetwork
 
 LEAST_CHUNK = 1 << 10
 """A device that has no room for this many rows at a time is too small."""
@@ -192,7 +187,9 @@ def slopes(d: torch.Tensor, held: Held, surrogate: Surrogate) -> torch.Tensor:
     return of_loss.mul_(held.a).addcmul_(held.c, g - g * g, value=1.0 / surrogate.temperature)
 
 
-def held_at(client: Client, task: Task, net: Flat, share: float, at: Train | Trained) -> Held:
+def held_at(
+    client: Client, task: Task, net: Flat, share: float, at: TrainNetwork | Trained
+) -> Held:
     """The rows, weighed as a question says, this round's or the last one's."""
     rows, own = client.prepare(task), support(task.fair_basis, client.key, task.clients)
     K_L, K_F = (client.kept(task, products, basis) for basis in (task.basis, task.fair_basis))
@@ -301,7 +298,7 @@ def overlaps(client: Client, task: Task, pool: np.ndarray) -> np.ndarray:
     return found
 
 
-def train(client: Client, broadcast: Broadcast[Train]) -> Reply:
+def train(client: Client, broadcast: Broadcast[TrainNetwork]) -> Reply:
     """Sums and gradient at w, then some local steps: what they moved (times n_k), and the mean square of
     their gradients, by which the server scales the steps of the next round."""
     task, asked, number = broadcast.task, broadcast.asked, broadcast.round
@@ -346,11 +343,11 @@ def rng_of(client: Client, seed: int, number: int) -> np.random.Generator:
     return np.random.default_rng([seed, number, *digest])
 
 
-def _key(at: Train | Trained) -> bytes:
+def _key(at: TrainNetwork | Trained) -> bytes:
     return hashlib.sha256(b"".join(v.tobytes() for v in (at.w, at.alpha, at.C))).digest()
 
 
-def _gradient_before(client: Client, task: Task, asked: Train) -> np.ndarray | None:
+def _gradient_before(client: Client, task: Task, asked: TrainNetwork) -> np.ndarray | None:
     """The client's mean gradient at the start of the last round; None in the first one."""
     if asked.before is None:
         return None
@@ -364,11 +361,7 @@ def _gradient_before(client: Client, task: Task, asked: Train) -> np.ndarray | N
 
 
 def descend(
-    net: Flat,
-    held: Held,
-    correction: np.ndarray,
-    asked: Train,
-    rng: np.random.Generator,
+    net: Flat, held: Held, correction: np.ndarray, asked: TrainNetwork, rng: np.random.Generator
 ) -> np.ndarray:
     """Local steps v <- v - rate scale m, m the running mean of grad f_k(v) + b_k over batches; no weight
     moves by more than the rate in one.

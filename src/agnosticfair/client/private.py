@@ -41,7 +41,7 @@ def truncated(v: np.ndarray, bits: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Seen:
+class PrivateRows:
     """Rows as the private steps see them.  X: encoded.  y, s: labels and cells.  inside: (1 + M, n), whether
     everybody, and each part, has the row."""
 
@@ -56,7 +56,7 @@ class Seen:
         return np.stack([self.inside[:, rows] @ values[rows] for rows in own], axis=1)
 
 
-def seen(client: Client, broadcast: Broadcast[Any]) -> Seen:
+def seen(client: Client, broadcast: Broadcast[Any]) -> PrivateRows:
     """The client's rows, of which only the first ``most`` take part where it says so."""
     if client.rows.weights is not None:
         raise DataError(
@@ -67,7 +67,7 @@ def seen(client: Client, broadcast: Broadcast[Any]) -> Seen:
     inside = client.kept(task, places_of)
     assert rows.order is not None
     kept = rows.order < taken
-    return Seen(rows.X[kept], rows.y[kept], rows.s[kept], inside[:, kept])
+    return PrivateRows(rows.X[kept], rows.y[kept], rows.s[kept], inside[:, kept])
 
 
 def places_of(client: Client, task: Task) -> np.ndarray:
@@ -91,7 +91,7 @@ def moments(client: Client, broadcast: Broadcast[PrivateMoments]) -> Reply:
     return Reply(broadcast.round, {"moments": (X.T @ X)[np.triu_indices(X.shape[1])]})
 
 
-def _clipped(rows: Seen, task: Task) -> np.ndarray:
+def _clipped(rows: PrivateRows, task: Task) -> np.ndarray:
     return clipped(rows.X, clip_of(task), min(16, base_bits(task.n) // 2))
 
 

@@ -24,7 +24,7 @@ from agnosticfair.protocol.questions import (
     Moments,
     PartSums,
     Sums,
-    Train,
+    TrainNetwork,
     step_of,
 )
 
@@ -66,7 +66,7 @@ def _moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
     return networks.moments(client, broadcast)
 
 
-def _train(client: Client, broadcast: Broadcast[Train]) -> Reply:
+def _train(client: Client, broadcast: Broadcast[TrainNetwork]) -> Reply:
     from agnosticfair.client import networks
 
     return networks.train(client, broadcast)

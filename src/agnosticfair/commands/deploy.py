@@ -235,7 +235,7 @@ def status(folder: Folder, as_json: options.Json = False) -> None:
     for key, said in (told["run"] or {}).get("waiting", {}).items():
         print(f"Waiting for site {key}: {said}")
     now = told["run"] and f"{told['run']['id']}, round {told['run']['round']}"
-    return print(f"Run: {now or 'none'}\nCertificate: good until {told['certificate_ends'][:10]}")
+    return print(f"Run: {now or 'none'}\nTLS certificate: good until {told['tls_ends'][:10]}")
 
 
 SiteName = Annotated[str, Argument(help="The site's name.")]

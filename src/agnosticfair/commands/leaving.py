@@ -75,14 +75,7 @@ def note_rows(method: Method) -> None:
         )
 
 
-def present(
-    fitted: Fit,
-    left: Left,
-    tested: Any,
-    columns: Any,
-    out: Path,
-    as_json: bool,
-) -> None:
+def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_json: bool) -> None:
     """Say how the fit ended, and what was written."""
     found = left.found
     if as_json:

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from agnosticfair.commands.options import (
-    Files,
-    Roles,
-    with_roles,
-)
+from agnosticfair.commands.options import Files, Roles, with_roles
 
 if TYPE_CHECKING:
     from agnosticfair.data.schema import Schema

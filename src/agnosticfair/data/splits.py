@@ -219,10 +219,7 @@ def _dealt(table: Table, train: list[np.ndarray], test: list[np.ndarray]) -> Spl
     held_out = np.concatenate(test)
     order = np.argsort(held_out)
     return Split(
-        _by_client(table, train),
-        table.take(held_out[order]),
-        part[order],
-        client_names(len(test)),
+        _by_client(table, train), table.take(held_out[order]), part[order], client_names(len(test))
     )
 
 

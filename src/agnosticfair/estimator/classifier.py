@@ -39,11 +39,7 @@ from agnosticfair.estimator.frames import (
     with_part_columns,
 )
 from agnosticfair.federation import Fit, checked_centres, fit
-from agnosticfair.mathematics.basis import (
-    Basis,
-    checked,
-    comes_with_rows,
-)
+from agnosticfair.mathematics.basis import Basis, checked, comes_with_rows
 from agnosticfair.mathematics.linear import on_grid, sigmoid
 from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import (

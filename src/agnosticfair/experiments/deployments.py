@@ -88,8 +88,8 @@ def deployments(
     are more than MOST.
     """
     rng, s, n = np.random.default_rng(seed), test.column(sensitive_feature).codes, len(test)
-    found = {"test set": Weighed(KINDS[0], np.arange(n))}
-    found |= {k: Weighed(KINDS[1], np.flatnonzero(rows)) for k, rows in (natural or {}).items()}
+    found = {"test set": Deployment(KINDS[0], np.arange(n))}
+    found |= {k: Deployment(KINDS[1], np.flatnonzero(rows)) for k, rows in (natural or {}).items()}
     if not found["test set"].large_enough(s):
         raise DataError(
             f"the {n} test rows are fewer than {LEAST_ROWS}, or lack a group: no deployment can be measured"
@@ -106,7 +106,7 @@ def deployments(
     centres = rng.choice(n, min(MOST["kernel tilt"], n), replace=False)
     K = gaussian_kernel(X, X[centres], WIDTH)
     for i, k in zip(centres, K.T, strict=True):
-        found[f"tilt to row {i}"] = Weighed(KINDS[5], np.arange(n), k)
+        found[f"tilt to row {i}"] = Deployment(KINDS[5], np.arange(n), k)
     mixed = [weighed.rows for weighed in mixable.values()]
     for k in range(MOST["mixture"] if len(mixed) > 1 else 0):
         found[f"mixture {k + 1}"] = _mixture(mixed, n, rng)
@@ -117,7 +117,7 @@ def deployments(
 def named_suite(table: Table, sensitive_feature: str) -> Suite:
     """All of these rows, and the single values and pairs of values among them that are large enough."""
     parts = _Parts.of(table, sensitive_feature)
-    everybody = {"all rows": Weighed(KINDS[0], np.arange(len(table)))}
+    everybody = {"all rows": Deployment(KINDS[0], np.arange(len(table)))}
     return _suite(everybody | parts.large(parts.shallow), len(table))
 
 
@@ -131,7 +131,7 @@ def natural_parts(split: Split, shift: Shift) -> dict[str, np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Weighed:
+class Deployment:
     """A deployment: the rows in it, and what they weigh; one each unless said."""
 
     kind: str
@@ -141,7 +141,7 @@ class Weighed:
     def large_enough(self, s: np.ndarray) -> bool:
         """Whether the rows are worth LEAST_ROWS and every group in s (n,) has LEAST_SHARE of their weight.
 
-        >>> both = Weighed("pair", np.arange(400))
+        >>> both = Deployment("pair", np.arange(400))
         >>> both.large_enough(np.array([0, 1] * 200)), both.large_enough(np.array([0] * 399 + [1]))
         (True, False)
         """
@@ -176,21 +176,21 @@ class _Parts:
         shallow = named_parts(codes, sizes_of(axes), LEAST_ROWS / len(table))
         return cls(axes, codes, table.column(sensitive_feature).codes, shallow)
 
-    def large(self, parts: Iterable[Part], most: int | None = None) -> dict[str, Weighed]:
+    def large(self, parts: Iterable[Part], most: int | None = None) -> dict[str, Deployment]:
         """The first ``most`` of the parts that are large enough, by name."""
-        found: dict[str, Weighed] = {}
+        found: dict[str, Deployment] = {}
         for part in parts:
             if len(found) == most:
                 break
             rows = np.flatnonzero(members(self.codes, part))
             if len(rows) >= LEAST_ROWS:
-                weighed = Weighed(KINDS[1 + len(part)], rows)
+                weighed = Deployment(KINDS[1 + len(part)], rows)
                 if weighed.large_enough(self.s):
                     found[part_name(self.axes, part)] = weighed
         return found
 
 
-def _place(weighed: Weighed) -> int:
+def _place(weighed: Deployment) -> int:
     return KINDS.index(weighed.kind)
 
 
@@ -200,7 +200,7 @@ def _drawn(names: list[str], most: int | None, rng: np.random.Generator) -> list
     return [names[k] for k in np.sort(rng.choice(len(names), most, replace=False))]
 
 
-def _mixture(parts: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> Weighed:
+def _mixture(parts: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> Deployment:
     """Rows of some parts, drawn, each part with a share of its own."""
     count = int(rng.integers(2, min(MIXED, len(parts)) + 1))
     mixed = np.zeros(n)
@@ -208,10 +208,10 @@ def _mixture(parts: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> W
     for share, k in zip(rng.dirichlet(np.ones(count)), chosen, strict=True):
         mixed[parts[k]] += share / len(parts[k])
     rows = np.flatnonzero(mixed)
-    return Weighed(KINDS[6], rows, mixed[rows] / mixed.max())
+    return Deployment(KINDS[6], rows, mixed[rows] / mixed.max())
 
 
-def _suite(found: Mapping[str, Weighed], n: int) -> Suite:
+def _suite(found: Mapping[str, Deployment], n: int) -> Suite:
     ends = np.cumsum([0, *(len(weighed.rows) for weighed in found.values())])
     rows = np.concatenate([weighed.rows for weighed in found.values()])
     weights = [np.ones(len(f.rows)) if f.weights is None else f.weights for f in found.values()]

@@ -53,11 +53,7 @@ def decided_files(rows: Sequence[Row], clients: int, folder: str | None) -> dict
 
 
 def _rows(
-    name: str,
-    setting: str,
-    clients: int,
-    folder: str | None,
-    decisions: Mapping[str, np.ndarray],
+    name: str, setting: str, clients: int, folder: str | None, decisions: Mapping[str, np.ndarray]
 ) -> bytes:
     split, source = split_of(name, setting, clients, SEED, folder), dataset(name)
     site = Column(split.test_part, split.parts)

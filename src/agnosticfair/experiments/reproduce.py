@@ -41,7 +41,7 @@ MOST_SEEDS = 3
 
 
 @dataclass(frozen=True)
-class Cell:
+class PaperCell:
     """A fit of the paper. folder: where to look for a data set that is not shipped."""
 
     dataset: str
@@ -58,7 +58,7 @@ def cells(
     methods: Iterable[str] = tuple(METHODS),
     seeds: int = 20,
     folder: str | None = None,
-) -> list[Cell]:
+) -> list[PaperCell]:
     """Every cell asked for; those that share a split are neighbours. Figure 3 is Adult's only.
 
     >>> [(t.method, t.seed) for t in cells(["adult"], ["shift"], ["fl", "afl"], 2)]
@@ -82,7 +82,7 @@ def cells(
             chosen = [name for name in names if name in COMPARED or not curve]
             for seed in range(min(seeds, MOST_SEEDS) if curve else seeds):
                 for clients in CLIENTS if curve else (2,):
-                    wanted += [Cell(data, setting, m, seed, clients, folder) for m in chosen]
+                    wanted += [PaperCell(data, setting, m, seed, clients, folder) for m in chosen]
     if not wanted:
         raise SettingsError(
             f"nothing to run: setting 'clients' (Figure 3) is for adult and {', '.join(COMPARED)}"
@@ -91,7 +91,7 @@ def cells(
 
 
 def run(
-    wanted: Sequence[Cell], jobs: int = 1, on_done: Callable[[Row], None] | None = None
+    wanted: Sequence[PaperCell], jobs: int = 1, on_done: Callable[[Row], None] | None = None
 ) -> list[Row]:
     """The row of every cell, in the order of the wanted; ``on_done`` sees each as it arrives."""
     return run_cells(run_cell, wanted, jobs, on_done)
@@ -103,7 +103,7 @@ def tuned(name: str, data: str) -> Method:
     return recipe(name, **tau, **as_printed(METHODS[name]))
 
 
-def run_cell(cell: Cell) -> Row:
+def run_cell(cell: PaperCell) -> Row:
     """Fit and measure one cell. A fit that diverges is a row without measures, not an error."""
     data = dataset(cell.dataset)
     # One thread: a sum split over threads is rounded in another order.

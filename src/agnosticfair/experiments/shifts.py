@@ -73,7 +73,7 @@ BOUND, WIDTH, KERNELS, FLOOR, OTHER_SEED = 5.0, 1.0, 200, 0.05, 991
 
 
 @dataclass(frozen=True)
-class Cell:
+class SuiteCell:
     """A fit of the suite. tau: other than the usual one.  kept: the share of positives that a moved threshold
     leaves.  frontier: a point of the frontier, of no use to the tables.  network: its name, None for the
     linear model."""
@@ -109,7 +109,7 @@ def cells(
     strict: bool = False,
     folder: str | None = None,
     network: str | None = None,
-) -> list[Cell]:
+) -> list[SuiteCell]:
     """Every cell asked for; those that share a split are neighbours.
 
     >>> [t.method for t in cells(["adult"], methods=["fairfl", "agnosticfair"], seeds=1)]
@@ -132,14 +132,16 @@ def cells(
     for data in datasets:
         dataset(data)
         for seed in range(seeds):
-            plain = Cell(data, setting, "", seed, strict=strict, folder=folder, network=network)
+            plain = SuiteCell(
+                data, setting, "", seed, strict=strict, folder=folder, network=network
+            )
             wanted += [replace(plain, method=name) for name in (*names, *peers)]
             if frontier and seed < FRONTIER_SEEDS and setting != "dirichlet":
                 wanted += [replace(t, frontier=True) for t in _frontier(plain, names)]
     return wanted
 
 
-def _frontier(plain: Cell, names: Sequence[str]) -> list[Cell]:
+def _frontier(plain: SuiteCell, names: Sequence[str]) -> list[SuiteCell]:
     """The points that a table does not have already."""
     usual = plain.usual
     points: dict[str, list[dict[str, Any]]] = {
@@ -156,13 +158,13 @@ def _frontier(plain: Cell, names: Sequence[str]) -> list[Cell]:
 
 
 def run(
-    wanted: Sequence[Cell], jobs: int = 1, on_done: Callable[[Row], None] | None = None
+    wanted: Sequence[SuiteCell], jobs: int = 1, on_done: Callable[[Row], None] | None = None
 ) -> list[Row]:
     """The row of every cell, in the order of the wanted; ``on_done`` sees each as it arrives."""
     return run_cells(run_cell, wanted, jobs, on_done)
 
 
-def run_cell(cell: Cell) -> Row:
+def run_cell(cell: SuiteCell) -> Row:
     """Fit and measure one cell. A fit that diverges is a row without measures, unless strict."""
     # One thread: a sum split over threads is rounded in another order.
     with threadpool_limits(1):
@@ -176,7 +178,7 @@ def run_cell(cell: Cell) -> Row:
         return _head(cell) | _ended(decider) | _measured(decider, held, cell)
 
 
-def _head(cell: Cell) -> Row:
+def _head(cell: SuiteCell) -> Row:
     head = {k: v for k, v in asdict(cell).items() if k not in ("strict", "folder")}
     found = _recipe(cell)
     fairness = found and (found.fairness or (found.averaging if found.averaging else None))
@@ -189,7 +191,7 @@ def _ended(decider: Decider) -> Row:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSuite:
     """A split with what all of its models share: the encoding, the training rows in one place, the
     deployments. X, y, s: of the training rows."""
 
@@ -208,12 +210,12 @@ def clients_of(setting: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def _prepared(name: str, setting: str, seed: int, folder: str | None) -> Prepared:
+def _prepared(name: str, setting: str, seed: int, folder: str | None) -> PreparedSuite:
     source, split = dataset(name), split_of(name, setting, clients_of(setting), seed, folder)
     train = split.train
     natural = natural_parts(split, source.shift) if setting == "shift" else None
     encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
-    return Prepared(
+    return PreparedSuite(
         split,
         encoding,
         np.concatenate([encode(encoding, t) for t in train.values()]),
@@ -225,7 +227,7 @@ def _prepared(name: str, setting: str, seed: int, folder: str | None) -> Prepare
     )
 
 
-def _recipe(cell: Cell) -> Method | None:
+def _recipe(cell: SuiteCell) -> Method | None:
     """The method of a cell with its tau; None for a peer."""
     if cell.method in PEERS:
         return None
@@ -237,7 +239,7 @@ def _recipe(cell: Cell) -> Method | None:
     return recipe(chosen, network=cell.network, **changes, **as_printed(chosen))
 
 
-def _decider(cell: Cell, held: Prepared) -> Decider:
+def _decider(cell: SuiteCell, held: PreparedSuite) -> Decider:
     if cell.method in PEERS:
         return fit_peer(cell.method, held.split, held.positive, held.sensitive_feature, cell.seed)
     moved = cell.method in MOVED
@@ -253,7 +255,7 @@ def _decider(cell: Cell, held: Prepared) -> Decider:
 
 
 @lru_cache(maxsize=8)
-def _fitted(cell: Cell) -> Fit:
+def _fitted(cell: SuiteCell) -> Fit:
     """Our own fits, kept because the sceptic's rows need them again."""
     held, chosen = _prepared(cell.dataset, cell.setting, cell.seed, cell.folder), _recipe(cell)
     assert chosen is not None
@@ -267,7 +269,7 @@ def _fitted(cell: Cell) -> Fit:
     )
 
 
-def _threshold(cell: Cell, fitted: Fit, held: Prepared) -> float:
+def _threshold(cell: SuiteCell, fitted: Fit, held: PreparedSuite) -> float:
     """Where to put FairFL's threshold, chosen on the training rows."""
     d = _on_train(fitted, held)
     if cell.kept is not None:
@@ -277,11 +279,11 @@ def _threshold(cell: Cell, fitted: Fit, held: Prepared) -> float:
     return matching_threshold(d, held.y, what, measure(held.y, other > 0, held.s)[what])
 
 
-def _on_train(fitted: Fit, held: Prepared) -> np.ndarray:
+def _on_train(fitted: Fit, held: PreparedSuite) -> np.ndarray:
     return np.concatenate([fitted.model.decision(t) for t in held.split.train.values()])
 
 
-def _measured(decider: Decider, held: Prepared, cell: Cell) -> Row:
+def _measured(decider: Decider, held: PreparedSuite, cell: SuiteCell) -> Row:
     """What a model does on the training rows, the test set and its parts, and every deployment."""
     split = held.split
     train = np.concatenate([decider.decide(t) for t in split.train.values()])
@@ -330,7 +332,7 @@ def worst_reweighing(
     return K, None if found is None else found.worst
 
 
-def _reached(held: Prepared, p: np.ndarray, K: np.ndarray, worst: Worst | None) -> Row | None:
+def _reached(held: PreparedSuite, p: np.ndarray, K: np.ndarray, worst: Worst | None) -> Row | None:
     """Where the certificate's bound is reached: alpha, its groups, and the features' profile."""
     if worst is None:
         return None

@@ -32,7 +32,7 @@ from agnosticfair.flower.masking import (
     read_public,
     secret_text,
 )
-from agnosticfair.flower.secrets import good_until, key_pair, renewed
+from agnosticfair.flower.secrets import key_pair, renewed, tls_end
 from agnosticfair.protocol.secure.keys import new_identity
 
 SOON = 14
@@ -126,17 +126,17 @@ def renew(folder: Path) -> datetime:
     made = renewed(settings.host, (at / "ca.crt").read_text(), (at / "ca.key").read_text())
     write_whole(at / "server.key", made["tls/server.key"], 0o600)
     write_whole(at / "server.crt", made["tls/server.crt"])
-    return good_until(made["tls/server.crt"])
+    return tls_end(made["tls/server.crt"])
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """The SuperLink, the sites with the cause where one is missing, the run, and the certificate's end."""
+    """The SuperLink, the sites with the cause where one is missing, the run, and the end of the TLS certificate."""
     from agnosticfair.flower.runner import read_json
 
     settings = read_settings(folder)
     told: dict[str, Any] = {"superlink": "answers", "sites": {}, "run": None}
-    end = good_until((settings.folder / "tls" / "server.crt").read_text())
-    told["certificate_ends"] = end.isoformat()
+    end = tls_end((settings.folder / "tls" / "server.crt").read_text())
+    told["tls_ends"] = end.isoformat()
     if (days := (end - datetime.now(UTC)).days) < SOON:
         told["note"] = (
             f"the server's TLS certificate ends in {days} days: 'agnosticfair deploy renew'"

@@ -41,7 +41,7 @@ BEAT = 10.0
 
 
 @dataclass(frozen=True)
-class Question:
+class WireQuestion:
     """What the server asks in a run: a step, its content in the wire form, and the round."""
 
     run: int
@@ -60,14 +60,16 @@ class Fleet:
     node: Any = None
 
     @classmethod
-    def to(cls, address: str, certificate: str, key: Any) -> Self:
-        """A connection that trusts the authority of this certificate only."""
+    def to(cls, address: str, tls_authority: str, key: Any) -> Self:
+        """A connection that trusts this TLS authority only."""
         public = key.public_key()
         signing: list[Any] = [
             RuntimeVersionHttpInterceptor(component_name="SuperNode"),
             NodeAuthHttpInterceptor(key, public),
         ]
-        client = FleetHttpClient.from_server_address(address, False, certificate.encode(), signing)
+        client = FleetHttpClient.from_server_address(
+            address, False, tls_authority.encode(), signing
+        )
         return cls(client, public_key_to_bytes(public))
 
     def __enter__(self) -> Self:
@@ -93,7 +95,7 @@ class Fleet:
         """Say that the site goes."""
         self.client.DeactivateNode(DeactivateNodeRequest(node_id=self.node.node_id))
 
-    def pull(self) -> Question | None:
+    def pull(self) -> WireQuestion | None:
         """The next question, if there is one."""
         found = self.client.PullMessages(PullMessagesRequest(node=self.node))
         if not found.messages_list:
@@ -111,7 +113,7 @@ class Fleet:
         asked = dict(message.content.config_records.get("question", {}))
         content = asked.get("content")
         content = content if isinstance(content, bytes) else b"?"
-        return Question(
+        return WireQuestion(
             run, str(asked.get("step", "?")), content, str(message.metadata.group_id), message
         )
 
@@ -119,7 +121,7 @@ class Fleet:
         """The hash of a run's app."""
         return str(self.client.GetRun(GetRunRequest(node=self.node, run_id=run)).run.fab_hash)
 
-    def push(self, question: Question, told: dict[str, Any], seconds: float) -> bool:
+    def push(self, question: WireQuestion, told: dict[str, Any], seconds: float) -> bool:
         """Send an answer; whether it was taken, for the run may have ended."""
         answer = RecordDict({"answer": ConfigRecord(told)})
         message = Message(answer, reply_to=question.message)

@@ -1,4 +1,4 @@
-"""The folder of a federation of sites: its settings, certificates for a test, keys, a file per site, start scripts.
+"""The folder of a federation of sites: its settings, TLS files for a test, keys, a file per site, start scripts.
 
 Everything in it is plain text that a person can read; what is secret is readable by its owner only. It
 can be moved: paths in it are taken from where the folder is.
@@ -19,14 +19,11 @@ from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 from agnosticfair.flower.bundle import app_hash
 from agnosticfair.flower.masking import KEEPERS_KEY, LIST, keeper_of, masking_files
-from agnosticfair.flower.secrets import key_pair, tls_certificates
+from agnosticfair.flower.secrets import key_pair, tls_files
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.settings import DEFAULT, to_config
 
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-}
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 """Flower calls nobody: no telemetry, no look for updates."""
 
 SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
@@ -123,7 +120,7 @@ def write_folder(folder: Path, plan: Federation) -> None:
         raise SettingsError(f"{str(folder)!r} is not empty: name a new folder")
     settings = _planned(folder, plan)
     try:
-        secrets, app = tls_certificates(plan.host), app_hash()
+        secrets, app = tls_files(plan.host), app_hash()
     except ImportError:
         raise SettingsError("sites need Flower: install 'agnosticfair[flower]'") from None
     secrets |= {
@@ -261,7 +258,7 @@ def site_files(
 [coordinator]
 address = {_toml(f"{settings.host}:{settings.port}")}
 app = "{app}"
-certificate = """
+tls-authority = """
 {authority.strip()}
 """
 

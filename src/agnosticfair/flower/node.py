@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agnosticfair.errors import FederationError, SettingsError
-from agnosticfair.flower.fleet import BEAT, Fleet, Question
+from agnosticfair.flower.fleet import BEAT, Fleet, WireQuestion
 from agnosticfair.flower.folder import write_new, write_whole
 from agnosticfair.flower.masking import load_secret
 from agnosticfair.flower.metrics import site_metrics
@@ -42,7 +42,7 @@ class Joined:
     metrics: where they are written, if anywhere."""
 
     address: str
-    certificate: str
+    tls_authority: str
     app: str
     config: Mapping[str, Any]
     key: Path
@@ -56,13 +56,13 @@ def read_site(path: Path) -> Joined:
         told = tomllib.loads(path.read_text())
         at, here = told["coordinator"], told["here"]
         key, log = (path.resolve().parent / str(here[name]) for name in ("key", "log"))
-        address, certificate, app = (str(at[n]) for n in ("address", "certificate", "app"))
+        address, authority, app = (str(at[n]) for n in ("address", "tls-authority", "app"))
         config = dict(told["site"])
         for name in ("mask-key", "mask-list", "schema", "ledger"):
             if name in here:
                 config[name] = str(path.resolve().parent / str(here[name]))
         told_to = path.resolve().parent / str(here["metrics"]) if "metrics" in here else None
-        joined = Joined(address, certificate, app, config, key, log, told_to)
+        joined = Joined(address, authority, app, config, key, log, told_to)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SettingsError(
             f"{str(path)!r} is no site's file ({type(error).__name__}): take the one that "
@@ -210,7 +210,7 @@ class Node:
             text = site_metrics(site, connected, dict(trail.counts), trail.sent)
             write_whole(self.joined.metrics, text.decode())
 
-    def answer(self, fleet: Fleet, question: Question) -> None:
+    def answer(self, fleet: Fleet, question: WireQuestion) -> None:
         """Answer one question, or say why not; either way it is written down."""
         begin, why = time.monotonic(), ""
         told: dict[str, Any] = {"site": str(self.joined.config["site"])}
@@ -248,7 +248,7 @@ def serve_site(path: Path) -> None:
     if "mask-key" in joined.config:
         load_secret(Path(joined.config["mask-key"]), str(joined.config["site"]))
     trail = Trail(joined.log)
-    node = Node(joined, trail, lambda: Fleet.to(joined.address, joined.certificate, key))
+    node = Node(joined, trail, lambda: Fleet.to(joined.address, joined.tls_authority, key))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: node.stopping.set())
     trail.write("started", app=joined.app)

@@ -69,12 +69,7 @@ def sent_by_others(path: str) -> str:
 
 
 async def _hold(
-    app: App,
-    bell: Bell,
-    answer: Any,
-    scope: MutableMapping[str, Any],
-    receive: Receive,
-    send: App,
+    app: App, bell: Bell, answer: Any, scope: MutableMapping[str, Any], receive: Receive, send: App
 ) -> None:
     """Ask the application, again whenever the bell rings, until it has something to tell or time is up."""
     body, end = await _body(receive), time.monotonic() + HELD

@@ -23,8 +23,8 @@ def key_pair() -> dict[str, str]:
     return {"": private.decode(), ".pub": f"{public.decode()}\n"}
 
 
-def tls_certificates(host: str) -> dict[str, str]:
-    """A certificate authority for a test, its key, and the server's certificate by it."""
+def tls_files(host: str) -> dict[str, str]:
+    """A TLS authority for a test, its key, and the server's TLS certificate by it."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -36,7 +36,7 @@ def tls_certificates(host: str) -> dict[str, str]:
 
 
 def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
-    """A new certificate and key of the server, by an authority that is there."""
+    """A new TLS certificate and key of the server, by an authority that is there."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -49,17 +49,17 @@ def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
     return {"tls/server.crt": _pem(made), "tls/server.key": _private(key)}
 
 
-def good_until(certificate: str) -> datetime:
-    """The end of a certificate's time."""
+def tls_end(tls: str) -> datetime:
+    """When a TLS certificate ends."""
     from cryptography import x509
 
-    return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
+    return x509.load_pem_x509_certificate(tls.encode()).not_valid_after_utc
 
 
 def _signed(
     subject: Any, public: Any, issuer: Any, signer: Any, days: int, names: tuple[Any, ...]
 ) -> Any:
-    """A certificate; one without names of a server is an authority's."""
+    """A TLS certificate; one without names of a server is an authority's."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 
@@ -81,10 +81,10 @@ def _signed(
     return made.sign(signer, hashes.SHA256())
 
 
-def _pem(certificate: Any) -> str:
+def _pem(tls: Any) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    return certificate.public_bytes(Encoding.PEM).decode()
+    return tls.public_bytes(Encoding.PEM).decode()
 
 
 def _private(key: Any) -> str:

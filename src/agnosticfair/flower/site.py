@@ -22,13 +22,7 @@ from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_table
 from agnosticfair.data.schema import applied, load_schema
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
-from agnosticfair.flower.masking import (
-    BRING,
-    masked_site,
-    read_key_list,
-    read_secret,
-    take_list,
-)
+from agnosticfair.flower.masking import BRING, masked_site, read_key_list, read_secret, take_list
 from agnosticfair.protocol.engines.relay import Relay
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.messages import (

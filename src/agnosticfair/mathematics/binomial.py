@@ -36,11 +36,7 @@ def clopper_pearson(k: ArrayLike, n: ArrayLike, delta: ArrayLike) -> tuple[np.nd
 
 
 def largest(
-    k: ArrayLike,
-    n: ArrayLike,
-    alpha: ArrayLike,
-    relative: bool = False,
-    rough: ArrayLike = False,
+    k: ArrayLike, n: ArrayLike, alpha: ArrayLike, relative: bool = False, rough: ArrayLike = False
 ) -> np.ndarray:
     """An upper bound on p[1] - p[0] (``relative``: on p[1] / p[0]) that fails with probability at most alpha.
 

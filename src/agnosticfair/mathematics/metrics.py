@@ -138,11 +138,7 @@ def risk_difference(y_hat: ArrayLike, s: ArrayLike, weights: ArrayLike | None = 
 
 
 def gap(
-    notion: str,
-    y: ArrayLike,
-    y_hat: ArrayLike,
-    s: ArrayLike,
-    weights: ArrayLike | None = None,
+    notion: str, y: ArrayLike, y_hat: ArrayLike, s: ArrayLike, weights: ArrayLike | None = None
 ) -> float:
     """What a notion measures on these rows: a difference of rates, or the highest error rate of a group.
 

@@ -88,13 +88,7 @@ class MonitoredClassifier:
         return np.asarray(self.estimator.predict_proba(X))
 
     def record(
-        self,
-        X: Any,
-        labels: Any,
-        *,
-        sensitive_features: Any = None,
-        y: Any = None,
-        **options: Any,
+        self, X: Any, labels: Any, *, sensitive_features: Any = None, y: Any = None, **options: Any
     ) -> Verdict:
         """Count rows with the labels they were given, and the true ones where they are known.
 

@@ -20,7 +20,7 @@ from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import DataError, FederationError, ModelError
 from agnosticfair.monitoring.baseline import Baseline
 from agnosticfair.monitoring.monitor import fresh_state
-from agnosticfair.monitoring.state import State
+from agnosticfair.monitoring.state import MonitorState
 from agnosticfair.protocol import messages
 from agnosticfair.protocol.questions import UNCOUNTED, Shapes, Task
 from agnosticfair.protocol.secure.keys import Identity, Roster
@@ -51,14 +51,19 @@ def asked(baseline: Baseline) -> messages.Broadcast[Watched]:
     )
 
 
-def sums_of(state: State) -> messages.Reply:
+def sums_of(state: MonitorState) -> messages.Reply:
     """The numbers of a state, as a reply."""
     own = {"counts": state.counts, "values": state.values, "rows": [state.rows, state.undecided]}
     return messages.Reply(0, {name: np.asarray(value, float) for name, value in own.items()})
 
 
 def share(
-    folder: Path, state: State, baseline: Baseline, identity: Identity, roster: Roster, kept: Path
+    folder: Path,
+    state: MonitorState,
+    baseline: Baseline,
+    identity: Identity,
+    roster: Roster,
+    kept: Path,
 ) -> tuple[str, ...]:
     """Take the next step in a folder where sites meet: offer a key, and once all are there, the masked counts.
 
@@ -96,7 +101,7 @@ def share(
     return ()
 
 
-def together(folder: Path, baseline: Baseline, roster: Roster) -> State:
+def together(folder: Path, baseline: Baseline, roster: Roster) -> MonitorState:
     """The total of all sites' states in a folder."""
 
     def answers(step: str, question: Any, check: Callable[[object, str], Any]) -> Mapping[str, Any]:
@@ -105,7 +110,7 @@ def together(folder: Path, baseline: Baseline, roster: Roster) -> State:
     found = total(answers, Opened(_session(folder, make=False), roster), asked(baseline)).sums
     numbers = {k: np.rint(v).astype(np.int64) for k, v in found.items()}
     rows, undecided = numbers["rows"].tolist()
-    return State(baseline.id, numbers["counts"], numbers["values"], rows, undecided)
+    return MonitorState(baseline.id, numbers["counts"], numbers["values"], rows, undecided)
 
 
 def _file(folder: Path, site: str, kind: str) -> Path:

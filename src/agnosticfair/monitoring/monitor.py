@@ -25,7 +25,7 @@ from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics.parts import gram_by_cell, part_sums, read, sizes_of, starts_of
 from agnosticfair.model import Model
 from agnosticfair.monitoring.baseline import OTHER, Baseline, as_baseline, groups_of
-from agnosticfair.monitoring.state import MOST_STRANGE, State, from_bytes, latest
+from agnosticfair.monitoring.state import MOST_STRANGE, MonitorState, from_bytes, latest
 from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, judge, part_differences
 from agnosticfair.settings import Kind, require
 
@@ -37,7 +37,7 @@ LOOKS = 256
 
 
 @dataclass(frozen=True)
-class Seen:
+class Batch:
     """One batch as codes.  cells: (n,), group, label and decision in one number.  decided: (n,) of bool."""
 
     codes: np.ndarray
@@ -81,7 +81,7 @@ class Monitor:
         self.path = None if state is None else Path(state)
         self.state = self._restored()
 
-    def _restored(self) -> State:
+    def _restored(self) -> MonitorState:
         fresh = fresh_state(self.baseline)
         if self.path is None or not self.path.exists():
             return fresh
@@ -195,7 +195,7 @@ class Monitor:
             except OSError as error:
                 raise self._unwritten(error) from None
 
-    def _seen(self, rows: Table, decisions: np.ndarray | None, who: str) -> Seen:
+    def _seen(self, rows: Table, decisions: np.ndarray | None, who: str) -> Batch:
         codes = codes_of(rows, self.baseline.axes, who)
         if decisions is None:
             decision, known = decided(self._model(), rows, who)
@@ -214,17 +214,19 @@ class Monitor:
             digest.update(name.encode() + "\0".join(column.categories).encode())
             digest.update(np.ascontiguousarray(column.codes).tobytes())
         group = groups_of(rows, self.baseline)
-        return Seen(codes, group, label, decision, known, digest.hexdigest()[:16])
+        return Batch(codes, group, label, decision, known, digest.hexdigest()[:16])
 
-    def _batch(self, seen: Seen, rows: Table) -> State:
+    def _batch(self, seen: Batch, rows: Table) -> MonitorState:
         """The state of a batch by itself."""
         values, strange = self._values(seen, rows)
         n, undecided = len(seen.codes), int((~seen.decided).sum())
-        return State(self.baseline.id, self._tally(seen), values, n, undecided, strange=strange)
+        return MonitorState(
+            self.baseline.id, self._tally(seen), values, n, undecided, strange=strange
+        )
 
     def _counted(
-        self, seen: Seen, batch: State, when: float, again: bool, sample: bool, who: str
-    ) -> State:
+        self, seen: Batch, batch: MonitorState, when: float, again: bool, sample: bool, who: str
+    ) -> MonitorState:
         """The state with the batch in it; of one that was counted before without labels, with these."""
         state, labelled = self.state, bool(seen.label.any())
         if when < state.last:
@@ -249,7 +251,7 @@ class Monitor:
             )
         return replace(state, counts=counts, batches=batches, last=when)
 
-    def _tally(self, seen: Seen) -> np.ndarray:
+    def _tally(self, seen: Batch) -> np.ndarray:
         """Rows of each part by group, label and decision; undecided rows are in none."""
         parts, sizes = self.baseline.parts, sizes_of(self.baseline.axes)
         shape = self.state.counts.shape
@@ -267,7 +269,7 @@ class Monitor:
             found[deep, cell] = part_sums(codes[own], [parts[k] for k in deep], ones[own])
         return found.reshape(shape)
 
-    def _values(self, seen: Seen, rows: Table) -> tuple[np.ndarray, Mapping[str, tuple[str, ...]]]:
+    def _values(self, seen: Batch, rows: Table) -> tuple[np.ndarray, Mapping[str, tuple[str, ...]]]:
         """Rows of each value of each axis, those of none last; and values never seen, by column."""
         starts = starts_of(sizes_of(self.baseline.axes))
         found = np.zeros(starts[-1] + len(self.baseline.axes), np.int64)
@@ -280,7 +282,9 @@ class Monitor:
                 strange[axis.name] = tuple(sorted(named)[:MOST_STRANGE])
         return found, strange
 
-    def _noted(self, before: State, verdict: Verdict, seen: Seen, when: float) -> State:
+    def _noted(
+        self, before: MonitorState, verdict: Verdict, seen: Batch, when: float
+    ) -> MonitorState:
         """The state with this look on its timeline, and the row of every verdict that is new."""
         since = dict(self.state.since)
         if verdict.decisions == "broken" and "broken" not in since:
@@ -305,7 +309,7 @@ class Monitor:
         timeline = (*self.state.timeline, point)
         return replace(self.state, since=since, timeline=timeline).thinned()
 
-    def _first_break(self, before: State, verdict: Verdict, seen: Seen) -> int:
+    def _first_break(self, before: MonitorState, verdict: Verdict, seen: Batch) -> int:
         """The row by which the part that broke its limit first did, to a LOOKS-th of the batch."""
         names = self.baseline.names
         place = next(names.index(p.name) for p in verdict.all_parts if p.verdict == "broken")
@@ -333,11 +337,11 @@ def _short(batch: BatchNow) -> dict[str, Any]:
     return own | {k: getattr(batch.everybody, k) for k in ("difference", "low", "high")}
 
 
-def fresh_state(baseline: Baseline) -> State:
+def fresh_state(baseline: Baseline) -> MonitorState:
     """The state before the first row."""
     starts, known = starts_of(sizes_of(baseline.axes)), len(baseline.groups)
     counts = np.zeros((len(baseline.parts), known + 1, 3, 2), np.int64)
-    return State(baseline.id, counts, np.zeros(starts[-1] + len(baseline.axes), np.int64))
+    return MonitorState(baseline.id, counts, np.zeros(starts[-1] + len(baseline.axes), np.int64))
 
 
 def decided(model: Model, rows: Table, who: str) -> tuple[np.ndarray, np.ndarray]:

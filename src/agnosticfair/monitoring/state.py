@@ -19,7 +19,7 @@ batches, the last ones, that are known again."""
 
 
 @dataclass(frozen=True)
-class State:
+class MonitorState:
     """Sums over all rows so far.
 
     Parameters
@@ -47,7 +47,7 @@ class State:
     timeline: tuple[Mapping[str, Any], ...] = ()
     last: float = 0.0
 
-    def __add__(self, other: State) -> State:
+    def __add__(self, other: MonitorState) -> MonitorState:
         """The state of a federation: what its sites counted, together."""
         if self.baseline != other.baseline:
             raise ModelError(
@@ -60,7 +60,7 @@ class State:
             )
         names = sorted({*self.strange, *other.strange})
         strange = {k: {*self.strange.get(k, ()), *other.strange.get(k, ())} for k in names}
-        return State(
+        return MonitorState(
             self.baseline,
             self.counts + other.counts,
             self.values + other.values,
@@ -73,7 +73,7 @@ class State:
             max(self.last, other.last),
         )
 
-    def thinned(self) -> State:
+    def thinned(self) -> MonitorState:
         """The same with a timeline of at most MOST_POINTS points: every other one is dropped, but the last."""
         kept = self.timeline
         while len(kept) > MOST_POINTS:
@@ -93,7 +93,7 @@ def latest(batches: Mapping[str, bool]) -> dict[str, bool]:
     return dict([*batches.items()][-MOST_BATCHES:])
 
 
-def from_bytes(content: bytes, who: str) -> State:
+def from_bytes(content: bytes, who: str) -> MonitorState:
     """Read a state file; a damaged one is refused."""
     try:
         text = content.decode().rstrip("\n")
@@ -107,7 +107,9 @@ def from_bytes(content: bytes, who: str) -> State:
         if counts.dtype.kind != "i" or values.dtype.kind != "i" or counts.ndim != 4:
             raise ValueError("counts")
         made["strange"] = {k: tuple(v) for k, v in made["strange"].items()}
-        return State(counts=counts, values=values, **{**made, "timeline": tuple(made["timeline"])})
+        return MonitorState(
+            counts=counts, values=values, **{**made, "timeline": tuple(made["timeline"])}
+        )
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
         raise ModelError(
             f"{who} is no state of a monitor, or it is damaged ({type(error).__name__}): restore a copy, or begin anew"

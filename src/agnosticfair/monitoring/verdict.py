@@ -13,7 +13,7 @@ from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.sequences import rate_bounds
 from agnosticfair.monitoring.baseline import Baseline
 from agnosticfair.monitoring.mix import placed
-from agnosticfair.monitoring.state import State
+from agnosticfair.monitoring.state import MonitorState
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def _apart(most: np.ndarray, least: np.ndarray) -> np.ndarray:
     return gaps.max(axis=(1, 2))
 
 
-def judge(baseline: Baseline, state: State, delta: float) -> Verdict:
+def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
     """The verdict on a state; with probability 1 - delta none is ever wrong while the promise holds."""
     everybody, parts = _parts(baseline, state, delta / 2)
     place = placed(baseline, state.values, state.rows, delta / 2)
@@ -217,7 +217,9 @@ def batch_of(verdict: Verdict) -> BatchNow:
     return BatchNow(v.rows, v.where, v.distance, v.because, v.everybody, worst)
 
 
-def _parts(baseline: Baseline, state: State, delta: float) -> tuple[PartNow, tuple[PartNow, ...]]:
+def _parts(
+    baseline: Baseline, state: MonitorState, delta: float
+) -> tuple[PartNow, tuple[PartNow, ...]]:
     found = part_differences(
         baseline.notion, state.counts, delta / len(baseline.parts), baseline.keep
     )
@@ -269,7 +271,7 @@ def _advice(
     decisions: str,
     parts: tuple[PartNow, ...],
     grouped: int,
-    state: State,
+    state: MonitorState,
 ) -> tuple[str, ...]:
     """What to do, a sentence each."""
     told = []

@@ -312,12 +312,9 @@ def _read(content: bytes) -> Message:
             return Agreement(session, tuple(_offer(offer) for offer in offers))
         case {"kind": "key list"} if not arrays:
             return key_list(header)
-        case {
-            "kind": "masked",
-            "round": int(round),
-            "site": str(site),
-            "proof": str(proof),
-        } if arrays.keys() == {"values"} and arrays["values"].ndim == 1:
+        case {"kind": "masked", "round": int(round), "site": str(site), "proof": str(proof)} if (
+            arrays.keys() == {"values"} and arrays["values"].ndim == 1
+        ):
             return Masked(round, site, arrays["values"], hexadecimal(proof, len(proof) // 2))
         case {"kind": "broadcast", "round": int(round), "id": str(identity), "step": str(step)}:
             session = header.get("session", "")

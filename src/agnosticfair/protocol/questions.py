@@ -374,7 +374,7 @@ class Trained:
     squares="the mean square of these steps' slopes: how much the rows differ",
     Q="how many rows two named parts have in common: with few, what they look like",
 )
-class Train:
+class TrainNetwork:
     """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight.  pool: (k, G, F + 1), cuts over
     named parts, for Q, (k, k): the sum over rows of what two of them weigh a row by, multiplied."""
 

@@ -175,10 +175,7 @@ def forest(made: Certificate) -> Figure:
         if certified
         else "dots: measured on the rows of the fit"
     )
-    axes.set_xlabel(
-        f"{made.quantity}\n{bars}; hollow: not estimable, measured only",
-        fontsize=9,
-    )
+    axes.set_xlabel(f"{made.quantity}\n{bars}; hollow: not estimable, measured only", fontsize=9)
     axes.set_title("Parts of the population (rows)", fontsize=11, loc="left", pad=16)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="x", color="#E5E5E5")
@@ -271,13 +268,7 @@ def _draw_profile(axes: Axes, tilts: Sequence[Tilt]) -> None:
 def _bounds(made: Certificate) -> list[tuple[str, str, float, float, Any]]:
     """For each measure: its name, its key, measured, certified, and how a bound on it is written."""
     found: list[tuple[str, str, float, float, Any]] = [
-        (
-            made.quantity,
-            "difference",
-            made.difference,
-            made.worst_difference,
-            upper,
-        )
+        (made.quantity, "difference", made.difference, made.worst_difference, upper)
     ]
     if isfinite(made.accuracy):
         found.append(("accuracy", "accuracy", made.accuracy, made.worst_accuracy, lower))

@@ -19,7 +19,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from agnosticfair.methods import METHODS
-from agnosticfair.report.tables import Summary
+from agnosticfair.report.tables import PaperSummary
 
 BLUE, ORANGE, GREEN, RED, GREY = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#555555")
 AXES = ("test_risk_difference", "test_accuracy")
@@ -57,7 +57,7 @@ def kind(name: str) -> str:
     return "Algorithm 2 as printed" if printed else "no fairness constraint"
 
 
-def figures(summaries: Sequence[Summary]) -> dict[str, tuple[Figure, str]]:
+def figures(summaries: Sequence[PaperSummary]) -> dict[str, tuple[Figure, str]]:
     """Every figure there are rows for: file name -> the figure, and what it shows in words."""
     made: dict[str, tuple[Figure, str]] = {}
     for data, setting in dict.fromkeys((s.dataset, s.setting) for s in summaries):
@@ -85,7 +85,7 @@ def png(figure: Figure, dpi: int = 150) -> bytes:
     return content.getvalue()
 
 
-def train_and_test(chosen: Sequence[Summary], title: str) -> Figure:
+def train_and_test(chosen: Sequence[PaperSummary], title: str) -> Figure:
     """Figure 2: for each method the risk difference on the training rows and on the test set."""
     figure, axes = _blank(title, height=1.6 + 0.36 * len(chosen))
     y, means = np.arange(len(chosen))[::-1], []
@@ -119,7 +119,7 @@ def train_and_test(chosen: Sequence[Summary], title: str) -> Figure:
     return figure
 
 
-def compare(chosen: Sequence[Summary], title: str) -> Figure:
+def compare(chosen: Sequence[PaperSummary], title: str) -> Figure:
     """Accuracy against risk difference, a point per method; hollow points are the paper's."""
     figure, axes = _blank(title, height=5.6)
     points, hollow, lines = [], [], []
@@ -147,7 +147,7 @@ def compare(chosen: Sequence[Summary], title: str) -> Figure:
     return figure
 
 
-def _majority(axes: Axes, chosen: Sequence[Summary]) -> Line2D:
+def _majority(axes: Axes, chosen: Sequence[PaperSummary]) -> Line2D:
     """Draw the majority rate, unless it lies so far below that the points would shrink to a heap."""
     rate, (low, high) = chosen[0]["majority_rate"].mean, axes.get_ylim()
     far = rate < low - 0.6 * (high - low)
@@ -163,7 +163,7 @@ def _level(axes: Axes, y: float) -> Line:
     return (left, y), (right, y)
 
 
-def by_clients(curve: Sequence[Summary], title: str) -> Figure:
+def by_clients(curve: Sequence[PaperSummary], title: str) -> Figure:
     """Figure 3: test accuracy against the number of clients, a line per method."""
     figure, axes = _blank(title, height=4.2)
     points, texts, lines = [], [], []

@@ -74,7 +74,7 @@ RIGHT = {
 
 
 @dataclass(frozen=True)
-class Summary:
+class SuiteSummary:
     """One method on one data set over its seeds; ``rows`` are those that have measures."""
 
     dataset: str
@@ -87,7 +87,7 @@ class Summary:
     rows: Sequence[Row]
 
 
-def summarise(rows: Iterable[Row]) -> list[Summary]:
+def summarise(rows: Iterable[Row]) -> list[SuiteSummary]:
     """A summary per data set, setting and method, in order of appearance, without the frontier."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
@@ -109,7 +109,7 @@ def summarise(rows: Iterable[Row]) -> list[Summary]:
             Counter(row["worst"] for row in there).most_common(1)[0] if there else ("", 0)
         )
         often = f" ({times} of {len(there)})" if len(there) > 1 else ""
-        found.append(Summary(*key, len(group), numbers, worst + often, _outcome(group), there))
+        found.append(SuiteSummary(*key, len(group), numbers, worst + often, _outcome(group), there))
     return found
 
 
@@ -119,7 +119,7 @@ def _outcome(rows: Sequence[Row]) -> str:
     return told.pop() if told == {DONE} else outcome(rows)
 
 
-def grids(summaries: Sequence[Summary], spread: bool = True) -> list[Grid]:
+def grids(summaries: Sequence[SuiteSummary], spread: bool = True) -> list[Grid]:
     """Three tables for each data set and setting; for *dirichlet*, the published numbers first."""
     made = []
     for data, setting in dict.fromkeys((s.dataset, s.setting) for s in summaries):
@@ -139,7 +139,7 @@ def grids(summaries: Sequence[Summary], spread: bool = True) -> list[Grid]:
     return made
 
 
-def _cell(s: Summary, name: str, spread: bool) -> str:
+def _cell(s: SuiteSummary, name: str, spread: bool) -> str:
     value = s.numbers[name]
     digits = 1 if name == "seconds" else 4 if spread else 3
     if not value.count:
@@ -147,11 +147,11 @@ def _cell(s: Summary, name: str, spread: bool) -> str:
     return value.text(digits) if spread else f"{value.mean:.{digits}f}"
 
 
-def _notes(chosen: Sequence[Summary]) -> str:
+def _notes(chosen: Sequence[SuiteSummary]) -> str:
     return " ".join(f"{s.method}: {NOTES[s.method]}." for s in chosen if s.method in NOTES)
 
 
-def _beside_published(chosen: Sequence[Summary]) -> Grid:
+def _beside_published(chosen: Sequence[SuiteSummary]) -> Grid:
     """Our accuracy and gap on the test set, after the published ones."""
     lines: list[tuple[str, ...]] = [
         (name, f"{right:.4f}", f"{gap:.4f}", "published")
@@ -201,7 +201,7 @@ def figures(rows: Sequence[Row]) -> dict[str, tuple[Figure, str]]:
     return made
 
 
-def strip(chosen: Sequence[Summary], title: str) -> Figure:
+def strip(chosen: Sequence[SuiteSummary], title: str) -> Figure:
     """RD of every deployment and seed, a line per method; mean, 90th percentile and maximum."""
     figure, axes = _blank(title, height=1.9 + 0.46 * len(chosen))
     for y, s in zip(range(len(chosen))[::-1], chosen, strict=True):

@@ -291,7 +291,7 @@ def _detailed(row: Row) -> Json:
     return about | {f"worst_{k}": worst[k] for k in worst}
 
 
-def _deployments(chosen: Sequence[shift_tables.Summary]) -> list[Json]:
+def _deployments(chosen: Sequence[shift_tables.SuiteSummary]) -> list[Json]:
     """Every deployment's risk difference, method by method, a mean over the seeds that have it."""
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
     for s in chosen:

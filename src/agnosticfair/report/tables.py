@@ -85,7 +85,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Summary:
+class PaperSummary:
     """One method in one setting, over its seeds. numbers: a Spread for each of NUMBERS."""
 
     dataset: str
@@ -113,7 +113,7 @@ class Grid:
     brief: Sequence[int] = ()
 
 
-def summarise(rows: Sequence[Row]) -> list[Summary]:
+def summarise(rows: Sequence[Row]) -> list[PaperSummary]:
     """One summary per data set, setting, number of clients and method, in order of appearance."""
     groups: dict[tuple[str, str, str, int], list[Row]] = {}
     for row in rows:
@@ -125,7 +125,7 @@ def summarise(rows: Sequence[Row]) -> list[Summary]:
         local = [row["client_risk_differences"] for row in group if row["client_risk_differences"]]
         by_group = tuple(Spread.of(values) for values in zip(*local, strict=True))
         told = reported(*key[:3])
-        found.append(Summary(*key, len(group), numbers, by_group, outcome(group), told))
+        found.append(PaperSummary(*key, len(group), numbers, by_group, outcome(group), told))
     return found
 
 
@@ -157,7 +157,7 @@ def outcome(rows: Sequence[Row]) -> str:
     return "; ".join(parts)
 
 
-def grids(summaries: Sequence[Summary], digits: int = 4) -> list[Grid]:
+def grids(summaries: Sequence[PaperSummary], digits: int = 4) -> list[Grid]:
     """The paper's Tables 1, 2 and 3, and Figure 3 in numbers, as far as there are rows for them."""
     made = []
     for number, setting in ((1, "shift"), (3, "iid")):
@@ -172,7 +172,7 @@ def grids(summaries: Sequence[Summary], digits: int = 4) -> list[Grid]:
     return [*made, _by_clients(curve, digits)] if curve else made
 
 
-def _performance(number: int, chosen: Sequence[Summary], digits: int) -> Grid:
+def _performance(number: int, chosen: Sequence[PaperSummary], digits: int) -> Grid:
     """Table 1 or 3 for one data set."""
     lines = [(s.method, *(_cell(s, name, digits) for name in COLUMNS), s.outcome) for s in chosen]
     what = "shifted test set" if number == 1 else "iid test set"
@@ -180,7 +180,7 @@ def _performance(number: int, chosen: Sequence[Summary], digits: int) -> Grid:
     return Grid(_title(f"Table {number}", what, chosen), _note(chosen), header, lines, BRIEF)
 
 
-def _local_fairness(chosen: Sequence[Summary], digits: int) -> Grid:
+def _local_fairness(chosen: Sequence[PaperSummary], digits: int) -> Grid:
     """Table 2 for one data set: the risk difference of each client group of the test set."""
     lines = []
     for s in chosen:
@@ -201,7 +201,7 @@ def _local_fairness(chosen: Sequence[Summary], digits: int) -> Grid:
     return Grid(title, note, header, lines, range(len(header) - 2))
 
 
-def _by_clients(curve: Sequence[Summary], digits: int) -> Grid:
+def _by_clients(curve: Sequence[PaperSummary], digits: int) -> Grid:
     """Figure 3 in numbers: a line per number of clients, a column per method."""
     methods = list(dict.fromkeys(s.method for s in curve))
     found = {(s.clients, s.method): s["test_accuracy"].text(digits) for s in curve}
@@ -211,7 +211,7 @@ def _by_clients(curve: Sequence[Summary], digits: int) -> Grid:
     return Grid(title, _note(curve), ("clients", *methods), lines)
 
 
-def _cell(s: Summary, name: str, digits: int) -> str:
+def _cell(s: PaperSummary, name: str, digits: int) -> str:
     """A number of ours, or after the word 'paper' the paper's, empty where it gives none."""
     if not name.startswith("paper "):
         return s[name].text(digits)
@@ -219,12 +219,12 @@ def _cell(s: Summary, name: str, digits: int) -> str:
     return "" if told is None else f"{told:.{digits}f}"
 
 
-def _title(what: str, about: str, chosen: Sequence[Summary]) -> str:
+def _title(what: str, about: str, chosen: Sequence[PaperSummary]) -> str:
     seeds = max(s.seeds for s in chosen)
     return f"{what}. {chosen[0].dataset.capitalize()}, {about}, {seeds} seed{'s'[: seeds > 1]}"
 
 
-def _note(chosen: Sequence[Summary]) -> str:
+def _note(chosen: Sequence[PaperSummary]) -> str:
     rate, labels = chosen[0]["majority_rate"], chosen[0]["label_risk_difference"]
     return f"Test set: majority rate {rate.mean:.4f}, label RD {labels.mean:.4f}."
 

@@ -46,7 +46,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Step:
+class SolvedStep:
     """A solved model: the step, what it promises, and the multipliers of its cuts."""
 
     p: np.ndarray
@@ -60,7 +60,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class State:
+class Game:
     """All of the solver between two rounds."""
 
     method: Method
@@ -73,7 +73,7 @@ class State:
     C: np.ndarray
     round: int = 0
     here: Point | None = None
-    step: Step | None = None
+    step: SolvedStep | None = None
     damping: float = 1e-3
     precision: float = 1e-3
     nu: float = 2.0
@@ -83,18 +83,18 @@ class State:
     history: tuple[dict, ...] = field(default_factory=tuple)
 
 
-TYPES = (State, Point, Step)
+TYPES = (Game, Point, SolvedStep)
 
 
-def game(plan: Plan) -> State:
+def game(plan: Plan) -> Game:
     """Sets and notion, w = 0, uniform weights (over all kernels), no fairness cut."""
     M, F = plan.kernels
     w, alpha = np.zeros(plan.features + 1), np.full(M, 1.0 / M)
     C = np.zeros((plan.task.cells, F + 1))
-    return State(plan.method, plan.n, plan.s_bar, plan.clients, plan.compared, w, alpha, C)
+    return Game(plan.method, plan.n, plan.s_bar, plan.clients, plan.compared, w, alpha, C)
 
 
-def for_clients(C: np.ndarray, state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+def for_clients(C: np.ndarray, state: Game, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """C, (.., G, F + 1), for the clients' kernels, which are not drawn together by ``trust``."""
     trust = fairness_of(state.method).trust
     if trust == 0:
@@ -105,7 +105,7 @@ def for_clients(C: np.ndarray, state: State, sums: Mapping[str, np.ndarray]) -> 
 
 
 def loss_of(
-    state: State, sums: Mapping[str, np.ndarray], p: np.ndarray | None = None
+    state: Game, sums: Mapping[str, np.ndarray], p: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
     """Phi without its ridge, at w or, linearised, at w + p; and the weights its slope puts on kernels.
 
@@ -123,7 +123,7 @@ def loss_of(
     return float((1 - share) * mean + share * worst.value) / state.n, worst.alpha
 
 
-def cuts_at(state: State, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+def cuts_at(state: Game, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """The worst cuts (k, G, M) of the fairness adversary for given psi_g."""
     fairness, parts = state.method.fairness, state.compared.parts
     if fairness is None:
@@ -146,11 +146,7 @@ def cuts_at(state: State, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> 
 
 
 def _worst_cuts(
-    state: State,
-    fairness: Fairness,
-    psi_g: np.ndarray,
-    psi_theta: np.ndarray,
-    total: np.ndarray,
+    state: Game, fairness: Fairness, psi_g: np.ndarray, psi_theta: np.ndarray, total: np.ndarray
 ) -> np.ndarray:
     """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them.
 
@@ -169,7 +165,7 @@ def _worst_cuts(
     return np.concatenate([cuts, np.zeros((*cuts.shape[:2], 1))], axis=2)
 
 
-def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
+def begun(state: Game, sums: Mapping[str, np.ndarray]) -> Game:
     """What the first reply settles: the rows' weight in all, and which parts are under the floor.
 
     Raises, with what to change, where one of the two adversaries' sets is empty or nothing is left to
@@ -192,7 +188,7 @@ def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
     return replace(state, compared=compared, under_floor=tuple(names[j] for j in small))
 
 
-def drawn_together(state: State, sums: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+def drawn_together(state: Game, sums: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
     """The sums of the fairness adversary's kernels, drawn towards uniform weights by ``trust``."""
     trust = fairness_of(state.method).trust
     if trust == 0:
@@ -202,13 +198,13 @@ def drawn_together(state: State, sums: Mapping[str, np.ndarray]) -> Mapping[str,
     return {**sums, **{name: shrunk(sums[name], p, trust) for name in names}}
 
 
-def ridge_of(state: State) -> np.ndarray:
+def ridge_of(state: Game) -> np.ndarray:
     ridge = np.full(len(state.w), state.method.ridge)
     ridge[-1] = 0.0
     return ridge
 
 
-def evaluate(state: State, w: np.ndarray, sums: Mapping[str, np.ndarray]) -> Point:
+def evaluate(state: Game, w: np.ndarray, sums: Mapping[str, np.ndarray]) -> Point:
     """Loss and worst difference at w, exactly, over the whole of both sets."""
     loss, alpha = loss_of(state, sums)
     cuts = cuts_at(state, sums["psi_g"], sums)
@@ -219,7 +215,7 @@ def evaluate(state: State, w: np.ndarray, sums: Mapping[str, np.ndarray]) -> Poi
     return Point(w, sums, loss + float(ridge_of(state) @ (w * w)) / 2, worst, alpha, cuts)
 
 
-def worst_decisions(state: State) -> float:
+def worst_decisions(state: Game) -> float:
     """The notion's largest difference of true rates (of true decisions, not of the surrogate) over the
     fairness adversary's set: a certificate on the training rows and this basis; under uniform weights
     where there is no adversary.  Where nothing is compared, a part's highest share of wrong decisions."""
@@ -238,14 +234,14 @@ def worst_decisions(state: State) -> float:
     return 0.0 if found is None else max(found.worst.value, 0.0)
 
 
-def positive_in(sums: Mapping[str, np.ndarray], state: State) -> dict[str, float]:
+def positive_in(sums: Mapping[str, np.ndarray], state: Game) -> dict[str, float]:
     """The share of positive decisions, for a round's record; nothing where decisions are not what was counted."""
     if fairness_of(state.method).measured.kind == "loss":
         return {}
     return {"positive": float(sums["psi_hat"][:, -1].sum()) / state.n}
 
 
-def worst_cases(state: State) -> tuple[float, float]:
+def worst_cases(state: Game) -> tuple[float, float]:
     """The worst difference over the set, of the surrogate and of the true decisions."""
     if state.here is None:
         return float("nan"), float("nan")

@@ -26,7 +26,7 @@ WHOLE = 100
 
 
 @dataclass(frozen=True)
-class State:
+class AveragingState:
     """All of the solver between two rounds. phi_C: of a linear model the slope of C, of a network C itself
     at the last round's start, ``before``.  decay: (P,), ridge of a network's weights."""
 
@@ -45,7 +45,7 @@ class State:
     under_floor: tuple[str, ...] = ()
 
 
-TYPES = (State, Averaged)
+TYPES = (AveragingState, Averaged)
 
 
 def suits(method: Method) -> bool:
@@ -58,10 +58,10 @@ def before(plan: Plan) -> Broadcast | None:
     return None if plan.method.network is None else moments_question(plan)
 
 
-def init(plan: Plan, beginning: Beginning) -> State:
+def init(plan: Plan, beginning: Beginning) -> AveragingState:
     """w^0 = 0, alpha^0 = 1 / M each (a first round without weights known to mean one), phi_C^0 = 0."""
     method, width, M = plan.method, plan.features + 1, plan.kernels[0]
-    state = State(
+    state = AveragingState(
         method,
         method.averaging or Averaging(),
         plan.n,
@@ -79,7 +79,7 @@ def init(plan: Plan, beginning: Beginning) -> State:
     return state
 
 
-def question(state: State) -> Average | AverageNetwork:
+def question(state: AveragingState) -> Average | AverageNetwork:
     """What the next round asks of every client."""
     how, network = state.averaging, state.method.network
     settings = {"penalty": how.penalty or 0.0, "tau": how.tau, "n": state.n, "s_bar": state.s_bar}
@@ -106,17 +106,17 @@ def question(state: State) -> Average | AverageNetwork:
     )
 
 
-def worst_cases(state: State) -> tuple[float, float]:
+def worst_cases(state: AveragingState) -> tuple[float, float]:
     """Nothing is known of them."""
     return float("nan"), float("nan")
 
 
-def start_of(state: State) -> Start | None:
+def start_of(state: AveragingState) -> Start | None:
     """None: a fit begins at zero."""
     return None
 
 
-def adversary(state: State, sums: Mapping[str, np.ndarray]) -> Worst:
+def adversary(state: AveragingState, sums: Mapping[str, np.ndarray]) -> Worst:
     """max L(alpha) over A subject to |C(alpha)| <= tau (eq. federated_learning_optimize_alpha)."""
     return worst_linear_subject_to(
         Ambiguity(sums["psi_theta"], state.n, state.method.bound),
@@ -126,7 +126,7 @@ def adversary(state: State, sums: Mapping[str, np.ndarray]) -> Worst:
     )
 
 
-def step(state: State, reply: Reply) -> State:
+def step(state: AveragingState, reply: Reply) -> AveragingState:
     """Algorithm 2, server side: the LP for alpha, the average for w."""
     sums = reply.sums
     w = sums["w"] / sums["clients"]

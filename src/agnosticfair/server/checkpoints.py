@@ -23,12 +23,12 @@ from agnosticfair.mathematics.fairness import Comparisons, Surrogate
 from agnosticfair.methods import Averaging, Fairness, Method, Network
 from agnosticfair.protocol.questions import Architecture, Named, Task
 from agnosticfair.server.plan import Plan
-from agnosticfair.server.solvers import SOLVERS, State
+from agnosticfair.server.solvers import SOLVERS, SolverState
 
 FORMAT = "agnosticfair-checkpoint-2"
 FILE = "checkpoint.safetensors"
 _PARTS: tuple[type, ...] = (
-    State,
+    SolverState,
     Plan,
     Task,
     Named,
@@ -93,7 +93,7 @@ def thaw(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return value
 
 
-def save(folder: Path, run: Mapping[str, Any], state: State, events: list[dict]) -> None:
+def save(folder: Path, run: Mapping[str, Any], state: SolverState, events: list[dict]) -> None:
     """Write the checkpoint, whole or not at all. run: what must be the same for it to be resumed."""
     from safetensors.numpy import save as to_bytes
 
@@ -111,7 +111,7 @@ def save(folder: Path, run: Mapping[str, Any], state: State, events: list[dict])
 
 def load(
     folder: Path, run: Mapping[str, Any], restated: bool = False
-) -> tuple[State, list[dict]] | None:
+) -> tuple[SolverState, list[dict]] | None:
     """State and events of the checkpoint in this folder; None if there is none yet.
 
     A damaged checkpoint, or one of another run, is refused and never overwritten; except that a

@@ -27,7 +27,7 @@ from agnosticfair.protocol.questions import PartSums, Question, Sums, Trials
 from agnosticfair.server import adversaries, exact, trying
 from agnosticfair.server.limited import (
     FIRST_DAMPING,
-    State,
+    LimitedState,
     charged,
     charges,
     cuts_at,
@@ -39,7 +39,7 @@ from agnosticfair.server.limited import (
 from agnosticfair.server.limited import by_part as by_part
 from agnosticfair.server.limited import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, Start
-from agnosticfair.server.stepping import Model, model_at, program, solved
+from agnosticfair.server.stepping import QuadraticModel, model_at, program, solved
 
 NEAR, SOON, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 3e-2, 1e-4, 6, 2
 """The limit is looked at once the loss promises less than NEAR, and parts' slopes are asked for from SOON on. A fit has
@@ -57,7 +57,7 @@ decisions are limited. Where they have a price, a refused step that promised les
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
 """MOST_BYTES of slopes, or of trials' decisions, are asked for in a round."""
 
-TYPES = (State,)
+TYPES = (LimitedState,)
 
 
 def suits(method: Method) -> bool:
@@ -72,11 +72,11 @@ def before(plan: Plan) -> Broadcast | None:
     """Nothing is asked before the first round."""
 
 
-def init(plan: Plan, beginning: Beginning) -> State:
+def init(plan: Plan, beginning: Beginning) -> LimitedState:
     """Before the first round, w = 0; or at the weights with which another fit ended."""
     game, start = adversaries.game(plan), beginning.start
     slopes = None if plan.task.named is None else np.zeros(0, int)
-    state = State(game, game.w, game.alpha, slopes=slopes)
+    state = LimitedState(game, game.w, game.alpha, slopes=slopes)
     spreads = state.fairness.spread is not None
     if start is None or start.metric is None or (spreads and start.temperature is None):
         return state
@@ -85,7 +85,7 @@ def init(plan: Plan, beginning: Beginning) -> State:
     return replace(state, frozen=start.temperature, slopes=start.slopes) if spreads else state
 
 
-def start_of(state: State) -> Start | None:
+def start_of(state: LimitedState) -> Start | None:
     """The weights that an ended fit is good for, and what says how far they are from others."""
     ended = replace(state.game, step=state.step, w=state.w, alpha=state.alpha, nu=state.nu)
     start = exact.start_of(ended)
@@ -94,7 +94,7 @@ def start_of(state: State) -> Start | None:
     return replace(start, metric=state.metric, temperature=state.frozen, slopes=state.slopes)
 
 
-def temperature(state: State) -> float:
+def temperature(state: LimitedState) -> float:
     """T at the trial w: a share of the scores' deviation there. Where differences are charged for it stays what it
     was without a limit, so that one smooth problem is solved."""
     if state.frozen is not None:
@@ -102,7 +102,7 @@ def temperature(state: State) -> float:
     return state.fairness.surrogate.temperature * deviation(state.metric, state.w) or 1.0
 
 
-def question(state: State) -> Question:
+def question(state: LimitedState) -> Question:
     """What the next round asks of every client."""
     if state.trials is not None:
         return Trials(state.trials)
@@ -118,7 +118,7 @@ def question(state: State) -> Question:
     )
 
 
-def received(state: State, reply: Reply) -> dict[str, np.ndarray]:
+def received(state: LimitedState, reply: Reply) -> dict[str, np.ndarray]:
     """The sums, with slopes for all parts (0 where none were asked for), once more as ``J_hat`` for decisions.
 
     What is decided does not change with the scale of w, as g(x.w / T(w)) does not with T a share of the scores'
@@ -142,7 +142,7 @@ def received(state: State, reply: Reply) -> dict[str, np.ndarray]:
 
 
 def working_set(
-    state: State, here: adversaries.Point, p: np.ndarray, promised: float
+    state: LimitedState, here: adversaries.Point, p: np.ndarray, promised: float
 ) -> np.ndarray | None:
     """The named parts whose slopes the next question asks for: the worst ones at w + p, as far as is known."""
     if state.slopes is None:
@@ -168,7 +168,7 @@ def most_slopes(psi: np.ndarray, D: int) -> int:
     return max(1, MOST_BYTES // (8 * len(psi) * D))
 
 
-def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
+def begun(state: LimitedState, sums: Mapping[str, np.ndarray]) -> LimitedState:
     """What the first reply settles; at w = 0 every row's curvature is 1/4, so that H is X'X / 4."""
     state = replace(state, game=adversaries.begun(state.game, sums))
     if state.metric is None:
@@ -181,7 +181,7 @@ def begun(state: State, sums: Mapping[str, np.ndarray]) -> State:
     return state
 
 
-def step(state: State, reply: Reply) -> State:
+def step(state: LimitedState, reply: Reply) -> LimitedState:
     """One round: judge the trial w the clients answered for, then propose the next."""
     if state.trials is not None:
         return tried(replace(state, round=reply.round), reply)
@@ -210,7 +210,7 @@ def step(state: State, reply: Reply) -> State:
     return proposed(replace(state, damping=damping), there, kept, found, promised, model)
 
 
-def judged(state: State, there: adversaries.Point) -> tuple[State, bool]:
+def judged(state: LimitedState, there: adversaries.Point) -> tuple[LimitedState, bool]:
     """Whether the trial w is kept, how far the next step may go, and the best decisions within the limit so far."""
     kept, damping, here, refused = True, state.damping, state.here, 0
     if here is not None and not state.tries:
@@ -235,7 +235,7 @@ def judged(state: State, there: adversaries.Point) -> tuple[State, bool]:
     return replace(state, here=here, damping=damping, best=best, since=since, refused=refused), kept
 
 
-def tried(state: State, reply: Reply) -> State:
+def tried(state: LimitedState, reply: Reply) -> LimitedState:
     """One round of trials: the best of them is asked for its slopes next, or the fit ends with the best so far."""
     game, here, W = state.game, state.here, state.trials
     assert here is not None
@@ -279,7 +279,9 @@ def tried(state: State, reply: Reply) -> State:
     )
 
 
-def candidates(state: State, model: Model, found: adversaries.Step) -> np.ndarray:
+def candidates(
+    state: LimitedState, model: QuadraticModel, found: adversaries.SolvedStep
+) -> np.ndarray:
     """Trials around here: along the steps of several models, beside these, and where nothing else helps retreats."""
     here, metric = model.here, state.metric
     assert metric is not None
@@ -297,7 +299,7 @@ def candidates(state: State, model: Model, found: adversaries.Step) -> np.ndarra
     return trying.beside(made, metric, std, state.round, most)
 
 
-def most_trials(game: adversaries.State) -> int:
+def most_trials(game: adversaries.Game) -> int:
     """How many trials a reply has room for."""
     return max(1, min(MOST_TRIALS, MOST_BYTES // (8 * (game.C.size + len(game.alpha) + 1))))
 
@@ -314,14 +316,18 @@ def of_decisions(method: Method) -> bool:
     return method.fairness is not None and method.fairness.measured.kind == "sigmoid"
 
 
-def tries(state: State, kept: bool) -> bool:
+def tries(state: LimitedState, kept: bool) -> bool:
     """Whether the next round looks at many trials: from the first step that decisions refuse on."""
     may = state.limited and state.slopes is None and of_decisions(state.game.method)
     return may and (state.tries > 0 or not kept)
 
 
 def said(
-    state: State, of: adversaries.Point, kept: bool, found: adversaries.Step, promised: float
+    state: LimitedState,
+    of: adversaries.Point,
+    kept: bool,
+    found: adversaries.SolvedStep,
+    promised: float,
 ) -> dict:
     """A round's record."""
     return {
@@ -341,13 +347,13 @@ def said(
 
 
 def proposed(
-    state: State,
+    state: LimitedState,
     there: adversaries.Point,
     kept: bool,
-    found: adversaries.Step,
+    found: adversaries.SolvedStep,
     promised: float,
-    model: Model,
-) -> State:
+    model: QuadraticModel,
+) -> LimitedState:
     """The next trial w, or the end."""
     game, here, best = state.game, state.here, state.best
     assert here is not None

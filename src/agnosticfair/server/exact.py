@@ -25,9 +25,9 @@ from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.questions import Sums
 from agnosticfair.server.adversaries import TYPES as TYPES
 from agnosticfair.server.adversaries import (
+    Game,
     Point,
-    State,
-    Step,
+    SolvedStep,
     begun,
     cuts_at,
     drawn_together,
@@ -54,7 +54,7 @@ WARM = 1e-4
 """Damping of a fit that begins where another ended."""
 
 
-def start_of(state: State) -> Start | None:
+def start_of(state: Game) -> Start | None:
     """The start that an ended fit is good for. Cuts of the uniform weights are left out: every round has
     them anyway, in the scale of its own tau."""
     if state.step is None:
@@ -64,7 +64,7 @@ def start_of(state: State) -> Start | None:
     return Start(state.w, state.alpha, state.C, state.step.alphas, cuts, state.nu)
 
 
-def warm(state: State, start: Start) -> State:
+def warm(state: Game, start: Start) -> Game:
     """The state before the first round, begun where another fit ended."""
     if (start.w.shape, start.alpha.shape, start.C.shape) != (
         state.w.shape,
@@ -74,7 +74,7 @@ def warm(state: State, start: Start) -> State:
         raise SettingsError(
             "the fit to begin from had other features, kernels or groups: begin anew"
         )
-    step = Step(
+    step = SolvedStep(
         np.zeros_like(start.w), 0.0, 0.0, 0.0, start.alpha, start.C, start.alphas, start.cuts
     )
     w, alpha, C = start.w, start.alpha, start.C
@@ -90,14 +90,14 @@ def before(plan: Plan) -> None:
     """Nothing is asked before the first round."""
 
 
-def question(state: State) -> Sums:
+def question(state: Game) -> Sums:
     """What the next round asks of every client."""
     C = state.C if state.here is None else for_clients(state.C, state, state.here.sums)
     measured = fairness_of(state.method).measured
     return Sums(measured, state.method.share, state.w, state.alpha, C)
 
 
-def curvature(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+def curvature(state: Game, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """The Lagrangian's Hessian, made positive definite, plus damping."""
     H = sums["H"] / state.n + np.diag(ridge_of(state))
     if state.method.q > 0:
@@ -110,7 +110,7 @@ def curvature(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     return (vectors * (np.maximum(values, least) + state.damping)) @ vectors.T
 
 
-def solve_model(state: State, here: Point) -> Step:
+def solve_model(state: Game, here: Point) -> SolvedStep:
     """The step from ``here`` that is best for the linearised problem, with all its worst cuts."""
     sums, tau, D = here.sums, fairness_of(state.method).tau, len(here.w)
     H, ridge = curvature(state, sums), ridge_of(state)
@@ -143,7 +143,7 @@ def solve_model(state: State, here: Point) -> Step:
 
 
 def _rows(
-    state: State, here: Point, alphas: np.ndarray, cuts: np.ndarray
+    state: Game, here: Point, alphas: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """G and h of the quadratic program in (p, t, xi): loss cuts, fairness cuts, xi >= 0."""
     sums, D, k, m, share = here.sums, len(here.w), len(alphas), len(cuts), state.method.share
@@ -161,14 +161,14 @@ def _rows(
 
 
 def _step(
-    state: State,
+    state: Game,
     here: Point,
     H: np.ndarray,
     x: np.ndarray,
     multipliers: np.ndarray,
     alphas: np.ndarray,
     cuts: np.ndarray,
-) -> Step:
+) -> SolvedStep:
     """What a solved quadratic program says, with the cuts that hold it, and no others."""
     D, k = len(here.w), len(alphas)
     of_loss, of_fair = multipliers[:k], multipliers[k : k + len(cuts)]
@@ -183,7 +183,7 @@ def _step(
     alpha = of_loss @ alphas / max(of_loss.sum(), 1e-12)
     C = np.einsum("k,kgm->gm", of_fair, cuts) * state.n
     keep_a, keep_c = of_loss > 1e-7, of_fair > 1e-7
-    return Step(
+    return SolvedStep(
         p,
         float(merit),
         float(max(x[D + 1], 0.0)),
@@ -195,7 +195,7 @@ def _step(
     )
 
 
-def init(plan: Plan, beginning: Beginning) -> State:
+def init(plan: Plan, beginning: Beginning) -> Game:
     """Before the first round, or where another fit ended."""
     return game(plan) if beginning.start is None else warm(game(plan), beginning.start)
 
@@ -208,7 +208,7 @@ def check_finite(loss: float, round: int) -> None:
         )
 
 
-def step(state: State, reply: Reply) -> State:
+def step(state: Game, reply: Reply) -> Game:
     """One round: judge the trial w the clients answered for, then propose the next."""
     if state.here is None:
         state = begun(state, reply.sums)
@@ -237,7 +237,7 @@ def step(state: State, reply: Reply) -> State:
     return moved(state, here, model, entry)
 
 
-def judged(state: State, there: Point) -> tuple[State, bool]:
+def judged(state: Game, there: Point) -> tuple[Game, bool]:
     """The state at the better of two points, and whether it is the new one: the merit must fall by a part
     of what the model promised, and the damping follows how well it kept its promise."""
     here, tau = state.here, fairness_of(state.method).tau
@@ -251,7 +251,7 @@ def judged(state: State, there: Point) -> tuple[State, bool]:
     return replace(state, here=there if kept else here, damping=state.damping * factor), kept
 
 
-def settled(state: State, here: Point, entry: Mapping[str, float]) -> bool:
+def settled(state: Game, here: Point, entry: Mapping[str, float]) -> bool:
     """Whether the constraint holds, the model promises next to nothing, and w is still or creeps."""
     method, decrement = state.method, entry["decrement"]
     slack = FEASIBLE if method.polish else 10 * FEASIBLE
@@ -263,7 +263,7 @@ def settled(state: State, here: Point, entry: Mapping[str, float]) -> bool:
     return bool(still or slow or not method.polish)
 
 
-def moved(state: State, here: Point, model: Step, entry: dict) -> State:
+def moved(state: Game, here: Point, model: SolvedStep, entry: dict) -> Game:
     """The state with the next w to ask for, or the last one."""
     method, outcome = state.method, "running"
     if settled(state, here, entry):

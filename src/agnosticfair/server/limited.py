@@ -34,7 +34,7 @@ class Limits(Protocol):
     question."""
 
     @property
-    def game(self) -> adversaries.State: ...
+    def game(self) -> adversaries.Game: ...
     @property
     def fairness(self) -> Fairness: ...
     @property
@@ -44,7 +44,7 @@ class Limits(Protocol):
 
 
 @dataclass(frozen=True)
-class State:
+class LimitedState:
     """All of the solver between two rounds.
 
     game: both adversaries' sets and what is compared.  metric: X'X / n, (D, D), in which steps are measured.
@@ -55,7 +55,7 @@ class State:
     constant: the intercept of the best answer for everybody, where it is known.
     """
 
-    game: adversaries.State
+    game: adversaries.Game
     w: np.ndarray
     alpha: np.ndarray
     round: int = 0
@@ -63,7 +63,7 @@ class State:
     limited: bool = False
     frozen: float | None = None
     here: adversaries.Point | None = None
-    step: adversaries.Step | None = None
+    step: adversaries.SolvedStep | None = None
     promised: float = 0.0
     best: adversaries.Point | None = None
     since: int = 0
@@ -230,7 +230,7 @@ def charge(state: Limits, sums: Mapping[str, np.ndarray]) -> Charge:
 
 
 def penalty(
-    state: State, sums: Mapping[str, np.ndarray]
+    state: LimitedState, sums: Mapping[str, np.ndarray]
 ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """``charge`` of a linear model: value, gradient (D,), Gauss-Newton curvature (D, D) and the weights
     it puts on cells and parts (G, F + 1)."""
@@ -245,7 +245,7 @@ def penalty(
     return found.value, own @ J, curve, found.weights(parts)
 
 
-def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
+def evaluate(state: LimitedState, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
     """Loss with what the adversary charges, and the worst difference of decisions, over the whole of all sets."""
     game, w = state.game, state.w
     loss, alpha = adversaries.loss_of(game, sums)

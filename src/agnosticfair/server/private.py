@@ -72,11 +72,7 @@ def temperature(problem: Problem, w: np.ndarray) -> float:
 
 
 def stepped(
-    problem: Problem,
-    w: np.ndarray,
-    sums: Mapping[str, np.ndarray],
-    number: int,
-    active: np.ndarray,
+    problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], number: int, active: np.ndarray
 ) -> np.ndarray:
     """w after round ``number``; the first one looks at the loss alone, for at w = 0 all decisions are equal.
     From the second on steps in the loss grow shorter, as those of stochastic approximation do, while what

@@ -39,8 +39,8 @@ from agnosticfair.protocol.questions import (
     Averaged,
     AverageNetwork,
     PartSums,
-    Train,
     Trained,
+    TrainNetwork,
     step_of,
 )
 from agnosticfair.protocol.records import taken_apart
@@ -161,7 +161,7 @@ def _later(asked: Any, plan: server.Plan) -> Any:
                 asked,
                 slopes=np.zeros(min(deciding.most_slopes(asked.C, len(asked.w)), plan.kernels[1])),
             )
-        case Train():
+        case TrainNetwork():
             pool = np.zeros((saddle.MOST_POOL, *asked.C.shape))
             before = Trained(asked.w, asked.alpha, asked.C, asked.w)
             return replace(asked, before=before, pool=None if plan.task.named is None else pool)
@@ -300,11 +300,7 @@ def explain_private(
     kinds: tuple[tuple[Any, dict[str, Any], str], ...] = (
         (PrivateCounts, {}, "0"),
         (PrivateMoments, {}, "0"),
-        (
-            PrivateSlopes,
-            {"temperature": 1.0, "w": w, "active": active},
-            f"1 to {ROUNDS}{fewer}",
-        ),
+        (PrivateSlopes, {"temperature": 1.0, "w": w, "active": active}, f"1 to {ROUNDS}{fewer}"),
         (PrivateDecisions, {"w": w}, f"after the last, once{fewer}"),
     )
     found = _session(len(sites)) if len(sites) > 1 else []

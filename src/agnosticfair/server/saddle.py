@@ -37,7 +37,7 @@ from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method, Network
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Train, Trained
+from agnosticfair.protocol.questions import Trained, TrainNetwork
 from agnosticfair.server import adversaries, limited
 from agnosticfair.server.drawn import drawn, moments_question
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
@@ -60,7 +60,7 @@ BROKEN = 2e-3
 
 
 @dataclass(frozen=True)
-class State:
+class SaddleState:
     """All of the solver between two rounds. game: sets and notion as the exact solver has them, and the
     best iterate so far.  w: what the clients are asked for next.  decay: (P,), ridge where it holds.  gram: of the
     kernels, None over named parts.
@@ -68,7 +68,7 @@ class State:
     start, and the mean gradient there.  improved, mark: the round that last improved the merit by
     tolerance, and to what."""
 
-    game: adversaries.State
+    game: adversaries.Game
     network: Network
     seed: int
     w: np.ndarray
@@ -110,7 +110,7 @@ class State:
         return True
 
 
-TYPES = (State, Trained, *adversaries.TYPES)
+TYPES = (SaddleState, Trained, *adversaries.TYPES)
 
 
 def suits(method: Method) -> bool:
@@ -123,11 +123,11 @@ def before(plan: Plan) -> Broadcast:
     return moments_question(plan)
 
 
-def init(plan: Plan, beginning: Beginning) -> State:
+def init(plan: Plan, beginning: Beginning) -> SaddleState:
     """Before the first round: weights as drawn, inputs centred and scaled, no cut yet."""
     begun, game = drawn(plan, beginning), adversaries.game(plan)
     none = np.zeros(0)
-    return State(
+    return SaddleState(
         game,
         plan.method.network or Network(),
         beginning.seed,
@@ -143,19 +143,19 @@ def init(plan: Plan, beginning: Beginning) -> State:
     )
 
 
-def worst_cases(state: State) -> tuple[float, float]:
+def worst_cases(state: SaddleState) -> tuple[float, float]:
     """Of the best iterate."""
     if state.gram is None:
         return limited.worst_cases(state)
     return adversaries.worst_cases(state.game)
 
 
-def start_of(state: State) -> Start | None:
+def start_of(state: SaddleState) -> Start | None:
     """None: a network begins at weights drawn by its seed."""
     return None
 
 
-def rate(state: State) -> float:
+def rate(state: SaddleState) -> float:
     """The rate of the next round's steps; 0 in the first, which only measures."""
     if state.round == 0:
         return 0.0
@@ -165,16 +165,16 @@ def rate(state: State) -> float:
     return state.network.rate * max(LAST, 1.0 - part)
 
 
-def _settling_rounds(state: State) -> int:
+def _settling_rounds(state: SaddleState) -> int:
     return max(1, int(SETTLING * state.method.max_rounds))
 
 
-def question(state: State) -> Train:
+def question(state: SaddleState) -> TrainNetwork:
     """What the next round asks of every client."""
     network = state.network
     # a weight whose slopes were tiny so far must not leap
     floor = 1e-2 * np.sqrt(state.squares.mean()) if state.round else 1.0
-    return Train(
+    return TrainNetwork(
         surrogate=fairness_of(state.method).measured,
         share=1.0 if state.method.q > 0 else state.method.share,
         seed=state.seed,
@@ -193,7 +193,7 @@ def question(state: State) -> Train:
     )
 
 
-def _overlapping(state: State) -> np.ndarray | None:
+def _overlapping(state: SaddleState) -> np.ndarray | None:
     """The cuts whose products are asked for."""
     here = state.here
     if state.gram is not None or not len(state.pool) or here is None:
@@ -201,13 +201,13 @@ def _overlapping(state: State) -> np.ndarray | None:
     return adversaries.for_clients(state.pool, state.game, here.sums)
 
 
-def constrained(state: State, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+def constrained(state: SaddleState, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """psi, (G, F + 1): of what the constraint is about."""
     of_rates = fairness_of(state.method).measured.kind == "sigmoid"
     return sums["psi_hat" if state.network.decisions and of_rates else "psi_g"]
 
 
-def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
+def evaluate(state: SaddleState, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
     """Phi and the worst difference at w over the whole of both sets, to the oracle's precision, with the
     worst cuts. A nominal cut counts in units of tau, as all do."""
     loss, alpha = adversaries.loss_of(state.game, sums)
@@ -223,7 +223,7 @@ def evaluate(state: State, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
     return adversaries.Point(state.w, sums, loss, worst, alpha, cuts)
 
 
-def charged(state: State, sums: Mapping[str, np.ndarray]) -> limited.Charge:
+def charged(state: SaddleState, sums: Mapping[str, np.ndarray]) -> limited.Charge:
     """What an adversary who spreads charges; for the surrogate alone where decisions are not constrained."""
     own = sums if state.network.decisions else {**sums, "psi_hat": sums["psi_g"]}
     return limited.charge(state, own)
@@ -249,7 +249,7 @@ def ascended(A: Ambiguity, alpha: np.ndarray, psi_L: np.ndarray, step: float) ->
     return np.where(live, np.clip(target - high, 0.0, bound), 0.0)
 
 
-def pooled(state: State, cuts: np.ndarray) -> State:
+def pooled(state: SaddleState, cuts: np.ndarray) -> SaddleState:
     """The pool with those of the cuts that it does not have."""
     size = np.abs(cuts).max(axis=(1, 2), initial=1e-300)
     new = [
@@ -266,7 +266,7 @@ def pooled(state: State, cuts: np.ndarray) -> State:
     )
 
 
-def multipliers(state: State, Q: np.ndarray, gap: np.ndarray, step: float) -> np.ndarray:
+def multipliers(state: SaddleState, Q: np.ndarray, gap: np.ndarray, step: float) -> np.ndarray:
     """argmax_{mu' >= 0} step gap.mu' - |mu' - mu|_Q^2 / 2."""
     k = len(gap)
     if not k:
@@ -287,7 +287,7 @@ def products(pool: np.ndarray, gram: np.ndarray) -> np.ndarray:
     return np.einsum("kgbm,gbml,qgbl->kq", own, gram, own, optimize=True)
 
 
-def priced(state: State, sums: Mapping[str, np.ndarray]) -> State:
+def priced(state: SaddleState, sums: Mapping[str, np.ndarray]) -> SaddleState:
     """New multipliers, and with them C, the cuts' weighted sum, for the clients."""
     pool, game, k = state.pool, state.game, len(state.pool)
     gap = np.einsum("kgm,gm->k", pool, constrained(state, sums)) - state.fairness.tau
@@ -306,7 +306,7 @@ def priced(state: State, sums: Mapping[str, np.ndarray]) -> State:
     return replace(state, pool=pool[keep], mu=mu[keep], idle=idle[keep], C=C)
 
 
-def step(state: State, reply: Reply) -> State:
+def step(state: SaddleState, reply: Reply) -> SaddleState:
     """One round: judge w, move the adversaries, and w by what the clients moved."""
     sums = reply.sums
     if not state.round:
@@ -344,7 +344,7 @@ def step(state: State, reply: Reply) -> State:
     return _ended(priced(pooled(moved, found), sums))
 
 
-def _judged(state: State, here: adversaries.Point, merit: float) -> State:
+def _judged(state: SaddleState, here: adversaries.Point, merit: float) -> SaddleState:
     """Keep the best iterate, and begin to settle where none was better for long."""
     if merit < state.merit:
         state = replace(state, game=replace(state.game, here=here, w=here.w))
@@ -358,7 +358,7 @@ def _judged(state: State, here: adversaries.Point, merit: float) -> State:
     return state
 
 
-def _ended(state: State) -> State:
+def _ended(state: SaddleState) -> SaddleState:
     """Whether the rounds are over; if so, with the best iterate."""
     begun = state.settling
     over = begun is not None and state.round - begun >= _settling_rounds(state)

@@ -92,7 +92,7 @@ def solver_of(method: Method) -> Solver:
 
 
 @dataclass(frozen=True)
-class State:
+class SolverState:
     """A plan and its solver's state."""
 
     plan: Plan
@@ -107,16 +107,16 @@ class State:
         return self.inner.outcome != "running"
 
 
-def init(plan: Plan, beginning: Beginning | None = None) -> State:
+def init(plan: Plan, beginning: Beginning | None = None) -> SolverState:
     """The state before the first round."""
-    return State(plan, solver_of(plan.method).init(plan, beginning or Beginning()))
+    return SolverState(plan, solver_of(plan.method).init(plan, beginning or Beginning()))
 
 
-def question(state: State) -> Broadcast[Any]:
+def question(state: SolverState) -> Broadcast[Any]:
     """The broadcast of the next round."""
     return Broadcast(state.inner.round + 1, state.plan.task, state.solver.question(state.inner))
 
 
-def step(state: State, total: Reply) -> State:
+def step(state: SolverState, total: Reply) -> SolverState:
     """One round, from the sum of all replies."""
     return replace(state, inner=state.solver.step(state.inner, total))

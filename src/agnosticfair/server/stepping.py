@@ -9,14 +9,14 @@ import numpy as np
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.server import adversaries, exact
-from agnosticfair.server.limited import State, cuts_at, decided, deviation, penalty
+from agnosticfair.server.limited import LimitedState, cuts_at, decided, deviation, penalty
 
 COOL, FAR = 0.6, 0.5
 """A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
 
 
 @dataclass(frozen=True)
-class Model:
+class QuadraticModel:
     """The quadratic model around an answered w: curvature P and slope q of what is not a cut of the loss."""
 
     here: adversaries.Point
@@ -26,7 +26,7 @@ class Model:
     weights: np.ndarray
 
 
-def model_at(state: State, here: adversaries.Point) -> Model:
+def model_at(state: LimitedState, here: adversaries.Point) -> QuadraticModel:
     """Curvature of the Lagrangian, made positive semidefinite, and what the adversary charges."""
     game = state.game
     ridge = adversaries.ridge_of(game)
@@ -35,10 +35,10 @@ def model_at(state: State, here: adversaries.Point) -> Model:
     values, vectors = np.linalg.eigh((H + H.T) / 2)
     H = (vectors * np.maximum(values, 1e-8)) @ vectors.T
     aim = max(state.fairness.tau, COOL * here.worst)
-    return Model(here, H, ridge * here.w + slope, aim, weights)
+    return QuadraticModel(here, H, ridge * here.w + slope, aim, weights)
 
 
-def solved(state: State, model: Model) -> tuple[adversaries.Step, float]:
+def solved(state: LimitedState, model: QuadraticModel) -> tuple[adversaries.SolvedStep, float]:
     """The best step that moves no scores too far, with all its worst cuts, and its damping."""
     here, damping, old = model.here, state.damping, state.step
     alphas, cuts = here.alpha[None], here.cuts
@@ -57,8 +57,8 @@ def solved(state: State, model: Model) -> tuple[adversaries.Step, float]:
 
 
 def _passes(
-    state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
-) -> tuple[adversaries.Step, np.ndarray, np.ndarray]:
+    state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
+) -> tuple[adversaries.SolvedStep, np.ndarray, np.ndarray]:
     """A quadratic program in (p, t, xi), solved again until no worse cut is left at its own w + p."""
     here, game = model.here, state.game
     sums, D = here.sums, len(here.w)
@@ -89,7 +89,7 @@ def _passes(
         + state.nu * state.over(model.aim + xi) * state.limited
     )
     C = np.einsum("k,kgm->gm", of_fair, cuts) + model.weights
-    step = adversaries.Step(
+    step = adversaries.SolvedStep(
         p,
         float(merit),
         xi,
@@ -108,7 +108,7 @@ def _without_cuts(losses: int, cuts: int) -> np.ndarray | None:
 
 
 def program(
-    state: State, model: Model, damping: float, alphas: np.ndarray, cuts: np.ndarray
+    state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """P, q, G and h of the program."""
     D = len(model.here.w)
@@ -118,12 +118,12 @@ def program(
     return P, np.concatenate([model.q, [1.0, state.nu]]), *_rows(state, model, alphas, cuts)
 
 
-def loss_at(state: State, here: adversaries.Point) -> float:
+def loss_at(state: LimitedState, here: adversaries.Point) -> float:
     return adversaries.loss_of(state.game, here.sums)[0]
 
 
 def _rows(
-    state: State, model: Model, alphas: np.ndarray, cuts: np.ndarray
+    state: LimitedState, model: QuadraticModel, alphas: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """G and h of the program: loss cuts, fairness cuts, xi >= 0."""
     game, sums = state.game, model.here.sums

@@ -27,12 +27,7 @@ from agnosticfair.protocol.messages import (
 )
 from agnosticfair.protocol.questions import UNCOUNTED, Sums
 from agnosticfair.protocol.secure.integers import floats, integers
-from agnosticfair.protocol.secure.keys import (
-    Identity,
-    check_roster,
-    new_identity,
-    public_half,
-)
+from agnosticfair.protocol.secure.keys import Identity, check_roster, new_identity, public_half
 from agnosticfair.protocol.secure.masks import CHUNK, mask, question_digest, streams
 from agnosticfair.protocol.secure.site import SecureSite
 from agnosticfair.protocol.secure.totals import Opened, open_session, total

@@ -37,7 +37,7 @@ def question_digest(step: str, broadcast: Broadcast, roster: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class Stream:
+class MaskStream:
     """Numbers that a pair of sites can make, and nobody else.  combine: what this one does with them; the other does
     the opposite.  cipher: AES in counter mode under the pair's key of the session.  start: another key of theirs, of
     which it depends where the counter begins for a question; to others that is 16 random bytes."""
@@ -52,7 +52,9 @@ class Stream:
         return self.cipher
 
 
-def streams(site: str, masking: bytes, session: str, offers: Mapping[str, Offer]) -> list[Stream]:
+def streams(
+    site: str, masking: bytes, session: str, offers: Mapping[str, Offer]
+) -> list[MaskStream]:
     """What this site shares with every other, by their masking keys: it adds the streams shared with later
     sites, and takes off those with earlier ones."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -63,11 +65,11 @@ def streams(site: str, masking: bytes, session: str, offers: Mapping[str, Offer]
             both = shared(masking, offer.public, session, MASK, f"site {other!r}", 64)
             cipher = Cipher(algorithms.AES(both[:32]), modes.CTR(bytes(BLOCK))).encryptor()
             combine = np.add if site < other else np.subtract
-            found.append(Stream(combine, cipher, both[32:]))
+            found.append(MaskStream(combine, cipher, both[32:]))
     return found
 
 
-def mask(own: Sequence[Stream], question: bytes, size: int) -> np.ndarray:
+def mask(own: Sequence[MaskStream], question: bytes, size: int) -> np.ndarray:
     """A site's mask, (size,) uint64. Over all sites of a session they add up to zero modulo 2^64."""
     made = [(stream.combine, stream.of(question)) for stream in own]
     total, most = np.zeros(size, np.uint64), min(size, CHUNK)

@@ -34,7 +34,7 @@ from agnosticfair.protocol.secure.keys import (
     digest,
     offered,
 )
-from agnosticfair.protocol.secure.masks import Stream, mask, question_digest, streams
+from agnosticfair.protocol.secure.masks import MaskStream, mask, question_digest, streams
 from agnosticfair.protocol.secure.proofs import reply_key, signature, tag
 
 KEYS, AGREE = "keys", "agree"
@@ -58,7 +58,7 @@ class Session:
     masking: bytes
     offers: dict[str, Offer] = field(default_factory=dict)
     asked: dict[str, tuple[str, str]] = field(default_factory=dict)
-    streams: list[Stream] = field(default_factory=list)
+    streams: list[MaskStream] = field(default_factory=list)
 
     @cached_property
     def roster(self) -> bytes:
