@@ -40,7 +40,7 @@ from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
-from agnosticfair.server import checkpoints, named, solvers
+from agnosticfair.server import checkpoints, interactions, named, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.threads import cpus, one_thread
@@ -186,7 +186,7 @@ def fit_along(
         plan = _plan(asker, run, _census(asker, run))
     for each in methods:
         begin = perf_counter()
-        own = replace(plan, method=_with_tau(plan.method, each))
+        own = replace(plan, method=recipe(plan.method, tau=server.fairness_of(each).tau))
         with one_thread():
             try:
                 state = _to_the_end(asker, _begun(asker, run, own), after)
@@ -200,12 +200,6 @@ def fit_along(
         made = _fitted(state, asker, perf_counter() - begin, seed, "")
         run = replace(run, start=made.start)
         yield made
-
-
-def _with_tau(method: Method, other: Method) -> Method:
-    """The method, whose bases are settled, with the other's tau."""
-    assert other.fairness is not None, "what has no tau makes no path"
-    return recipe(method, tau=other.fairness.tau)
 
 
 def _fitted(
@@ -227,7 +221,7 @@ def _fitted(
         tuple(asker.events),
         inner.under_floor,
         state.plan.task.centres,
-        state.solver.start_of(inner),
+        interactions.start_of(state),
         state.plan.task.named,
         *named.ranked(state.plan, inner),
         *ends_constant(state),
@@ -332,15 +326,22 @@ def _rounds(
 
 
 def _to_the_end(
-    asker: Asker,
-    state: solvers.SolverState,
-    after: Callable[[solvers.SolverState], object] = lambda state: None,
+    asker: Asker, state: solvers.SolverState, after: Callable[[solvers.SolverState], None]
 ) -> solvers.SolverState:
     """The last state: round after round, each shown to ``after``."""
-    while not state.done:
+    while not state.done or interactions.wanted(state):
+        if interactions.wanted(state):
+            state = _with_interactions(asker, state)
         state = solvers.step(state, asker.total(solvers.question(state)))
         after(state)
     return state
+
+
+def _with_interactions(asker: Asker, state: solvers.SolverState) -> solvers.SolverState:
+    """The fit goes on with further features: which, clients' slopes say, and how they lie, one question at w = 0."""
+    plan = interactions.chosen(state, asker.total(interactions.question(state)))
+    begun = solvers.init(plan)
+    return interactions.onward(state, begun, asker.total(solvers.question(begun)))
 
 
 def summaries(asker: Asker) -> dict[str, Census]:
