@@ -519,7 +519,11 @@ BAD = {
     "no row has the label 'yes'; name one of '0', '1'": {"positive": "yes"},
     "bound 0.001 is too small: even with every kernel at it the mean weight is": {"bound": 0.001},
     "floor 0.9 cannot hold for all 2 groups at once": {"floor": 0.9, "mixed": True},
-    "floor 0.2 is too high for group '1': it never has more than": {"floor": 0.2, "rare": True},
+    "floor 0.2 is too high for group '1': it never has more than": {
+        "floor": 0.2,
+        "rare": True,
+        "basis": gaussian(20, 1.0),
+    },
     "floor is 2; it must be a number from 0 to 1": {"floor": 2},
     "centres have shape (4, 2) where X has 3 columns": {"centres": np.zeros((4, 2))},
     "unknown notion 'equality'; there are: demographic_parity": {"notion": "equality"},

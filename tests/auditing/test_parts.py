@@ -137,7 +137,13 @@ def certificate(**ask):
 
 
 @pytest.mark.parametrize(
-    "ask", [{}, {"mixtures": True, "basis": gaussian(4, 1.0), "parts": ("job",)}]
+    "ask",
+    [
+        {},
+        {"mixtures": True, "basis": gaussian(4, 1.0), "parts": ("job",)},
+        {"basis": gaussian(4, 1.0)},
+        {"basis": gaussian(4, 1.0), "notion": "bounded_group_loss"},
+    ],
 )
 def test_an_untouched_certificate_is_verified_without_rows(ask):
     told = proof.sealed(certificate(bootstrap=0, **ask), bytes(range(32)))
@@ -203,6 +209,22 @@ def test_a_forger_who_makes_the_digest_anew_is_refuted_by_the_sums():
         assert proof.verify(proof.sealed(changed(told, path, value))), path
     assert "no certificate" in proof.verify({"format": "other"})[0]
     assert proof.verify([1])
+
+
+def test_kernels_alone_are_refuted_by_their_sums():
+    told = certificate(basis=gaussian(4, 1.0), bootstrap=0)
+    assert told["sums"] is None
+    assert not told["parts"]
+    rows = [path for path, _ in leaves(told) if "psi" in path and path[-1] == 4]
+    assert len(rows) == 8
+    for path in [("upper",), ("n",), ("kernels", "upper"), *rows]:
+        value = dict(leaves(told))[path]
+        assert proof.verify(proof.sealed(changed(told, path, value))), path
+    more = copy.deepcopy(told)
+    more["kernels"]["psi"][0][0][0][0] = told["n"]
+    assert proof.verify(proof.sealed(more))
+    bare = told | {"kernels": None}
+    assert "no sums" in proof.verify(proof.sealed(bare))[0]
 
 
 def test_duals_show_the_bounds_over_mixtures_and_kernels_without_a_search(monkeypatch):
@@ -282,6 +304,18 @@ def test_bad_settings_are_named(ask, sentence):
     with pytest.raises(AgnosticFairError, match=r"^[^\n]*$") as error:
         audit(decided, table, sensitive_features="sex", **ask)
     assert sentence in str(error.value)
+
+
+def test_parts_need_no_floor():
+    """Few rows have the label in a group: nothing is reweighed, so that no floor stands in the way."""
+    table, decided = held(3000)
+    rare = table.labels("yes") * (np.arange(len(table)) % 20 == 0)
+    ask = {"sensitive_features": "sex", "notion": "equal_opportunity", "precision": 0.9}
+    made = audit(decided, table, rare, **ask)
+    assert made.parts[0].estimable
+    assert made.difference == pytest.approx(made.parts[0].difference)
+    with pytest.raises(SettingsError, match="is too high for group"):
+        audit(decided, table, rare, basis=gaussian(4, 1.0), **ask)
 
 
 def test_a_group_without_the_label_asked_for_is_named():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations, pairwise
 from math import comb, prod
@@ -115,13 +115,28 @@ def _seals(told: Mapping[str, Any], public: str | None) -> Iterator[str]:
 
 def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
     """The sums against each other, and every bound against the one that follows from them."""
-    sums = told.get("sums")
-    if sums is None:
-        yield "it carries no sums, so nothing in it can be checked: audit again with parts"
-        return
-    groups, notion = tuple(told["groups"]), told["notion"]
+    sums, notion = told.get("sums"), told["notion"]
     if notion not in NOTIONS:
         raise ValueError(notion)
+    uppers = []
+    if told["kernels"] is not None:
+        uppers.append(_kernels(told))
+        if not _same(told["kernels"]["upper"], uppers[-1]):
+            yield "the bound over kernels is not the one that its sums give"
+        yield from _cells_hold(told)
+    if sums is not None:
+        uppers += yield from _over_parts(told, sums, notion)
+    if not uppers:
+        yield "it carries no sums, so nothing in it can be checked: audit rows held out from the fit"
+    elif not _same(told["upper"], max(uppers)):
+        yield f"upper is {told['upper']} where its sums give {max(uppers):.6f}"
+
+
+def _over_parts(
+    told: Mapping[str, Any], sums: Mapping[str, Any], notion: str
+) -> Generator[str, None, list[float]]:
+    """What is wrong with the parts and their mixtures; the bounds that their sums give."""
+    groups = tuple(told["groups"])
     found = _found(sums, len(groups))
     yield from _consistent(found, told)
     if not _pairs_hold(np.array(sums["pairs"]), found, sizes_of(axes_of(sums))):
@@ -137,15 +152,24 @@ def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
         uppers.append(mixtures_of(found, notion, *asked, sums.get("duals")).value)
         if not _same(told["mixtures"], uppers[-1]):
             yield "the bound over mixtures is not the one that its sums give"
-    if told["kernels"] is not None:
-        uppers.append(_kernels(told))
-        if not _same(told["kernels"]["upper"], uppers[-1]):
-            yield "the bound over kernels is not the one that its sums give"
-    if not _same(told["upper"], max(uppers)):
-        yield f"upper is {told['upper']} where its sums give {max(uppers):.6f}"
     worst = worst_of(made)
     if worst is not None and not told["worst_difference"] >= worst.difference - CLOSE:
         yield f"worst_difference is {told['worst_difference']} where part {worst.name!r} shows {worst.difference:.6f}"
+    return uppers
+
+
+def _cells_hold(told: Mapping[str, Any]) -> Iterator[str]:
+    """Whether the sums of kernels in [0, 1] are no more than rows, of which there are as many as is said."""
+    psi = np.array(told["kernels"]["psi"], float)
+    rows = psi[..., -1]
+    if rows.shape != (len(told["groups"]), 2, 2) or not (psi >= 0).all():
+        raise ValueError("psi")
+    if rows.sum() != told["n"]:
+        yield f"n is {told['n']} where the kernels' sums have {rows.sum():g} rows"
+    if (psi > rows[..., None] + CLOSE * told["n"]).any():
+        yield "a kernel has more than one in a row"
+    if told["sums"] is not None and (rows != np.array(told["sums"]["counts"][0])).any():
+        yield "the kernels' sums are of other rows than the parts'"
 
 
 def _found(sums: Mapping[str, Any], groups: int) -> Found:

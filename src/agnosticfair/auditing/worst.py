@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import isfinite, nan
 
@@ -117,6 +117,10 @@ def _checked_gap(
     """A and the worst gap over it, or the sentence that says why there is none."""
     A = check(_set(psi, asked.bound))
     gap = _worst_gap(A, psi, asked, asked.tolerance)
+    if (
+        gap is None and asked.basis.kind == "constant"
+    ):  # nothing is reweighed that a floor could hold
+        gap = _worst_gap(A, psi, replace(asked, floor=0.0), asked.tolerance)
     if gap is not None:
         return A, gap
     for _, _, b in notions.ratios(NOTIONS[asked.notion], psi[..., :-1]):

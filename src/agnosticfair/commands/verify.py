@@ -43,8 +43,11 @@ def verify(
         if signed
         else "not signed: who issued it is unknown"
     )
-    print(
-        f"It holds: {len(told['parts']):,} parts recomputed from {told['n']:,} rows' sums, at most "
-        f"{upper(told['upper'])} "
-        f"with {told['confidence']:.0%} confidence; {by}."
-    )
+    what = [f"{len(told['parts']):,} parts"] * bool(told["parts"])
+    what += ["all their mixtures"] * (told["mixtures"] is not None)
+    if told["kernels"] is not None:
+        what.append(f"every reweighing by {len(told['alpha_difference']):,} kernels")
+    most = f"at most {upper(told['upper'])} with {told['confidence']:.0%} confidence"
+    if told["kernels"] is None and not any(part["estimable"] for part in told["parts"]):
+        most = "of which none has rows enough: nothing is certified"
+    print(f"It holds: {' and '.join(what)} recomputed from {told['n']:,} rows' sums, {most}; {by}.")
