@@ -138,7 +138,7 @@ def test_columns_that_are_not_scaled_are_refused(tmp_path, streams):
 
 
 def test_kernels_of_your_own_have_no_device():
-    with pytest.raises(SettingsError, match="leave it out, or install that"):
+    with pytest.raises(SettingsError, match="leave out the device"):
         exponents(replace(gaussian(3), kind="function"), None, 4)
 
 
