@@ -39,7 +39,7 @@ from agnosticfair.protocol.messages import Broadcast, check_candidates
 from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
-from agnosticfair.server import checkpoints, named, solvers
+from agnosticfair.server import checkpoints, interactions, named, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.threads import cpus, one_thread
@@ -160,7 +160,7 @@ def fit(
         tuple(asker.events),
         inner.under_floor,
         state.plan.task.centres,
-        state.solver.start_of(inner),
+        interactions.start_of(state),
         state.plan.task.named,
         *named.ranked(state.plan, inner),
         *ends_constant(state),
@@ -254,13 +254,22 @@ def _rounds(
     else:
         state, asker.events[:0] = kept
         asker.note("resumed", round=state.inner.round)
-    while not state.done:
+    while not state.done or interactions.wanted(state):
+        if interactions.wanted(state):
+            state = _with_interactions(asker, state)
         state = solvers.step(state, asker.total(solvers.question(state)))
         if run.folder is not None:
             checkpoints.save(run.folder, identity, state, asker.events)
         if on_round is not None:
             on_round(state.inner.history[-1])
     return state
+
+
+def _with_interactions(asker: Asker, state: solvers.SolverState) -> solvers.SolverState:
+    """The fit goes on with further features: which, clients' slopes say, and how they lie, one question at w = 0."""
+    plan = interactions.chosen(state, asker.total(interactions.question(state)))
+    begun = solvers.init(plan)
+    return interactions.onward(state, begun, asker.total(solvers.question(begun)))
 
 
 def summaries(asker: Asker) -> dict[str, Census]:

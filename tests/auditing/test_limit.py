@@ -5,7 +5,7 @@ from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import dealt, small_table
+from helpers import dealt, small_table, streamed
 
 from agnosticfair.auditing import limit as limits
 from agnosticfair.auditing.limit import Candidate, answered, dealt_apart, fit_within, next_price
@@ -147,22 +147,6 @@ def test_a_limit_is_the_same_wherever_rows_lie(kind, short, tmp_path, monkeypatc
     assert (promise.kept, promise.smallest) == (promised.kept, promised.smallest)
     one, two = (p.certificates["sex"].to_json() for p in (promise, promised))
     assert (one["parts"], one["sums"]) == (two["parts"], two["sums"])
-
-
-def streamed(clients, folder):
-    """The clients' rows in Parquet files, read a batch at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    found = {}
-    for key, table in clients.items():
-        columns = {**table.numeric, **{k: c.values() for k, c in table.categorical.items()}}
-        columns |= {k: c.values() for k, c in table.sensitive_features.items()}
-        columns["label"] = table.target.values()
-        pq.write_table(pa.table(columns), folder / f"{key}.parquet", row_group_size=len(table) // 2)
-        found[key] = files.read_source(folder / f"{key}.parquet", files.Roles("label", ("sex",)))
-    assert all(rows.streamed for rows in found.values())
-    return found
 
 
 @pytest.mark.parametrize(

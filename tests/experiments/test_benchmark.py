@@ -41,14 +41,41 @@ def entrants(monkeypatch):
     monkeypatch.setitem(ENTRANTS, "absent", absent)
 
 
+def tried(asked: float, right: int, beyond: float, first: int = 0) -> Tried:
+    """A setting that is right on some of a thousand rows, one after the other."""
+    rows = (np.arange(1000) >= first) & (np.arange(1000) < first + right)
+    return Tried(asked, rows.astype(float), beyond + 0.05, beyond)
+
+
 def test_the_rule_takes_the_most_accurate_that_keeps_the_limit():
-    tried = [Tried(0.02, 0.7, 0.1, 0.04), Tried(0.1, 0.8, 0.2, 0.09), Tried(0.2, 0.9, 0.5, 0.3)]
-    assert [chosen(tried, limit)[0].asked for limit in (0.05, 0.1, 0.5)] == [0.02, 0.1, 0.2]
-    nearest, keeps = chosen(tried, 0.01)
+    settings = [tried(0.02, 700, 0.04), tried(0.1, 800, 0.09), tried(0.2, 900, 0.3)]
+    assert [chosen(settings, limit)[0].asked for limit in (0.05, 0.1, 0.5)] == [0.02, 0.1, 0.2]
+    nearest, keeps = chosen(settings, 0.01)
     assert (nearest.asked, keeps) == (0.02, False)
-    assert chosen([*tried, Tried(0.3, 1.0, why="it broke")], 0.5)[0].asked == 0.2
+    assert chosen([*settings, Tried(0.3, why="it broke")], 0.5)[0].asked == 0.2
     with pytest.raises(SettingsError, match="every fit failed, the last one so: it broke"):
         chosen([Tried(0.3, why="it broke")], 0.5)
+
+
+def test_of_settings_as_accurate_within_error_the_rule_takes_the_fairest():
+    """Some 40 rows that one alone decides rightly: the standard error is sqrt(40) rows, a little over six."""
+    lax, limit = tried(0.2, 700, 0.09), 0.1
+    assert chosen([tried(0.05, 695, 0.02, 20), lax], limit)[0].asked == 0.05
+    assert chosen([tried(0.05, 692, 0.02, 20), lax], limit)[0].asked == 0.2
+    assert (
+        chosen([tried(0.05, 695, 0.02), lax], limit)[0].asked == 0.2
+    )  # right on fewer, nowhere else
+    assert chosen([tried(0.05, 701, 0.2), lax], limit)[0].asked == 0.2  # keeps no limit
+
+
+def test_the_error_of_a_difference_is_that_of_the_rows_drawn_again():
+    rng = np.random.default_rng(0)
+    one, two = (rng.random(400) < rate for rate in (0.75, 0.7))
+    means = [(one[k] * 1.0 - two[k]).mean() for k in rng.integers(0, 400, (4000, 400))]
+    gap, error = np.mean(means), np.std(means)
+    shifted = two + gap - 1.1 * error, two + gap - 0.9 * error
+    best = Tried(0.2, one * 1.0)
+    assert [Tried(0.1, right).as_accurate_as(best) for right in shifted] == [False, True]
 
 
 def test_a_cell_chooses_on_training_rows_and_measures_on_others(entrants):

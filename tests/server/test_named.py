@@ -118,28 +118,46 @@ def test_every_mixture_of_parts_is_within_tau():
     assert result.worst_difference <= 0.2 + 0.002
 
 
+def charged_at(plan, w):
+    """A state at w whose differences are charged for, and its sums. Decisions, which are charged for, too, lend no
+    slope: the sigmoid's stand for them here."""
+    state, every = deciding.init(plan, server.Beginning()), np.arange(plan.kernels[1])
+    here = replace(state, w=w, limited=True, slopes=every)
+    asked = PartSums(Surrogate("sigmoid", 0.5), 1.0, w, np.ones(1), state.game.C, every * 1.0)
+    found = deciding.received(here, Reply(1, sums(plan, {"one": ROWS}, asked)))
+    return here, {**found, "psi_hat": found["psi_g"]}
+
+
 def test_the_price_has_the_gradient_it_says():
     plan = planned({"one": ROWS}, named_method(tau=0.05, spread=0.7))
-    state = deciding.init(plan, server.Beginning())
-    game = replace(state.game, compared=state.game.compared)
     w = np.random.default_rng(3).normal(size=plan.features + 1)
-
-    def charged(w):
-        asked = PartSums(
-            Surrogate("sigmoid", 0.5), 1.0, w, np.ones(1), game.C, np.arange(plan.kernels[1]) * 1.0
-        )
-        here = replace(state, game=game, w=w, limited=True, slopes=np.arange(plan.kernels[1]))
-        found = deciding.received(here, Reply(1, sums(plan, {"one": ROWS}, asked)))
-        # decisions, which are charged for, too, lend no slope: the sigmoid's stand for them here
-        return limited.penalty(here, {**found, "psi_hat": found["psi_g"]})
-
-    value, slope, _, _ = charged(w)
-    assert value > 0
+    found = limited.penalty(*charged_at(plan, w))
+    assert found.value > 0
     for k in range(len(w)):
         step = np.zeros_like(w)
         step[k] = 1e-4
-        numeric = (charged(w + step)[0] - charged(w - step)[0]) / 2e-4
-        assert abs(numeric - slope[k]) < 1e-4 * (1 + abs(slope[k]))
+        above, below = (
+            limited.charge(*charged_at(plan, w + sign * step)).value for sign in (1, -1)
+        )
+        assert abs((above - below) / 2e-4 - found.slope[k]) < 1e-4 * (1 + abs(found.slope[k]))
+
+
+def test_the_price_after_a_step_is_a_quadratic_of_the_step():
+    """Parts that a step brings over the limit are in it, and those that it brings under are not."""
+    plan = planned({"one": ROWS}, named_method(tau=0.05, spread=0.7))
+    rng = np.random.default_rng(3)
+    state, sums_ = charged_at(plan, rng.normal(size=plan.features + 1))
+    before = limited.penalty(state, sums_)
+    changed = False
+    for size in (0.01, 0.1, 1.0, 5.0):
+        p = size * rng.normal(size=len(state.w))
+        after = limited.penalty(state, sums_, p)
+        exact = limited.charge(state, sums_, sums_["J_g"] @ p).value
+        np.testing.assert_allclose(
+            after.value + after.slope @ p + p @ after.curve @ p / 2, exact, rtol=1e-9
+        )
+        changed |= not np.array_equal(after.over, before.over)
+    assert changed
 
 
 def test_one_number_goes_from_lax_to_strict():

@@ -188,6 +188,6 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, hint in hints.items():
         for about in getattr(hint, "__metadata__", ()):
             if isinstance(about, OptionInfo):
-                about.rich_help_panel = places.get(name)
+                about.rich_help_panel = about.rich_help_panel or places.get(name)
     command.__annotations__ = hints
     return command

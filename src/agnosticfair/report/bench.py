@@ -19,7 +19,7 @@ OURS = "agnosticfair-named"
 MAIN_LIMIT = 0.1
 NEAR = 0.02  # accuracy that a verdict allows below the best that keeps the limit
 CONSTANT = 0.01  # share of positives, or negatives, under which a classifier hardly decides
-COUNTED = ("won", "alike", "ahead")  # what a verdict may say for our default
+COUNTED = ("won", "alike", "ahead", "unbeaten")  # what a verdict may say for our default
 KEPT = 0.5  # share of seeds in which the rule must find the limit kept, to count as keeping it
 
 NUMBERS = {
@@ -109,7 +109,8 @@ def verdict(lines: Iterable[Json]) -> Json:
     best: the most accurate that keeps the limit.  lowest: whose p90 and max are lowest.  won: both are
     our default's, at an accuracy within two points of the best that keeps the limit.  alike: the same among those
     within two points of it, for whoever gives up more accuracy is lower by that.  ahead: the same among our default
-    and the methods of others.  beaten: by whom among those alike, beyond error.
+    and the methods of others.  beaten: by whom among those alike, beyond error; unbeaten: by nobody, where our default
+    decides, at that accuracy.
     """
     blind = [line for line in lines if line["seeds"] and not line["sees"]]
     own = next((line for line in blind if line["entrant"] == OURS), None)
@@ -132,6 +133,7 @@ def verdict(lines: Iterable[Json]) -> Json:
 
     won = {"won": leads(there), "alike": leads(alike), "ahead": leads(others)}
     beaten = [t["entrant"] for t in alike if own is not None and _beyond(-above[t["entrant"]])]
+    won["unbeaten"] = near and own in there and not beaten
     return {"own": own, "best": best, "lowest": lowest, "near": near, **won, "beaten": beaten}
 
 
@@ -287,7 +289,8 @@ def _verdicts(summary: Json) -> str:
         f"{NEAR:g} of the best that keeps the limit. *Alike*: the same among those whose accuracy is within that, for "
         "whoever gives up more of it is lower by that alone. *Ahead*: the same among our default and the methods of "
         "others, our other recipes left out. *Lower beyond error*: those alike whose p90 or max is lower by over two "
-        "standard errors of the seeds' differences. An entrant with fewer seeds is compared on these."
+        "standard errors of the seeds' differences; *unbeaten*, which is less than won: there are none. An entrant "
+        "with fewer seeds is compared on these."
     )
     count, limits = len(by_data(summary)), _limits(summary)
 

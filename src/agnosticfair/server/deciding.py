@@ -9,7 +9,7 @@ their slopes the sigmoid's. Otherwise model and merit are those of ``exact``. A 
 limit, aims at a share of the present difference at a time, and no step moves scores by more than a share of their
 deviation: further away the slopes say nothing. ``r_m`` is the difference in a named part, half of it the sigmoid's and
 half the decisions': an adversary who spreads over parts at a quadratic price weighs each by
-2 price (|r_m| - tau / 2)_+.
+2 price (|r_m| - tau / 2)_+. A step is charged for the parts that are over tau / 2 after it, as far as slopes tell.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WORTH, RETREAT, STRICTER = 2e-3, 7, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
-SMOOTH, STEPS, REFUSED = (5.0, 0.5), (5.0, 0.2), 3e-4
+SMOOTH, STEPS, REFUSED = (5.0, 0.5), (5.0, 0.2), 1.2e-3
 """By how much a refused step raises the damping and a good one lowers it: where differences have a price, and where
 decisions are limited. Where they have a price, a refused step that promised less than REFUSED is the last."""
 
@@ -119,7 +119,8 @@ def question(state: LimitedState) -> Question:
 
 
 def received(state: LimitedState, reply: Reply) -> dict[str, np.ndarray]:
-    """The sums, with slopes for all parts (0 where none were asked for), once more as ``J_hat`` for decisions.
+    """The sums, with slopes for all parts (where none were asked for, those known last, or 0), once more as ``J_hat``
+    for decisions.
 
     What is decided does not change with the scale of w, as g(x.w / T(w)) does not with T a share of the scores'
     deviation: so each slope J loses (J.w) grad T / T.
@@ -128,7 +129,7 @@ def received(state: LimitedState, reply: Reply) -> dict[str, np.ndarray]:
     if state.slopes is not None:
         G, F = sums["psi_g"].shape
         own = np.append(state.slopes, F - 1)
-        J = np.zeros((G, F, len(state.w)))
+        J = np.zeros((G, F, len(state.w))) if state.here is None else state.here.sums["J_g"].copy()
         J[:, own] = sums["J_g"]
         sums["J_g"] = J
     std = deviation(state.metric, state.w)

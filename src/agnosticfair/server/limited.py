@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -215,34 +215,49 @@ class Charge:
         return found
 
 
-def charge(state: Limits, sums: Mapping[str, np.ndarray]) -> Charge:
-    """What is charged at these sums, slopes aside."""
+def charge(state: Limits, sums: Mapping[str, np.ndarray], moved: Any = 0.0) -> Charge:
+    """What is charged at these sums, slopes aside.  moved: what a step adds to psi, as far as is known."""
     theta, parts = sums["psi_theta"], state.game.compared.parts
     mass = np.vstack([parts @ theta, np.ones(theta.shape[1])])
     if state.fairness.spread is None or not state.limited:
         none, nowhere = np.zeros(0), np.zeros(0, int)
         return Charge(0.0, nowhere, nowhere, nowhere, none, none, mass)
     prices, begin = charges(state, theta.shape[1])
-    excess = np.maximum(differences(state, charged(state, sums), theta) - begin, 0.0)
+    excess = np.maximum(differences(state, charged(state, sums) + moved, theta) - begin, 0.0)
     value, (j, k) = float((prices * excess**2).sum()), _ends(state)
     a, m = np.nonzero(excess)
     return Charge(value, j[a], k[a], m, prices[m], excess[a, m], mass)
 
 
+@dataclass(frozen=True)
+class Penalty:
+    """``charge`` of a linear model, as a quadratic of its step: value, gradient (D,) and Gauss-Newton curvature (D, D)
+    at no step, of the parts that are charged after some step p, and what weights p puts on cells and parts (G, F + 1).
+    over: the pairs and parts charged."""
+
+    value: float
+    slope: np.ndarray
+    curve: np.ndarray
+    weights: np.ndarray
+    over: np.ndarray
+
+
 def penalty(
-    state: LimitedState, sums: Mapping[str, np.ndarray]
-) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
-    """``charge`` of a linear model: value, gradient (D,), Gauss-Newton curvature (D, D) and the weights
-    it puts on cells and parts (G, F + 1)."""
-    found, D, parts = charge(state, sums), len(state.w), state.game.compared.parts
-    if not len(found.m):
-        return found.value, np.zeros(D), np.zeros((D, D)), np.zeros_like(sums["psi_theta"])
-    of_parts = np.einsum("pg,gmd->pmd", parts, sums["J_g"])
-    slopes = np.concatenate([of_parts, np.zeros((1, *of_parts.shape[1:]))])
-    m, mass = found.m, found.mass
+    state: LimitedState, sums: Mapping[str, np.ndarray], p: np.ndarray | None = None
+) -> Penalty:
+    """What is charged after the step p, where slopes are known; at these sums unless said."""
+    found = charge(state, sums, 0.0 if p is None else sums["J_g"] @ p)
+    D, parts, m, mass = len(state.w), state.game.compared.parts, found.m, found.mass
+    over = np.column_stack([found.j, found.k, m])
+    if not len(m):
+        none = np.zeros_like(sums["psi_theta"])
+        return Penalty(0.0, np.zeros(D), np.zeros((D, D)), none, over)
+    slopes = np.einsum("pg,gmd->pmd", parts, sums["J_g"])
+    slopes = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))])
     J = slopes[found.j, m] / mass[found.j, m, None] - slopes[found.k, m] / mass[found.k, m, None]
-    own, curve = 2 * found.price * found.excess, (J * (2 * found.price)[:, None]).T @ J
-    return found.value, own @ J, curve, found.weights(parts)
+    excess = found.excess if p is None else found.excess - J @ p
+    own, curve = 2 * found.price * excess, (J * (2 * found.price)[:, None]).T @ J
+    return Penalty(float(own @ excess) / 2, own @ J, curve, found.weights(parts), over)
 
 
 def evaluate(state: LimitedState, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
@@ -253,7 +268,7 @@ def evaluate(state: LimitedState, sums: Mapping[str, np.ndarray]) -> adversaries
     tau = state.fairness.tau
     cuts = cuts_at(state, psi, sums, 0.25 * tau) if state.limited else np.zeros((0, *psi.shape))
     worst = float(np.einsum("kgm,gm->k", cuts, psi).max(initial=0.0))
-    loss += float(adversaries.ridge_of(game) @ (w * w)) / 2 + penalty(state, sums)[0]
+    loss += float(adversaries.ridge_of(game) @ (w * w)) / 2 + charge(state, sums).value
     return adversaries.Point(w, sums, loss, worst, alpha, cuts)
 
 

@@ -9,33 +9,39 @@ import numpy as np
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.server import adversaries, exact
-from agnosticfair.server.limited import LimitedState, cuts_at, decided, deviation, penalty
+from agnosticfair.server.limited import LimitedState, Penalty, cuts_at, decided, deviation, penalty
 
 COOL, FAR = 0.6, 0.5
 """A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
 
+MOST_CHARGED = 6
+"""Times that a step is solved anew for the parts that are charged after it."""
+
 
 @dataclass(frozen=True)
 class QuadraticModel:
-    """The quadratic model around an answered w: curvature P and slope q of what is not a cut of the loss."""
+    """The quadratic model around an answered w: curvature H, slope q and value of what is not a cut of the loss."""
 
     here: adversaries.Point
     H: np.ndarray
     q: np.ndarray
+    base: float
     aim: float
-    weights: np.ndarray
+    charged: Penalty
 
 
-def model_at(state: LimitedState, here: adversaries.Point) -> QuadraticModel:
-    """Curvature of the Lagrangian, made positive semidefinite, and what the adversary charges."""
-    game = state.game
-    ridge = adversaries.ridge_of(game)
-    _, slope, curve, weights = penalty(state, here.sums)
-    H = here.sums["H"] / game.n + np.diag(ridge) + curve
+def model_at(
+    state: LimitedState, here: adversaries.Point, p: np.ndarray | None = None
+) -> QuadraticModel:
+    """Curvature of the Lagrangian, made positive semidefinite, and what the adversary charges after the step p."""
+    game, w = state.game, here.w
+    ridge, charged = adversaries.ridge_of(game), penalty(state, here.sums, p)
+    H = here.sums["H"] / game.n + np.diag(ridge) + charged.curve
     values, vectors = np.linalg.eigh((H + H.T) / 2)
     H = (vectors * np.maximum(values, 1e-8)) @ vectors.T
     aim = max(state.fairness.tau, COOL * here.worst)
-    return QuadraticModel(here, H, ridge * here.w + slope, aim, weights)
+    base = float(ridge @ (w * w)) / 2 + charged.value
+    return QuadraticModel(here, H, ridge * w + charged.slope, base, aim, charged)
 
 
 def solved(state: LimitedState, model: QuadraticModel) -> tuple[adversaries.SolvedStep, float]:
@@ -49,11 +55,26 @@ def solved(state: LimitedState, model: QuadraticModel) -> tuple[adversaries.Solv
     assert state.metric is not None
     std = deviation(state.metric, here.w)
     while True:
-        step, alphas, cuts = _passes(state, model, damping, alphas, cuts)
+        step, alphas, cuts = _charged(state, model, damping, alphas, cuts)
         far = float(np.sqrt(step.p @ state.metric @ step.p)) / (FAR * std or np.inf)
         if far <= 1.0 or not state.limited or damping > 1e6:
             return step, damping
         damping *= max(2.0, 2 * far)
+
+
+def _charged(
+    state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
+) -> tuple[adversaries.SolvedStep, np.ndarray, np.ndarray]:
+    """The best step, solved again until the parts that it was charged for are those charged at its own w + p."""
+    for left in reversed(range(MOST_CHARGED)):
+        step, alphas, cuts = _passes(state, model, damping, alphas, cuts)
+        if not left or not len(model.charged.over):
+            break
+        after = model_at(state, model.here, step.p)
+        if np.array_equal(after.charged.over, model.charged.over):
+            break
+        model = after
+    return step, alphas, cuts
 
 
 def _passes(
@@ -80,15 +101,14 @@ def _passes(
         cuts = np.concatenate([cuts, fresh])
         alphas = alphas if enough else np.vstack([alphas, alpha])
     of_loss, of_fair = solution.multipliers[: len(alphas)], solution.multipliers[len(alphas) : -1]
-    base = here.loss - loss_at(state, here)
     merit = (
         t
-        + base
+        + model.base
         + model.q @ p
         + p @ P[:D, :D] @ p / 2
         + state.nu * state.over(model.aim + xi) * state.limited
     )
-    C = np.einsum("k,kgm->gm", of_fair, cuts) + model.weights
+    C = np.einsum("k,kgm->gm", of_fair, cuts) + model.charged.weights
     step = adversaries.SolvedStep(
         p,
         float(merit),
