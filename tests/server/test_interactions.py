@@ -12,7 +12,7 @@ from agnosticfair.data.census import take_census
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import SettingsError
 from agnosticfair.estimator.classifier import AgnosticFairClassifier
-from agnosticfair.federation import Run, _begun, _plan, asking, fit, in_process
+from agnosticfair.federation import FitRequest, _begun, _plan, asking, fit, in_process
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import interacts, method
@@ -30,7 +30,7 @@ def made(**changes):
 def planned(rows, recipe):
     """The plan and the state before the first round."""
     asker = asking(in_process({"one": rows}), policy("stop"), None, False, None)
-    run = Run(recipe, "sex", "yes", 0, True, None, None, None)
+    run = FitRequest(recipe, "sex", "yes", 0, True, None, None, None)
     return _begun(asker, run, _plan(asker, run, asker.ask("census", None, lambda a, key: a)["one"]))
 
 
