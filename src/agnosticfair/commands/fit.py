@@ -69,22 +69,16 @@ def fit(
     secure: Annotated[
         bool, Option("--secure", help="Mask every client's sums, so that only totals are seen.")
     ] = False,
-    schema: Annotated[
-        Path | None, Option(help="What all clients agree on: see 'agnosticfair schema'.")
-    ] = None,
+    schema: options.SchemaFile = None,
     test: Annotated[
         list[Path] | None, Option(help="Labelled rows held out, to measure on; may be repeated.")
     ] = None,
-    epsilon: Annotated[
-        float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
-    ] = None,
-    delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = 1e-5,
     ledgers: Annotated[
         Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
     ] = None,
-    site_rows: Annotated[
-        int, Option(help="Hide whole clients, of which each adds no more rows; 0 hides rows.")
-    ] = 0,
+    site_rows: options.SiteRows = 0,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     force: options.Force = False,
     as_json: options.Json = False,
