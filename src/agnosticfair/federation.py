@@ -386,27 +386,8 @@ def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
         positive=run.positive,
         scale=run.scale,
     )
-    plan = agree_on_parts(plan, asker, census)
+    plan = named.agreed(plan, census, asker.total)
     return agree_on_centres(plan, asker, run.seed, run.centres)
-
-
-def agree_on_parts(plan: server.Plan, asker: Asker, census: Census) -> server.Plan:
-    """The plan with its bands and products, from clients' counts, and its named parts that hold enough rows, where it
-    has any."""
-    asked = named.histograms_question(plan, census)
-    counts = {} if asked is None else named.by_column(asked, asker.total(asked))
-    plan = named.with_bands(plan, census, counts)
-    if plan.method.products:
-        plan = named.with_products(plan, asker.total(named.products_question(plan)))
-    if server.fairness_of(plan.method).basis.kind != "named":
-        return plan
-    plan = named.with_axes(plan, census, counts)
-    plan = named.with_pairs(plan, asker.total(named.counts_question(plan)))
-    candidates = named.deeper(plan)
-    if candidates is None:
-        return plan
-    answer = asker.total(named.counts_question(candidates))
-    return named.with_triples(plan, candidates, answer)
 
 
 def agree_on_centres(
