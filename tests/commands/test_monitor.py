@@ -40,6 +40,24 @@ def test_batches_are_counted_and_remembered(call, watch):
     assert "agnosticfair_rows 400.0" in Path("metrics.prom").read_text()
 
 
+def test_the_page_is_accessible(call, watch, accessible):
+    write(Path("one.csv"), client_rows(8, 200))
+    call(*watch, "--rows", "one.csv", "--page", "page.html")
+    accessible(Path("page.html").read_text())
+
+
+@pytest.mark.parametrize("hook", ["no-such-program", f"{sys.executable} -c 'raise SystemExit(7)'"])
+def test_an_alarm_that_nobody_was_told_has_its_own_exit_code(call, watch, hook):
+    write(Path("odd.csv"), client_rows(8, 300), job="robot")
+    code, out, err = call(*watch, "--rows", "odd.csv", "--alert", hook)
+    assert code == 4
+    assert "job = 'robot'" in out
+    assert err.startswith("error: there is an alarm, and the alert")
+    assert err.count("\n") == 1
+    write(Path("even.csv"), client_rows(8, 300))
+    assert call(*watch, "--rows", "even.csv", "--alert", hook)[0] == 0
+
+
 def test_an_alarm_has_its_exit_code_and_its_hook(call, watch):
     write(Path("odd.csv"), client_rows(8, 300), job="robot")
     hook = f'{sys.executable} -c \'import sys; open("heard", "w").write(sys.stdin.read())\''

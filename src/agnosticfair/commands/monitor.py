@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from agnosticfair.monitoring.monitor import Monitor
     from agnosticfair.monitoring.verdict import Verdict
 
-ALARM = 3
+ALARM, UNTOLD = 3, 4
+"""Exit codes of an alarm, and of one that the user's alert was not told."""
 EPILOG = (
     "Example: agnosticfair monitor model.safetensors --certificate certificate.json --rows today.csv --state watch.json"
-    "   Exit code 0: no alarm; 3: the limit is broken, or the rows lie outside the set; 2: bad input."
+    "   Exit code 0: no alarm; 3: the limit is broken, or the rows lie outside the set; 4: so, and --alert failed; "
+    "2: bad input."
 )
 SHARE_EPILOG = (
     "Example: agnosticfair share-state model.safetensors meeting --certificate certificate.json --state north.json "
@@ -113,9 +116,8 @@ def monitor(
         print(json.dumps(verdict.to_json(), indent=1))
     else:
         _show(watch, verdict)
-    if verdict.alarm and alert is not None:
-        _alert(alert, verdict)
-    raise Exit(ALARM if verdict.alarm else 0)
+    told = alert is None or not verdict.alarm or _alert(alert, verdict)
+    raise Exit(ALARM if verdict.alarm and told else 0 if told else UNTOLD)
 
 
 def read_baseline(path: Path, model: Model, limit: float | None = None) -> Baseline:
@@ -313,12 +315,14 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
     show(grid("What the decisions do", header, lines))
 
 
-def _alert(command: str, verdict: Verdict) -> None:
-    """Run the user's command, without a shell, with the verdict on its standard input."""
+def _alert(command: str, verdict: Verdict) -> bool:
+    """Run the user's command, without a shell, with the verdict on its standard input; whether that went well."""
     try:
         content = json.dumps(verdict.to_json())
         subprocess.run(shlex.split(command), input=content, text=True, timeout=60, check=True)  # noqa: S603
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise SettingsError(
-            f"the alert {command!r} could not be given: {type(error).__name__}"
-        ) from None
+        why = f"it ended with {error.returncode}" if hasattr(error, "returncode") else str(error)
+        said = f"there is an alarm, and the alert {command!r} could not be given: {why}"
+        print("error:", " ".join(said.split()), file=sys.stderr)
+        return False
+    return True
