@@ -12,7 +12,7 @@ from agnosticfair.data.census import take_census
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import SettingsError
 from agnosticfair.estimator.classifier import AgnosticFairClassifier
-from agnosticfair.federation import Run, _begun, _plan, asking, fit, in_process
+from agnosticfair.federation import FitRequest, _begun, _plan, asking, fit, in_process
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import interacts, method
@@ -30,7 +30,7 @@ def made(**changes):
 def planned(rows, recipe):
     """The plan and the state before the first round."""
     asker = asking(in_process({"one": rows}), policy("stop"), None, False, None)
-    run = Run(recipe, "sex", "yes", 0, True, None, None, None)
+    run = FitRequest(recipe, "sex", "yes", 0, True, None, None, None)
     return _begun(asker, run, _plan(asker, run, asker.ask("census", None, lambda a, key: a)["one"]))
 
 
@@ -121,6 +121,12 @@ def test_there_are_no_more_interactions_than_pairs_with_enough_rows():
     assert 0 < few.method.interactions == len(products) < 60
     assert (X[:, -len(products) :].mean(axis=0) >= 0.08).all()
     assert fit({"one": ROWS}, made(least=0.3, bands=2)).outcome == "converged"
+
+
+def test_no_round_is_left_for_interactions_of_a_fit_that_ends_before():
+    short = fit({"one": ROWS}, made(max_rounds=3))
+    assert (short.rounds, short.outcome) == (3, "rounds")
+    assert not short.model.encoding.products
 
 
 def test_a_fit_with_interactions_is_where_another_begins():

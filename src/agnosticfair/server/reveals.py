@@ -38,6 +38,7 @@ from agnosticfair.protocol.questions import (
     REVEALS,
     Averaged,
     AverageNetwork,
+    Histograms,
     PartSums,
     Trained,
     TrainNetwork,
@@ -102,7 +103,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         plan = server.centred(plan, b)
     if interacts(method):
         plan, steep = interactions.at_most(plan)
-        found += _asked("pair_slopes", "among the rounds, once or twice", steep, _like(steep))
+        found += _asked("pair_slopes", "among the rounds, once", steep, _like(steep))
     rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:
@@ -129,24 +130,13 @@ def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explain
     be."""
     found: list[Explained] = []
 
-    def answered(asked: Broadcast[Any], value: float) -> Reply:
-        step, reply = step_of(asked.asked), _like(asked, value)
-        found.extend(_asked(step, "0", asked, reply))
+    def answered(asked: Broadcast[Any]) -> Reply:
+        value = 1.0 if isinstance(asked.asked, Histograms) else float(census.n)
+        reply = _like(asked, value)
+        found.extend(_asked(step_of(asked.asked), "0", asked, reply))
         return reply
 
-    asked = named.histograms_question(plan, census)
-    counts = {} if asked is None else named.by_column(asked, answered(asked, 1.0))
-    plan = named.with_bands(plan, census, counts)
-    if plan.method.products:
-        plan = named.with_products(plan, answered(named.products_question(plan), float(census.n)))
-    if server.fairness_of(plan.method).basis.kind != "named":
-        return plan, found
-    plan = named.with_axes(plan, census, counts)
-    plan = named.with_pairs(plan, answered(named.counts_question(plan), float(census.n)))
-    if (candidates := named.deeper(plan)) is not None:
-        answer = answered(named.counts_question(candidates), float(census.n))
-        plan = named.with_triples(plan, candidates, answer)
-    return plan, found
+    return named.agreed(plan, census, answered), found
 
 
 def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
