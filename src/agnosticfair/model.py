@@ -98,7 +98,10 @@ class Model:
         -------
         (n,) array
         """
-        X = encode(self.encoding, table, who)
+        return self.scores(encode(self.encoding, table, who))
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        """Signed distances of rows that are encoded already, (n, d)."""
         if self.network is None:
             return X @ self.w[:-1] + self.w[-1]
         from agnosticfair.networks import decide
