@@ -7,8 +7,9 @@ number says the values on several axes, and rows are counted by pairs of blocks:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -49,11 +50,11 @@ class Crossed:
         own = (Block(block.codes[rows], block.hot, block.own) for block in self.blocks)
         return Crossed(tuple(own), self.order)
 
-    def pairs(self) -> Iterator[tuple[Block, Block, np.ndarray]]:
+    @cached_property
+    def pairs(self) -> tuple[tuple[Block, Block, np.ndarray], ...]:
         """Every two blocks, and which pair of their combinations each row has."""
-        for q, b in enumerate(self.blocks):
-            for a in self.blocks[:q]:
-                yield a, b, a.codes * len(b.hot) + b.codes
+        both = ((a, b) for q, b in enumerate(self.blocks) for a in self.blocks[:q])
+        return tuple((a, b, a.codes * len(b.hot) + b.codes) for a, b in both)
 
 
 def cross(codes: np.ndarray, sizes: Sequence[int], most: int = MOST) -> Crossed:
@@ -121,7 +122,7 @@ def gram(crossed: Crossed, V: np.ndarray) -> np.ndarray:
     for block in crossed.blocks:
         counted = np.array([np.bincount(block.codes, v, len(block.hot)) for v in rows])
         made[:, block.own, block.own] = block.hot.T @ (counted[:, :, None] * block.hot)
-    for a, b, both in crossed.pairs():
+    for a, b, both in crossed.pairs:
         shape = len(a.hot), len(b.hot)
         joint = np.array([np.bincount(both, v, prod(shape)) for v in rows])
         between = a.hot.T @ joint.reshape(-1, *shape) @ b.hot
@@ -143,6 +144,6 @@ def quadratic(crossed: Crossed, W: np.ndarray) -> np.ndarray:
     for block in crossed.blocks:
         own = ((block.hot @ W[block.own, block.own]) * block.hot).sum(axis=1) / 2
         found = found + own[block.codes]
-    for a, b, both in crossed.pairs():
+    for a, b, both in crossed.pairs:
         found += (a.hot @ W[a.own, b.own] @ b.hot.T).ravel()[both]
     return found
