@@ -223,3 +223,21 @@ def question_of(clients, recipe):
     rng, asked = np.random.default_rng(0), broadcast.asked
     arrays = {k: rng.uniform(size=getattr(asked, k).shape) for k in ("w", "alpha", "C")}
     return replace(broadcast, asked=replace(asked, **arrays))
+
+
+def streamed(clients: dict[str, Table], folder: Path) -> dict:
+    """The clients' rows in Parquet files, read a batch at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from agnosticfair.data.files import Roles, read_source
+
+    found = {}
+    for key, table in clients.items():
+        columns = {**table.numeric, **{k: c.values() for k, c in table.categorical.items()}}
+        columns |= {k: c.values() for k, c in table.sensitive_features.items()}
+        columns["label"] = table.target.values()
+        pq.write_table(pa.table(columns), folder / f"{key}.parquet", row_group_size=len(table) // 2)
+        found[key] = read_source(folder / f"{key}.parquet", Roles("label", ("sex",)))
+    assert all(rows.streamed for rows in found.values())
+    return found

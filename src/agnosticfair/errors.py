@@ -1,4 +1,7 @@
-"""What can go wrong, in sentences a person can act on. Imports nothing."""
+"""What can go wrong, in sentences a person can act on. Imports nothing heavy."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class AgnosticFairError(Exception):
@@ -23,3 +26,18 @@ class SolverError(AgnosticFairError):
 
 class ModelError(AgnosticFairError):
     """A model file that is corrupt, foreign, or does not fit the data."""
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Says what is missing where an import in its body fails, and how to install it.
+
+    >>> with needing("charts", "a chart needs the package 'charts'"):
+    ...     import charts
+    Traceback (most recent call last):
+    agnosticfair.errors.SettingsError: a chart needs the package 'charts': pip install 'agnosticfair[charts]'
+    """
+    try:
+        yield
+    except ImportError:
+        raise SettingsError(f"{what}: pip install 'agnosticfair[{extra}]'") from None

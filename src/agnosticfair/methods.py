@@ -202,6 +202,8 @@ class Method:
     products : float
         Two values, or bands, of different columns that hold at least this share of the rows are multiplied, and are
         features, too; 0 for none.
+    interactions : int
+        Pairs of values that become features when a fit over named parts is nearly done, the steepest ones.
     """
 
     name: str
@@ -219,6 +221,7 @@ class Method:
     network: Network | None = None
     bands: int = 0
     products: float = 0.0
+    interactions: int = 0
 
     def __post_init__(self) -> None:
         require(Basis, basis=self.basis)
@@ -312,9 +315,8 @@ DEEP: dict[str, dict[str, Any]] = {
         for name in ("fairfl", "agnosticfair-b", "localfair")
     },
 }
-"""What a recipe changes for a network, which needs a richer set (docs/deep.md) and a
-temperature of its logits; ``ridge``, ``max_rounds`` and
-``tolerance`` change for all of them."""
+"""What a recipe changes for a network, which needs a richer set (docs/deep.md) and a temperature of its logits;
+``ridge``, ``max_rounds`` and ``tolerance`` change for all of them."""
 
 
 def method(name: str | Method, **changes: Any) -> Method:
@@ -358,7 +360,15 @@ def method(name: str | Method, **changes: Any) -> Method:
     recipe = _with_sets(recipe, by[Reach.ADVERSARY], by[Reach.KERNELS])
     recipe = _with_parts(recipe, by[Reach.PARTS])
     recipe = _with_fairness(recipe, by[Reach.FAIRNESS], by[Reach.SURROGATE])
-    return replace(recipe, **by[Reach.METHOD])
+    recipe = replace(recipe, **by[Reach.METHOD])
+    asked = interacts(recipe) or "interactions" in changes
+    return recipe if asked else replace(recipe, interactions=0)
+
+
+def interacts(method: Method) -> bool:
+    """Whether the method finds interactions: linear models over named parts do, where not all products are features."""
+    over_parts = method.fairness is not None and method.fairness.basis.kind == "named"
+    return bool(method.interactions and over_parts) and not (method.network or method.products)
 
 
 _OF_KERNELS = {s.name for s in SETTINGS.values() if s.reach in (Reach.ADVERSARY, Reach.KERNELS)}

@@ -98,7 +98,10 @@ class Model:
         -------
         (n,) array
         """
-        X = encode(self.encoding, table, who)
+        return self.scores(encode(self.encoding, table, who))
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        """Signed distances of rows that are encoded already, (n, d)."""
         if self.network is None:
             return X @ self.w[:-1] + self.w[-1]
         from agnosticfair.networks import decide
@@ -201,14 +204,7 @@ def load_model(path: str | Path) -> Model:
         return _parse(json.loads(header), w)
     except FileNotFoundError:
         raise ModelError(f"there is no model file {str(path)!r}: check the path") from None
-    except (
-        SafetensorError,
-        OSError,
-        json.JSONDecodeError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise ModelError(
             f"{str(path)!r} is not a model of agnosticfair, or it is damaged ({type(error).__name__}): "
             "write it again with 'fit'"

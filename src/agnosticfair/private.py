@@ -205,7 +205,9 @@ def private_recipe(method: Method) -> Method:
         columns = basis.columns if basis.kind == "named" else None
         single = subpopulations(columns, 1, max(LEAST_PART, basis.least))
         fairness = replace(fairness, basis=single, each=True)
-        method = replace(method, basis=constant(), fairness=fairness, bands=0, products=0.0)
+        method = replace(
+            method, basis=constant(), fairness=fairness, bands=0, products=0.0, interactions=0
+        )
     kind = server.fairness_of(method).basis.kind
     known = method.basis.kind == "constant" and kind in ("constant", "named")
     if not known or method.network or method.averaging or method.q:

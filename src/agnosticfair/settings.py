@@ -190,6 +190,7 @@ def _of_methods() -> tuple[Setting, ...]:
         Setting("polish", M, "Go on until the weights are still, too.", bool),
         Setting("bands", M, "Bands of every column of numbers, as features.", NATURAL),
         Setting("products", M, "Pairs of values with this share of rows, as features.", SHARE),
+        Setting("interactions", M, "Pairs of values, found by the fit, as features.", NATURAL),
         Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", WORD),
         Setting("averaging", M, "Local steps and a plain average, instead of a solver."),
         Setting("fairness", M, "The whole constraint."),

@@ -5,14 +5,15 @@ from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import dealt, small_table
+from helpers import dealt, small_table, streamed
 
 from agnosticfair.auditing import limit as limits
+from agnosticfair.auditing.audit import counting
 from agnosticfair.auditing.limit import Candidate, answered, dealt_apart, fit_within, next_price
 from agnosticfair.data import files
 from agnosticfair.data.rows import digest_of
 from agnosticfair.errors import AgnosticFairError, SettingsError
-from agnosticfair.federation import in_process
+from agnosticfair.federation import fit, in_process
 from agnosticfair.protocol.engines.relay import Relay
 
 
@@ -149,20 +150,16 @@ def test_a_limit_is_the_same_wherever_rows_lie(kind, short, tmp_path, monkeypatc
     assert (one["parts"], one["sums"]) == (two["parts"], two["sums"])
 
 
-def streamed(clients, folder):
-    """The clients' rows in Parquet files, read a batch at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    found = {}
-    for key, table in clients.items():
-        columns = {**table.numeric, **{k: c.values() for k, c in table.categorical.items()}}
-        columns |= {k: c.values() for k, c in table.sensitive_features.items()}
-        columns["label"] = table.target.values()
-        pq.write_table(pa.table(columns), folder / f"{key}.parquet", row_group_size=len(table) // 2)
-        found[key] = files.read_source(folder / f"{key}.parquet", files.Roles("label", ("sex",)))
-    assert all(rows.streamed for rows in found.values())
-    return found
+def test_under_masks_every_model_of_a_path_is_counted():
+    """Sites answer a question of a round once: another model is another round."""
+    rows = dealt(small_table(600), 2)
+    made = fit(rows, "fl").model
+    others = [made, replace(made, w=-made.w), made]
+    plain, masked = (
+        counting(made, rows, sensitive_features="sex", secure=secure) for secure in (False, True)
+    )
+    for other in others:
+        assert (plain(other).counts == masked(other).counts).all()
 
 
 @pytest.mark.parametrize(
@@ -208,12 +205,20 @@ def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call)
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path / "rows.csv", client_rows(0, 900))
     ask = ("--target", "income", "--sensitive-features", "sex", "--limit", 0.9, "--precision", 0.4)
-    code, _, err = call("fit", file, *ask)
+    code, out, err = call("fit", file, *ask)
     assert code == 0
     assert "limit 0.9" in err
+    assert "model-sex-certificate.json" in out
+    card = (tmp_path / "model-card.md").read_text()
+    assert "limit 0.9" in card
+    assert "not certified: risk difference" not in card  # that is of the rows of the fit
     told = json.loads((tmp_path / "model-sex-certificate.json").read_text())
     assert told["limit"] == 0.9
     assert call("verify", "model-sex-certificate.json")[0] == 0
+    (tmp_path / "other-sex-certificate.json").write_text("mine")
+    code, _, err = call("fit", file, *ask, "--out", "other.safetensors")
+    assert code == 2
+    assert "other-sex-certificate.json" in err
     assert call("fit", file, *ask, "--tau", 0.1, "--force")[0] == 2
     code, _, err = call("fit", file, *ask, "--checkpoint", "kept", "--force")
     assert code == 2

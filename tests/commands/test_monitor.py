@@ -63,9 +63,13 @@ def test_late_labels_are_joined_by_key(call, watch):
     with Path("labels.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerows([("id", "income"), *((r["id"], r["income"]) for r in rows)])
-    asked = (*watch, "--rows", "rows.csv", "--key", "id", "--labels", "labels.csv")
-    code, out, err = call(*asked, "--target", "income", "--state", "s.json", "--json")
+    call(*watch, "--rows", "rows.csv", "--state", "s.json")  # counted when it came
+    late = (*watch, "--key", "id", "--labels", "labels.csv", "--target", "income")
+    asked = (*late, "--rows", "rows.csv", "--state", "s.json", "--json")
+    code, out, err = call(*asked)
     assert (code, err, json.loads(out)["rows"]) == (0, "", 100)
+    assert "very content" in refused(call, *asked)
+    assert "by --rows" in refused(call, *late, "--state", "s.json")
     counts = json.loads(Path("s.json").read_text())["state"]["counts"]
     assert sum(sum(map(sum, group)) for group in counts[0]) == 100
     assert sum(sum(group[0]) for group in counts[0]) == 0  # none is without its label

@@ -21,7 +21,7 @@ from agnosticfair.experiments.reproduce import (
     run_cell,
 )
 from agnosticfair.methods import METHODS
-from agnosticfair.report.tables import document, grids, markdown, outcome, summarise, terminal
+from agnosticfair.report.tables import HEAD, document, grids, markdown, outcome, summarise, terminal
 
 KEYS = [
     *("dataset", "setting", "method", "seed", "clients"),
@@ -173,7 +173,7 @@ def test_markdown_lines_have_as_many_cells_as_the_header():
     for grid in made:
         bars = {line.count("|") for line in markdown(grid).splitlines() if line.startswith("|")}
         assert bars == {len(grid.header) + 1}
-    text = document(made, {"a.png": "A figure"}, "Made by hand.")
+    text = document(HEAD, made, {"a.png": "A figure"}, "Made by hand.")
     assert "![A figure](a.png)" in text
     assert text.count("### Table") == len(made)
 

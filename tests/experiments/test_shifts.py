@@ -38,8 +38,8 @@ from agnosticfair.experiments.shifts import (
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import gaussian_kernel, row_priorities
 from agnosticfair.report.figures import png
-from agnosticfair.report.shifts import PUBLISHED, document, figures, grids, summarise
-from agnosticfair.report.tables import markdown, terminal
+from agnosticfair.report.shifts import HEAD, PUBLISHED, figures, grids, summarise
+from agnosticfair.report.tables import document, markdown, terminal
 
 FL = SuiteCell("adult", "shift", "fl", 0)
 
@@ -392,7 +392,7 @@ def test_tables_have_every_method_and_say_what_a_peer_needs():
         assert bars == {len(grid.header) + 1}
     assert "needs the sensitive feature when deciding" in made[-1].note
     assert "expected rates" in made[-1].note
-    text = document(made, {"a.png": "A figure"}, "Made by hand.")
+    text = document(HEAD, made, {"a.png": "A figure"}, "Made by hand.")
     assert "![A figure](a.png)" in text
     assert "no method saw" in text
 

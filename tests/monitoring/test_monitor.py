@@ -123,6 +123,17 @@ def test_without_groups_the_mix_is_still_watched():
     assert "Groups are known of 0 of 6,000 rows" in verdict.advice[-1]
 
 
+def test_what_is_not_measured_is_not_told_as_zero():
+    from agnosticfair.report.monitor import page_data
+
+    monitor, verdict = watched(replace(ROWS, sensitive_features={}))
+    assert (verdict.everybody.rows, verdict.everybody.difference) == (0, None)
+    assert [rate.rate for rate in verdict.everybody.rates] == [None, None]
+    told = page_data(monitor, verdict)
+    assert json.loads(json.dumps(told, allow_nan=False))["timeline"][-1]["difference"] is None
+    assert "its groups are not known" in told["alone"]
+
+
 def test_labels_that_come_late_are_added_once():
     baseline = replace(BASELINE, notion="equal_opportunity")
     monitor = Monitor(MODEL, baseline)
@@ -292,6 +303,17 @@ def test_a_state_stays_small_however_many_batches(tmp_path):
     assert len(replace(monitor.state, batches=many).to_bytes()) < 1 << 20
 
 
+def test_two_processes_may_count_into_one_state(tmp_path):
+    path = tmp_path / "s.json"
+    one, other = (Monitor(MODEL, BASELINE, state=path) for _ in range(2))
+    first, second, *_ = batches(ROWS)
+    one.update(first)
+    assert other.update(second).rows == 1000
+    with pytest.raises(DataError, match="very content"):
+        one.update(second)
+    assert Monitor(MODEL, BASELINE, state=path).state.rows == 1000
+
+
 def test_a_batch_that_could_not_be_written_is_not_counted(tmp_path):
     monitor = Monitor(MODEL, BASELINE, state=tmp_path / "absent" / "state.json")
     with pytest.raises(ModelError, match="not counted"):
@@ -371,6 +393,17 @@ def test_rows_of_one_part_alone_are_never_outside(depth):
         assert verdict.where != "outside", part
         if depth == 1:
             assert (verdict.where, verdict.changed) == ("inside", True)
+
+
+def test_the_program_of_what_is_reachable_has_a_goal(monkeypatch):
+    """Without one HiGHS went round for ever on Adult's rows of all but the private sector."""
+    from scipy import optimize
+
+    asked, solve = [], optimize.linprog
+    monkeypatch.setattr(optimize, "linprog", lambda c, **k: asked.append(c) or solve(c, **k))
+    low = np.zeros(len(BASELINE.values))
+    assert reachable(BASELINE, low, np.ones(len(low)), 0.05)
+    assert [np.count_nonzero(c) for c in asked] == [1]
 
 
 def test_no_mixture_reaches_two_values_that_exclude_each_other():

@@ -16,7 +16,7 @@ from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.estimator.classifier import AgnosticFairClassifier
-from agnosticfair.federation import agree_on_parts, fit, in_process, summaries
+from agnosticfair.federation import fit, in_process, summaries
 from agnosticfair.mathematics.basis import gaussian, subpopulations
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.parts import members
@@ -38,7 +38,8 @@ def planned(tables, recipe):
     engine = in_process(tables)
     asker = Asker(engine, engine.clients())
     census = merge(summaries(asker))
-    return agree_on_parts(server.plan(recipe, census, asker.keys, positive="yes"), asker, census)
+    plan = server.plan(recipe, census, asker.keys, positive="yes")
+    return named.agreed(plan, census, asker.total)
 
 
 def named_method(**changes):

@@ -399,7 +399,13 @@ def counting(
     census, plan = _stated(asker, model, sensitive_features, constant())
     asked = asked_parts(parts)
     axes, ask = _asking_parts(asker, census, plan, asked, model)
-    return lambda other: searched(axes, asked, partial(ask, w=other.w), 1 - confidence)
+    rounds = count(1)
+
+    def look(other: Model) -> Found:  # a round of its own: masks of one round serve one model
+        own = partial(ask, w=other.w, round=next(rounds))
+        return searched(axes, asked, own, 1 - confidence)
+
+    return look
 
 
 def _stated(
@@ -434,9 +440,9 @@ def _asking_parts(
     own = named.with_axes(own, census, counts)
     axes = named.axes_in(own)
 
-    def ask(parts: Sequence[Part], w: np.ndarray = model.w) -> np.ndarray:
+    def ask(parts: Sequence[Part], w: np.ndarray = model.w, round: int = 1) -> np.ndarray:
         there = named.with_parts(own, axes, parts)
-        total = asker.total(Broadcast(1, there.task, PartDecisions(w)))
+        total = asker.total(Broadcast(round, there.task, PartDecisions(w)))
         cells = np.round(total.sums["counts"]).astype(np.int64)
         return cells.reshape(len(parts), -1, 2, 2)
 

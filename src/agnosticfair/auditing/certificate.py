@@ -91,7 +91,7 @@ class Certificate:
     sums : mapping or None
         What ``verify`` computes all of it from.
     notes : tuple of str
-        Where bounds do not hold.
+        Where bounds do not hold; and which limit they keep, where one was asked for.
     """
 
     worst_difference: float

@@ -14,11 +14,11 @@ import numpy as np
 from agnosticfair.auditing.inputs import NUMBERS
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import Dialect, called, found_out
-from agnosticfair.errors import DataError, ModelError, SettingsError
+from agnosticfair.errors import DataError, ModelError, SettingsError, needing
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 ONNX = ".onnx"
-EXTRA = "install 'agnosticfair[audit]'"
+EXTRA = "audit"
 TENSORS = {"double": np.float64, "float": np.float32, "int64": np.int64, "int32": np.int32}
 
 
@@ -52,10 +52,8 @@ def load_foreign(path: Path, trust_code: bool = False) -> Any:
             f"{path.name!r} is a pickle, and reading one runs the code of whoever wrote it: allow that by "
             "--trust-code, or give its predictions by --predictions"
         )
-    try:
+    with needing(EXTRA, "pickles are read by the package 'joblib'"):
         import joblib
-    except ImportError:
-        raise SettingsError(f"pickles are read by the package 'joblib': {EXTRA}") from None
     try:
         made = joblib.load(path)
     except Exception as error:  # whatever the code in it does
@@ -69,12 +67,8 @@ def load_foreign(path: Path, trust_code: bool = False) -> Any:
 
 def read_frame(path: Path, dialect: Dialect) -> Any:
     """The rows of a file as pandas reads them; separator and encoding as they are told or found out."""
-    try:
+    with needing(EXTRA, "another's model reads rows by the package 'pandas'"):
         import pandas as pd
-    except ImportError:
-        raise SettingsError(
-            f"another's model reads rows by the package 'pandas': {EXTRA}"
-        ) from None
     if path.suffix.lower() == ".parquet":
         return pd.read_parquet(path)
     written = found_out(path, dialect, called(path))
@@ -107,10 +101,8 @@ def predictions_of(made: Any, frame: Any, target: str, *, threshold: float = 0.5
 
 
 def _session(path: Path) -> Any:
-    try:
+    with needing(EXTRA, "ONNX files are run by the package 'onnxruntime'"):
         import onnxruntime
-    except ImportError:
-        raise SettingsError(f"ONNX files are run by the package 'onnxruntime': {EXTRA}") from None
     onnxruntime.set_default_logger_severity(4)  # what is wrong is raised, too
     try:
         return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -21,13 +21,14 @@ import numpy as np
 
 from agnosticfair.auditing.parts import Asked, Found, records, upper_of, worst_of
 from agnosticfair.data.encoding import shown
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, SettingsError, needing
 from agnosticfair.mathematics import confidence, reweighed
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import Axis, part_name, sizes_of, starts_of
 from agnosticfair.mathematics.parts import read as sums_at
 
 PURPOSE = b"agnosticfair-certificate-1"
+SIGNING = "a signature needs the package 'cryptography'"
 SEALS = ("digest", "signature")
 CLOSE = 1e-9
 """Two computations of one bound may differ by rounding."""
@@ -305,23 +306,15 @@ def read_key(path: Path) -> bytes:
 
 
 def _private(secret: bytes) -> Any:
-    try:
+    with needing("secure", SIGNING):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    except ImportError:
-        raise SettingsError(
-            "a signature needs 'cryptography': pip install 'agnosticfair[secure]'"
-        ) from None
     return Ed25519PrivateKey.from_private_bytes(secret)
 
 
 def _signed(signature: Mapping[str, Any], content: bytes) -> bool:
-    try:
+    with needing("secure", SIGNING):
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ImportError:
-        raise SettingsError(
-            "a signature needs 'cryptography': pip install 'agnosticfair[secure]'"
-        ) from None
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature["public_key"]))
         key.verify(bytes.fromhex(signature["value"]), PURPOSE + content)

@@ -117,10 +117,9 @@ def _checked_gap(
     """A and the worst gap over it, or the sentence that says why there is none."""
     A = check(_set(psi, asked.bound))
     gap = _worst_gap(A, psi, asked, asked.tolerance)
-    if (
-        gap is None and asked.basis.kind == "constant"
-    ):  # nothing is reweighed that a floor could hold
-        gap = _worst_gap(A, psi, replace(asked, floor=0.0), asked.tolerance)
+    if gap is None and asked.basis.kind == "constant":
+        # nothing is reweighed, so that no floor is needed: half a row will do
+        gap = _worst_gap(A, psi, replace(asked, floor=0.5 / A.n), asked.tolerance)
     if gap is not None:
         return A, gap
     for _, _, b in notions.ratios(NOTIONS[asked.notion], psi[..., :-1]):

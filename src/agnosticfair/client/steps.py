@@ -15,6 +15,7 @@ from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
 from agnosticfair.client.sums import named as parts
+from agnosticfair.client.sums.pairs import pair_slopes
 from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
@@ -91,6 +92,7 @@ STEPS: dict[str, Step] = {
         Step("histograms", parts.histograms, by_batch=True),
         Step("part_counts", parts.counts, by_batch=True),
         Step("part_sums", part_sums, by_batch=True),
+        Step("pair_slopes", pair_slopes, by_batch=True),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("part_decisions", answers.part_decisions, by_batch=True),

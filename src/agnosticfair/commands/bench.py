@@ -59,7 +59,7 @@ def bench(
     options: dict[str, Any] = {"limits": LIMITS, "folder": folder}
     if quick:
         numbers, asked, options = numbers[:1], QUICK_DATA, options | QUICK
-        names = [*QUICK_ENTRANTS]
+        names = QUICK_ENTRANTS
     found, absent = here(asked, folder)
     wanted = cells(found, numbers, names, listed(splits, ("shift", "iid")), **options)
     begin = perf_counter()
@@ -69,13 +69,13 @@ def bench(
 
 
 QUICK_DATA = ["adult", "oulad"]
-QUICK_ENTRANTS = (
+QUICK_ENTRANTS = [
     "agnosticfair-named",
     "fairfl",
     "fairlearn-eg",
     "fairlearn-threshold",
     "boosted-tree",
-)
+]
 QUICK: dict[str, Any] = {"limits": (0.1,), "asked": (0.02, 0.05, 0.12)}
 
 

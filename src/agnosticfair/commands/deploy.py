@@ -54,16 +54,10 @@ def init(
             "--secure/--plain", help="Mask every site's sums: the coordinator sees totals only."
         ),
     ] = True,
-    schema: Annotated[
-        Path | None, Option(help="What all sites agree on: see 'agnosticfair schema'.")
-    ] = None,
-    epsilon: Annotated[
-        float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
-    ] = None,
-    delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
-    site_rows: Annotated[
-        int, Option(help="Hide whole sites, of which each adds no more rows; 0 hides rows.")
-    ] = 0,
+    schema: options.SchemaFile = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = 1e-5,
+    site_rows: options.SiteRows = 0,
     host: Annotated[str, Option(help="The SuperLink's address.")] = "127.0.0.1",
     port: Annotated[
         int, Option(help="Its port for sites; the next is for runs, here only.")

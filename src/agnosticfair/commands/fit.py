@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from agnosticfair.commands import options, reading
-from agnosticfair.commands.leaving import leave, note_rows, pages_of, present, promised_files
+from agnosticfair.commands.leaving import certificate_name, leave, note_rows, pages_of, present
 from agnosticfair.commands.measuring import labelled, scores
-from agnosticfair.commands.output import check_file, check_folder, progress, write_files
+from agnosticfair.commands.output import check_file, check_folder, progress
 from agnosticfair.commands.private import check_alone, private_fit
 from agnosticfair.settings import DEFAULT
 
@@ -69,22 +69,16 @@ def fit(
     secure: Annotated[
         bool, Option("--secure", help="Mask every client's sums, so that only totals are seen.")
     ] = False,
-    schema: Annotated[
-        Path | None, Option(help="What all clients agree on: see 'agnosticfair schema'.")
-    ] = None,
+    schema: options.SchemaFile = None,
     test: Annotated[
         list[Path] | None, Option(help="Labelled rows held out, to measure on; may be repeated.")
     ] = None,
-    epsilon: Annotated[
-        float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
-    ] = None,
-    delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = 1e-5,
     ledgers: Annotated[
         Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
     ] = None,
-    site_rows: Annotated[
-        int, Option(help="Hide whole clients, of which each adds no more rows; 0 hides rows.")
-    ] = 0,
+    site_rows: options.SiteRows = 0,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
     force: options.Force = False,
     as_json: options.Json = False,
@@ -98,7 +92,10 @@ def fit(
     from agnosticfair.private import Budget
     from agnosticfair.runs.tracking import parameters, results, tracker
 
-    _check_places(out, (*files, *(test or ())), force, {"--run": run, "--checkpoint": checkpoint})
+    promised = () if limit is None else roles.sensitive_features
+    beside = [certificate_name(out.stem, name) for name in promised]
+    folders = {"--run": run, "--checkpoint": checkpoint}
+    _check_places(out, beside, (*files, *(test or ())), force, folders)
     chosen, device = _recipe(method, settings, device, limit)
     roles = reading.with_parts(roles, chosen)
     target, names = roles.target, roles.sensitive_features
@@ -123,9 +120,7 @@ def fit(
         tell("parameters", parameters(chosen, seed=seed, rows=held))
         asked = None if limit is None else ask
         fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, asked)
-        if promise is not None:
-            write_files(out.parent, promised_files(promise, out.stem, clients))
-        told: dict[str, Any] = {"target": target, "seed": seed, "run": run}
+        told: dict[str, Any] = {"target": target, "seed": seed, "run": run, "promise": promise}
         left = leave(fitted, clients, out, **told, keep=track is not None)
         if track is not None:
             tell("results", results(fitted, left.certified[0]))
@@ -135,10 +130,15 @@ def fit(
 
 
 def _check_places(
-    out: Path, inputs: Sequence[Path], force: bool, folders: Mapping[str, Path | None]
+    out: Path,
+    beside: Sequence[str],
+    inputs: Sequence[Path],
+    force: bool,
+    folders: Mapping[str, Path | None],
 ) -> None:
     """Say before the work that its results cannot be written, or would be written over something."""
-    for path in (out, *(out.parent / f"{out.stem}-card.{kind}" for kind in ("md", "html"))):
+    cards = (f"{out.stem}-card.{kind}" for kind in ("md", "html"))
+    for path in (out, *(out.parent / name for name in (*cards, *beside))):
         check_file(path, inputs, force)
     for option, folder in folders.items():
         if folder is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,9 +42,10 @@ def leave(
     seed: int,
     run: Path | None,
     keep: bool,
+    promise: Promise | None = None,
 ) -> Left:
     """Measure and certify a fit on its clients' rows, and write model and card; and a run's files where there is a
-    folder for them, or where they are to be kept for a tracker."""
+    folder for them, or where they are to be kept for a tracker. What is promised was certified on rows held out."""
     from agnosticfair.runs import provenance as record
 
     fitted.model.save(out)
@@ -52,7 +53,9 @@ def leave(
     certified: Any = ({}, {})
     kept: dict[str, bytes] = {}
     keep = keep or run is not None
-    if keep or not any(source.streamed for source in clients.values()):
+    if promise is not None:
+        certified = (said_in(promise), {})
+    elif keep or not any(source.streamed for source in clients.values()):
         certified = record.certificates(fitted, clients, seed=seed)
     if keep:  # each is another pass over the rows
         told = {"target": target, "training_rows": found}
@@ -60,8 +63,18 @@ def leave(
     if run is not None:
         write_files(run, kept)
     cards = cards_of(fitted, clients, certified, target, out.stem)
+    if promise is not None:
+        cards |= promised_files(promise, out.stem, clients)
     write_files(out.parent, cards)
     return Left(found, certified, kept, cards)
+
+
+def said_in(promise: Promise) -> dict[str, Certificate]:
+    """The certificates of a limit, each with the sentence of what is kept."""
+    return {
+        name: replace(made, notes=(str(promise), *made.notes))
+        for name, made in promise.certificates.items()
+    }
 
 
 def note_rows(method: Method) -> None:
@@ -115,11 +128,16 @@ def promised_files(
     told = {"limit": promise.limit, "kept": promise.kept, "says": str(promise)}
     print(promise, file=sys.stderr)
     return {
-        f"{stem}-{name}-certificate.json": json.dumps(
+        certificate_name(stem, name): json.dumps(
             sealed(made.to_json() | told | provenance(clients)), indent=1
         ).encode()
         for name, made in promise.certificates.items()
     }
+
+
+def certificate_name(stem: str, sensitive_feature: str) -> str:
+    """The file of a limit's certificate, beside the model's."""
+    return f"{stem}-{sensitive_feature}-certificate.json"
 
 
 def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:

@@ -45,16 +45,10 @@ def explain_messages(
     settings: options.Settings = options.NONE,
     bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
     secure: Annotated[bool, Option("--secure", help="As they are under secure sums.")] = False,
-    epsilon: Annotated[
-        float | None, Option(help="As they are under differential privacy of rows.")
-    ] = None,
-    delta: Annotated[float, Option(help="Of differential privacy.")] = 1e-5,
-    site_rows: Annotated[
-        int, Option(help="Hide whole sites, of which each adds no more rows; 0 hides rows.")
-    ] = 0,
-    schema: Annotated[
-        Path | None, Option(help="Instead of a file: what all sites agree on.")
-    ] = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = 1e-5,
+    site_rows: options.SiteRows = 0,
+    schema: options.SchemaFile = None,
     as_json: options.Json = False,
 ) -> None:
     """Print every message of a fit: its round, fields, shapes and bytes, and what it could reveal.

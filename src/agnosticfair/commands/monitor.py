@@ -54,7 +54,10 @@ def monitor(
         Path | None, Option(help="List of the sites' public masking keys, for --masked.")
     ] = None,
     labels: Annotated[Path | None, Option(help="Labels that came late, joined by --key.")] = None,
-    key: Annotated[str | None, Option(help="Column that both files have, for --labels.")] = None,
+    key: Annotated[
+        str | None,
+        Option(help="Column that both files have, for --labels.", rich_help_panel="Data"),
+    ] = None,
     target: Annotated[str | None, Option(help="Column with the label, where it is known.")] = None,
     sensitive_features: Annotated[
         Columns, Option(help="Column with groups; else the model's.")
@@ -91,6 +94,8 @@ def monitor(
         raise SettingsError(
             "labels that come late are joined by a key: give both --labels and --key"
         )
+    if labels is not None and not (rows or sample):
+        raise SettingsError("labels belong to rows: name the batch that they are of by --rows")
     verdict, time = watch.verdict(), _time(when)
     for path in (*(rows or ()), *(sample or ())):
         batch = _batch(loaded, watch.baseline, path, target, sensitive_features, labels, key)
@@ -150,7 +155,12 @@ def _batch(
     apart = {k: c for k, c in table.sensitive_features.items() if k not in names}
     own = {k: c for k, c in table.sensitive_features.items() if k in names}
     table = replace(table, sensitive_features=own, other={**table.other, **apart})
-    return table if labels is None else _joined(table, path, labels, str(key), target)
+    if labels is None:
+        return table
+    joined = _joined(
+        table, path, labels, str(key), target
+    )  # the key names rows, and is none of their content
+    return replace(joined, other={k: c for k, c in joined.other.items() if k in further})
 
 
 def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None) -> Table:

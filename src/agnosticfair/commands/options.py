@@ -58,6 +58,14 @@ Jobs = Annotated[int | None, Option(help="Processes; by default one per processo
 DataFolder = Annotated[
     Path | None, Option(help="Where data not shipped is; else $AGNOSTICFAIR_DATA, else downloaded.")
 ]
+SchemaFile = Annotated[Path | None, Option(help="What all agree on: see 'agnosticfair schema'.")]
+Epsilon = Annotated[
+    float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
+]
+Delta = Annotated[float, Option(help="Of differential privacy.")]
+SiteRows = Annotated[
+    int, Option(help="Hide whole sites, of at most so many rows each; 0 hides rows.")
+]
 OutFolder = Annotated[Path, Option(help="Folder for the results.")]
 
 
@@ -180,6 +188,6 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, hint in hints.items():
         for about in getattr(hint, "__metadata__", ()):
             if isinstance(about, OptionInfo):
-                about.rich_help_panel = places.get(name)
+                about.rich_help_panel = about.rich_help_panel or places.get(name)
     command.__annotations__ = hints
     return command

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Option
 
-import agnosticfair
 from agnosticfair.commands.options import DataFolder, Datasets, Jobs, Json, OutFolder, Seeds, listed
-from agnosticfair.commands.output import check_folder, deliver, progress
+from agnosticfair.commands.output import check_folder, deliver_study, progress
 from agnosticfair.threads import cpus
 
 EPILOG = "Example: agnosticfair reproduce --dataset adult --methods fl,fairfl --seeds 5"
@@ -40,6 +37,7 @@ def reproduce(
     from agnosticfair.experiments.paper import DATASETS
     from agnosticfair.experiments.reproduce import SETTINGS, cells, run
     from agnosticfair.methods import METHODS
+    from agnosticfair.report import figures, tables
     from agnosticfair.runs.provenance import provenance
 
     check_folder(out)
@@ -61,23 +59,10 @@ def reproduce(
         "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }
-    _present(results, out, kept, perf_counter() - begin, as_json)
-
-
-def _present(
-    results: Mapping[str, Any], out: Path, kept: Mapping[str, bytes], seconds: float, as_json: bool
-) -> None:
-    """Write the results, tables and figures; then show the tables and say where the rest is."""
-    from agnosticfair.report import figures, tables
-
-    summaries = tables.summarise(results["rows"])
+    summaries = tables.summarise(rows)
+    grids = tables.grids(summaries), tables.grids(summaries, digits=3)
+    said = (
+        f"{len(rows)} fits in {perf_counter() - begin:.0f} s; mean±standard deviation over seeds."
+    )
     drawn = figures.figures(summaries)
-    asked = " ".join(f"--{key} {value}" for key, value in results["asked"].items())
-    made_by = f"Made by `agnosticfair reproduce {asked}`, version {agnosticfair.__version__}."
-    captions = {name: text for name, (_, text) in drawn.items()}
-    document = tables.document(tables.grids(summaries), captions, made_by)
-    text = json.dumps(results, indent=1, allow_nan=False)
-    files = {"results.json": f"{text}\n".encode(), "tables.md": document.encode(), **kept}
-    files |= {name: figures.png(figure) for name, (figure, _) in drawn.items()}
-    said = f"{len(results['rows'])} fits in {seconds:.0f} s; mean±standard deviation over seeds."
-    deliver(out, files, tables.grids(summaries, digits=3), said, text if as_json else None)
+    deliver_study("reproduce", results, tables.HEAD, grids, drawn, kept, said, out, as_json)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
 from typer import Option
 
-import agnosticfair
 from agnosticfair.commands import options
-from agnosticfair.commands.output import check_folder, deliver, progress
+from agnosticfair.commands.output import check_folder, deliver_study, progress
 from agnosticfair.errors import SettingsError
 from agnosticfair.threads import cpus
 
@@ -50,39 +47,36 @@ def shifts(
     from agnosticfair.experiments.detail import decided_files
     from agnosticfair.experiments.shifts import COMPARED, DIRICHLET, cells, clients_of, run
     from agnosticfair.methods import METHODS
+    from agnosticfair.report import shifts as report
     from agnosticfair.runs.provenance import provenance
 
     check_folder(out)
     usual = DIRICHLET if setting == "dirichlet" else COMPARED
     folder = None if data_folder is None else str(data_folder)
     names = options.listed(dataset, DATASETS)
-    tasks = cells(
-        names,
-        setting,
-        usual if methods is None else options.listed(methods, METHODS),
-        seeds,
-        peers=_peers() if peers else (),
-        frontier=frontier,
-        strict=strict,
-        folder=folder,
-        network=network,
-    )
+    chosen = usual if methods is None else options.listed(methods, METHODS)
+    how: dict[str, Any] = {"frontier": frontier, "strict": strict, "network": network}
+    how |= {"peers": _peers() if peers else (), "folder": folder}
+    tasks = cells(names, setting, chosen, seeds, **how)
     begin = perf_counter()
     with progress(len(tasks), "fits") as advance:
         rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
-    chosen = methods or ",".join(usual)
-    asked = {"dataset": dataset, "setting": setting, "methods": chosen, "seeds": seeds}
-    asked |= {} if network is None else {"network": network}
+    asked: dict[str, Any] = {
+        "dataset": dataset,
+        "setting": setting,
+        "methods": methods or ",".join(usual),
+    }
+    asked |= {"seeds": seeds} | ({} if network is None else {"network": network})
     kept = decided_files(rows, clients_of(setting), folder)
     about = provenance({name: load_dataset(name, folder) for name in names})
-    results: dict[str, Any] = {
-        "format": "agnosticfair-shifts-1",
-        **about,
-        "versions": about["versions"] | _versions(peers),
-        "asked": {**asked, "peers": peers},
-        "rows": rows,
-    }
-    _present(results, out, kept, perf_counter() - begin, as_json)
+    results = {"format": "agnosticfair-shifts-1", **about, "asked": asked | {"peers": peers}}
+    results |= {"versions": about["versions"] | _versions(peers), "rows": rows}
+    summaries, said = report.summarise(rows), f"{len(rows)} fits in {perf_counter() - begin:.0f} s."
+    if missing := [name for name, version in results["versions"].items() if version is None]:
+        said += f"\nNot installed, so left out: {', '.join(missing)}"
+    grids = report.grids(summaries), report.grids(summaries, spread=False)
+    drawn = report.figures(rows)
+    deliver_study("shifts", results, report.HEAD, grids, drawn, kept, said, out, as_json)
 
 
 def _peers() -> list[str]:
@@ -93,31 +87,6 @@ def _peers() -> list[str]:
     if not found:
         raise SettingsError("no peer is installed: pip install 'agnosticfair[peers]'")
     return found
-
-
-def _present(
-    results: Mapping[str, Any], out: Path, kept: Mapping[str, bytes], seconds: float, as_json: bool
-) -> None:
-    """Write rows, tables and figures; then show the tables and say where the rest is."""
-    from agnosticfair.report import shifts as report
-    from agnosticfair.report.figures import png
-
-    rows = results["rows"]
-    summaries, drawn = report.summarise(rows), report.figures(rows)
-    asked = {k: v for k, v in results["asked"].items() if k != "peers"}
-    words = " ".join(f"--{key} {value}" for key, value in asked.items())
-    words += " --peers" if results["asked"]["peers"] else ""
-    made_by = f"Made by `agnosticfair shifts {words}`, version {agnosticfair.__version__}."
-    captions = {name: text for name, (_, text) in drawn.items()}
-    text = json.dumps(results, indent=1, allow_nan=False)
-    document = report.document(report.grids(summaries), captions, made_by)
-    files = {"shifts.json": f"{text}\n".encode(), "shifts.md": document.encode(), **kept}
-    files |= {name: png(figure) for name, (figure, _) in drawn.items()}
-    said = f"{len(rows)} fits in {seconds:.0f} s."
-    missing = [name for name, version in results["versions"].items() if version is None]
-    if missing:
-        said += f"\nNot installed, so left out: {', '.join(missing)}"
-    deliver(out, files, report.grids(summaries, spread=False), said, text if as_json else None)
 
 
 def _versions(peers: bool) -> dict[str, str | None]:

@@ -20,33 +20,10 @@ MOST_FEATURES = 10_000
 MOST_VALUES = 200
 """A column with more values names nobody's part."""
 
-YES = {
-    "1",
-    "yes",
-    "y",
-    "true",
-    "t",
-    "positive",
-    "approved",
-    "accepted",
-    "granted",
-    "admitted",
-    "hired",
-}
-YES |= {"passed", "pass", "good", "high", "success", "successful", "paid", "won", "favorable", "+"}
-NO = {"0", "-1", "no", "n", "false", "f", "negative", "denied", "declined", "rejected", "refused"}
-NO |= {
-    "failed",
-    "fail",
-    "bad",
-    "low",
-    "failure",
-    "unsuccessful",
-    "lost",
-    "unfavorable",
-    "-",
-    "none",
-}
+_YES = "1 yes y true t positive approved accepted granted admitted hired passed pass good high success successful"
+YES = {*_YES.split(), "paid", "won", "favorable", "+"}
+_NO = "0 -1 no n false f negative denied declined rejected refused failed fail bad low failure unsuccessful lost"
+NO = {*_NO.split(), "unfavorable", "-", "none"}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,6 @@ from agnosticfair.errors import DataError
 
 FORMAT = "agnosticfair-schema-1"
 OUTSIDE = ("refuse", "clip")
-_FIELDS = {
-    "format",
-    "target",
-    "labels",
-    "sensitive_features",
-    "numeric",
-    "categorical",
-    "bands",
-    "outside",
-}
 
 
 @dataclass(frozen=True)
@@ -105,27 +95,27 @@ def load_schema(path: str | Path) -> Schema:
 
 
 def _parse(data: object) -> Schema:
-    fields = wire.record(data, _FIELDS)
-    if fields["format"] != FORMAT:
+    told = wire.record(data, {"format", *(f.name for f in fields(Schema))})
+    if told["format"] != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
-    if fields["outside"] not in OUTSIDE:
-        raise ValueError(f"'outside' should be {' or '.join(OUTSIDE)}, not {fields['outside']!r}")
-    if not isinstance(fields["target"], str):
+    if told["outside"] not in OUTSIDE:
+        raise ValueError(f"'outside' should be {' or '.join(OUTSIDE)}, not {told['outside']!r}")
+    if not isinstance(told["target"], str):
         raise ValueError("'target' should be a column's name")
-    numeric, bands = (wire.mapping(fields[k], repr(k)) for k in ("numeric", "bands"))
+    numeric, bands = (wire.mapping(told[k], repr(k)) for k in ("numeric", "bands"))
     for name, edges in bands.items():
         if name not in numeric or list(edges) != sorted({float(edge) for edge in edges}):
             raise ValueError(
                 f"the bands of {name!r} should be rising edges within a numeric column"
             )
     made = Schema(
-        fields["target"],
-        wire.texts(fields["labels"], "'labels'"),
-        _vocabularies(fields["sensitive_features"], "sensitive_features"),
+        told["target"],
+        wire.texts(told["labels"], "'labels'"),
+        _vocabularies(told["sensitive_features"], "sensitive_features"),
         {k: wire.limits(v, f"the range of {k!r}") for k, v in sorted(numeric.items())},
-        _vocabularies(fields["categorical"], "categorical"),
+        _vocabularies(told["categorical"], "categorical"),
         {k: tuple(float(edge) for edge in v) for k, v in sorted(bands.items())},
-        fields["outside"],
+        told["outside"],
     )
     if twice := sorted({*made.numeric} & {*made.categorical}):
         raise ValueError(f"column {twice[0]!r} is both numeric and categorical")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -30,3 +31,13 @@ def write_atomically(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
     finally:
         for part in parts.values():
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """No other process is in here for the same file meanwhile; the lock ends with the process that holds it."""
+    import fcntl
+
+    with path.with_name(f".{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -474,12 +474,12 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             recipe = within(recipe, self.tau, bands=0)
         changes = {name: value for name, value in taken.items() if value is not None}
         changes["network"] = network_of(self.network)
-        if self.bands or self.products:
+        if self.bands or self.products or self.interactions:
             raise SettingsError(
-                "coef_ has one weight a column, and bands and products are further features: make them by a "
-                "transformer in a Pipeline, or take agnosticfair.fit"
+                "coef_ has one weight a column, and bands, products and interactions are further features: make them "
+                "by a transformer in a Pipeline, or take agnosticfair.fit"
             )
-        recipe = replace(recipe, bands=0)
+        recipe = replace(recipe, bands=0, interactions=0)
         if self.basis is not None:
             changes["basis"] = basis_of(self.basis) if K is None else Basis("function", K.shape[1])
         if self.centres is not None and not isinstance(self.centres, str):

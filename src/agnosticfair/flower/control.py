@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.errors import FederationError, SettingsError, needing
 from agnosticfair.flower.bundle import app_bundle
 from agnosticfair.flower.folder import TOKEN, Settings
 
@@ -35,12 +35,10 @@ class Known:
 @contextmanager
 def control(settings: Settings) -> Any:
     """A client of the SuperLink's control side; what goes wrong with it, in words."""
-    try:
+    with needing("flower", "sites need Flower"):
         import httpx
         from flwr.supercore.control.control_http_client import ControlHttpClient
         from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-    except ImportError:
-        raise SettingsError("Flower is not here: pip install 'agnosticfair[flower]'") from None
     at = f"127.0.0.1:{settings.control}"
     start = f"start it by 'sh {settings.folder}/start-superlink.sh'"
     try:

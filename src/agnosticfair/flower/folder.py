@@ -16,7 +16,7 @@ from typing import Any
 
 from agnosticfair.data.files import Roles
 from agnosticfair.data.storage import write_atomically
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, needing
 from agnosticfair.flower.bundle import app_hash
 from agnosticfair.flower.masking import KEEPERS_KEY, LIST, keeper_of, masking_files
 from agnosticfair.flower.secrets import key_pair, tls_files
@@ -119,10 +119,8 @@ def write_folder(folder: Path, plan: Federation) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{str(folder)!r} is not empty: name a new folder")
     settings = _planned(folder, plan)
-    try:
+    with needing("flower", "sites need Flower"):
         secrets, app = tls_files(plan.host), app_hash()
-    except ImportError:
-        raise SettingsError("sites need Flower: install 'agnosticfair[flower]'") from None
     secrets |= {
         f"keys/{n}": t for n, t in (masking_files(plan.sites) if plan.secure else {}).items()
     }

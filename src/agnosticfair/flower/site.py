@@ -44,15 +44,8 @@ LEAST_ROWS = 10
 """Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
 
 _LISTS = ("sensitive-features", "numeric", "categorical", "drop", "parts", "allow", "imports")
-_SECURE = (
-    "mask-key",
-    "mask-list",
-    "mask-keeper",
-    "least-sites",
-    "may-drop",
-    "shows-rows",
-    "schema",
-)
+_KEYS = ("mask-key", "mask-list", "mask-keeper")
+_SECURE = (*_KEYS, "least-sites", "may-drop", "shows-rows", "schema")
 _RAY = ("ray-parts", "ray-address")
 _PRIVATE = ("epsilon", "delta", "colluding", "site-rows", "ledger")
 _OWN = (*_SECURE, *_PRIVATE, *_RAY)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import needing
 
 
 class Gauges:
     """A registry that knows a gauge by its name."""
 
     def __init__(self) -> None:
-        try:
+        with needing("monitor", "metrics need prometheus-client"):
             import prometheus_client as prometheus
-        except ImportError:
-            raise SettingsError(
-                "metrics need prometheus-client: pip install 'agnosticfair[monitor]'"
-            ) from None
         self.prometheus, self.known = prometheus, {}  # type: ignore[var-annotated]
         self.registry = prometheus.CollectorRegistry()
 

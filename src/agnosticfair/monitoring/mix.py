@@ -14,6 +14,9 @@ from agnosticfair.mathematics.parts import Part, sizes_of, starts_of
 from agnosticfair.mathematics.sequences import change_evidence, rate_bounds
 from agnosticfair.monitoring.baseline import Baseline
 
+TOLERANCE = 1e-7
+"""Of the linear programs, as shares."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -79,7 +82,8 @@ def reachable(baseline: Baseline, low: np.ndarray, high: np.ndarray, delta: floa
 
     A mixture gives the value v the share sum_p w_p q_pv, with w_p >= 0 of sum one and q_pv the share of v within the
     part p. Of q only bounds are known (``shares_within``), so the answer is that of a linear program in w alone: are
-    there w with sum_p w_p least_pv <= high_v and sum_p w_p most_pv >= low_v for all v?
+    there w with sum_p w_p least_pv <= high_v and sum_p w_p most_pv >= low_v for all v? It is asked as the smallest t
+    by which they miss: without a goal the simplex method may go round for ever.
     """
     from scipy.optimize import linprog
 
@@ -89,15 +93,16 @@ def reachable(baseline: Baseline, low: np.ndarray, high: np.ndarray, delta: floa
     least, most = shares_within(baseline, parts, delta / 2)
     _, share = clopper_pearson(np.diag(baseline.counts), baseline.n, delta / size)
     cap = np.r_[np.ones(len(parts) - size), np.minimum(1.0, baseline.bound * share)]
+    ends = np.vstack([least.T, -most.T])
     solved = linprog(
-        np.zeros(len(parts)),
-        A_ub=np.vstack([least.T, -most.T]),
-        b_ub=np.r_[high, -low] + 1e-9,
-        A_eq=np.ones((1, len(parts))),
+        np.r_[np.zeros(len(parts)), 1.0],
+        A_ub=np.column_stack([ends, -np.ones(len(ends))]),
+        b_ub=np.r_[high, -low],
+        A_eq=np.r_[np.ones(len(parts)), 0.0][None],
         b_eq=[1.0],
-        bounds=np.column_stack([np.zeros(len(parts)), cap]),
+        bounds=[*((0, most) for most in cap), (0, None)],
     )
-    return bool(solved.status != 2)  # anything but 'infeasible' proves nothing
+    return bool(solved.status != 0 or solved.fun <= TOLERANCE)  # what is not solved proves nothing
 
 
 def shares_within(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.storage import write_atomically
+from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics.parts import gram_by_cell, part_sums, read, sizes_of, starts_of
@@ -58,7 +59,8 @@ class Monitor:
         What was promised: a certificate over named parts, or its JSON; or a baseline of rows at hand
         (``baseline_of``).
     state : path, optional
-        A file that remembers; it is read if it is there, and written at every update before that returns.
+        A file that remembers; it is read at every update if it is there, and written before that returns, so that
+        several processes may count into one.
     confidence : float
         Probability that no statement is ever wrong while the promise holds.
     """
@@ -125,24 +127,39 @@ class Monitor:
         """
         if not len(rows):
             raise DataError(f"{who} has no rows: leave it out")
-        when = time.time() if when is None else float(when)
-        if when < self.state.last:
-            raise SettingsError(
-                f"{who} is {self.state.last - when:.0f} s older than the batch before it: give batches in the order "
-                "of time"
-            )
         seen = self._seen(rows, decisions, who)
-        before, batch = self.state, self._batch(seen, rows)
-        alone = batch_of(judge(self.baseline, batch, 1 - self.confidence))
-        try:
-            self.state = self._counted(seen, batch, when, again, sample, who)
-            verdict = self.verdict()
-            self.state = self._noted(before, replace(verdict, batch=alone), seen, when)
-            self.save()
-        except BaseException:  # what is not on the disk is not counted here either
-            self.state = before
-            raise
-        return replace(verdict, since=dict(self.state.since), batch=alone)
+        batch = self._batch(seen, rows)
+        own = batch_of(judge(self.baseline, batch, 1 - self.confidence))
+        with self._alone():
+            before, when = self.state, time.time() if when is None else float(when)
+            try:
+                self.state = self._counted(seen, batch, when, again, sample, who)
+                verdict = self.verdict()
+                self.state = self._noted(before, replace(verdict, batch=own), seen, when)
+                self.save()
+            except BaseException:  # what is not on the disk is not counted here either
+                self.state = before
+                raise
+        return replace(verdict, since=dict(self.state.since), batch=own)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process counts into the state file meanwhile, and what others counted before is known."""
+        if self.path is None:
+            yield
+            return
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(alone(self.path))
+            except OSError as error:
+                raise self._unwritten(error) from None
+            self.state = self._restored()
+            yield
+
+    def _unwritten(self, error: OSError) -> ModelError:
+        return ModelError(
+            f"cannot write the state to {str(self.path)!r}: {error.strerror}; the batch is not counted there"
+        )
 
     def predict(self, rows: Table, **options: Any) -> np.ndarray:
         """The model's decisions on rows that are counted before they are answered.
@@ -176,9 +193,7 @@ class Monitor:
             try:
                 write_atomically({self.path: self.state.to_bytes()})
             except OSError as error:
-                raise ModelError(
-                    f"cannot write the state to {str(self.path)!r}: {error.strerror}; the batch is not counted there"
-                ) from None
+                raise self._unwritten(error) from None
 
     def _seen(self, rows: Table, decisions: np.ndarray | None, who: str) -> Batch:
         codes = codes_of(rows, self.baseline.axes, who)
@@ -214,6 +229,10 @@ class Monitor:
     ) -> MonitorState:
         """The state with the batch in it; of one that was counted before without labels, with these."""
         state, labelled = self.state, bool(seen.label.any())
+        if when < state.last:
+            raise SettingsError(
+                f"{who} is {state.last - when:.0f} s older than the batch before it: give batches in the order of time"
+            )
         digest = f"sample {seen.digest}" if sample else seen.digest
         before = state.batches.get(digest)
         if before is not None and not again and not (labelled and not before):

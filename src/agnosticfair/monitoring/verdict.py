@@ -19,12 +19,12 @@ from agnosticfair.monitoring.state import MonitorState
 @dataclass(frozen=True)
 class GroupNow:
     """A group's rate in a part with an interval valid at all times.  given: the label that the notion conditions
-    on, '' for none.  compared: whether the promise is about this group here."""
+    on, '' for none.  rate: None without rows.  compared: whether the promise is about this group here."""
 
     group: str
     given: str
     rows: int
-    rate: float
+    rate: float | None
     low: float
     high: float
     compared: bool
@@ -32,14 +32,14 @@ class GroupNow:
 
 @dataclass(frozen=True)
 class PartNow:
-    """One named part: its share then and now, the groups' difference with an interval valid at all times, and
-    their rates."""
+    """One named part: its rows whose group is known, its share then and now, the groups' difference (None where
+    none is measured) with an interval valid at all times, and their rates."""
 
     name: str
     rows: int
     share: float
     share_before: float
-    difference: float
+    difference: float | None
     low: float
     high: float
     verdict: str
@@ -223,17 +223,17 @@ def _parts(
     found = part_differences(
         baseline.notion, state.counts, delta / len(baseline.parts), baseline.keep
     )
-    rows = state.counts.sum(axis=(1, 2, 3))
+    rows, grouped = (c.sum(axis=(1, 2, 3)) for c in (state.counts, state.counts[:, :-1]))
     made = []
     for k, name in enumerate(baseline.names):
         now = float(found.measured[k])
         made.append(
             PartNow(
                 name,
-                int(rows[k]),
+                int(grouped[k]),
                 float(rows[k]) / max(float(rows[0]), 1.0),
                 baseline.part_rows[k] / baseline.n,
-                now if isfinite(now) else 0.0,
+                now if isfinite(now) else None,
                 float(found.low[k]),
                 float(found.high[k]),
                 _against(baseline.limit, found.low[k], found.high[k]),
@@ -255,7 +255,7 @@ def _rates(baseline: Baseline, found: Differences, part: int) -> tuple[GroupNow,
             group,
             given,
             int(n[part, g]),
-            float(k[part, g] / max(n[part, g], 1)),
+            float(k[part, g] / n[part, g]) if n[part, g] else None,
             float(low[part, g]),
             float(high[part, g]),
             bool(keep[g]),

@@ -19,7 +19,7 @@ import numpy as np
 
 from agnosticfair.data.axes import FINE
 from agnosticfair.data.census import Census, counts_shapes
-from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.encoding import Encoding, indicators
 from agnosticfair.data.rows import Fold
 from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, own_width, width
@@ -278,6 +278,24 @@ class PartCounts:
         axes, parts = task.named.agreed
         size = sum(len(axis.values) for axis in axes)
         return {"counts": (len(parts),) if parts else (size, size)}
+
+
+@question(
+    "pair_slopes",
+    slope="how far w is off in every pair of values, and for whom: with few rows, what their labels are",
+    curve="how undecided w is in every pair of values",
+)
+class PairSlopes:
+    """Slope and curvature of the objective in the weight that each pair of values would have as a feature, at w, where
+    the fairness adversary weighs cells and parts by C; and how many rows have both values."""
+
+    surrogate: Surrogate
+    w: np.ndarray
+    C: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        first, *_, last = indicators(task.encoding)
+        return dict.fromkeys(("slope", "curve", "counts"), (last - first, last - first))
 
 
 def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:

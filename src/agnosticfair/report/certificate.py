@@ -7,7 +7,6 @@ from math import isfinite
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from agnosticfair.auditing.certificate import (
@@ -18,7 +17,7 @@ from agnosticfair.auditing.certificate import (
     upper,
     worst_first,
 )
-from agnosticfair.report.figures import BLUE, GREEN, ORANGE, RED, Style
+from agnosticfair.report.figures import BLUE, GREEN, ORANGE, RED, Style, canvas, tidy
 from agnosticfair.report.tables import Grid
 
 MOST_FEATURES = 10
@@ -152,8 +151,7 @@ def forest(made: Certificate) -> Figure:
     certified = isfinite(made.upper)
     few = [p for p in not_estimable(made.parts) if isfinite(p.difference)][:5]
     shown = [*able, *few]
-    drawn = Figure(figsize=(10.5, 1.6 + 0.34 * max(len(shown), 2)), layout="constrained")
-    FigureCanvasAgg(drawn)
+    drawn = canvas(10.5, 1.6 + 0.34 * max(len(shown), 2))
     axes = drawn.subplots()
     for place, part in zip(range(len(shown))[::-1], shown, strict=True):
         if part.estimable:
@@ -177,9 +175,7 @@ def forest(made: Certificate) -> Figure:
     )
     axes.set_xlabel(f"{made.quantity}\n{bars}; hollow: not estimable, measured only", fontsize=9)
     axes.set_title("Parts of the population (rows)", fontsize=11, loc="left", pad=16)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="x", color="#E5E5E5")
-    axes.set_axisbelow(True)
+    tidy(axes, "x")
     return drawn
 
 
@@ -210,15 +206,12 @@ def figure(made: Certificate) -> Figure:
         return forest(made)
     tilts = [tilt for tilt in made.profile[:MOST_FEATURES] if tilt.shift]
     heights = 0.42 * 2 * len(_bounds(made)), 0.34 * max(1, len(tilts))
-    drawn = Figure(figsize=(6.4, 2.0 + sum(heights)), layout="constrained")
-    FigureCanvasAgg(drawn)
+    drawn = canvas(6.4, 2.0 + sum(heights))
     above, below = drawn.subplots(2, height_ratios=heights)
     drawn.suptitle(f"Certified over A: {made.about}", fontsize=12, x=0.02, ha="left")
     for axes in (above, below):
-        axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=10)
-        axes.set_axisbelow(True)
-        axes.grid(axis="x", color="#E5E5E5")
+        tidy(axes, "x")
     _draw_bounds(above, made)
     _draw_profile(below, tilts)
     return drawn

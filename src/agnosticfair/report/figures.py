@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import BytesIO
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -208,17 +208,28 @@ def _legend(axes: Axes, keys: Sequence[Any], columns: int = 2) -> None:
 
 def _blank(title: str, height: float) -> tuple[Figure, Axes]:
     """A figure as wide as a phone shows legibly, with one pair of axes."""
-    figure = Figure(figsize=(6.4, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = canvas(6.4, height)
     axes = figure.add_subplot()
     figure.suptitle(title, fontsize=12, x=0.02, ha="left")
     axes.tick_params(labelsize=10)
     axes.xaxis.label.set_fontsize(11)
     axes.yaxis.label.set_fontsize(11)
+    tidy(axes)
+    return figure, axes
+
+
+def canvas(width: float, height: float) -> Figure:
+    """An empty figure of this size, in inches, that needs no screen."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def tidy(axes: Axes, along: Literal["both", "x", "y"] = "both") -> None:
+    """Axes without a box, with a pale grid behind what is drawn."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_axisbelow(True)
-    axes.grid(color="#E5E5E5")
-    return figure, axes
+    axes.grid(axis=along, color="#E5E5E5")
 
 
 def label(

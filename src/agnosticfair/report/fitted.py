@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import isfinite
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from agnosticfair.federation import Fit
-from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED
+from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED, canvas
 from agnosticfair.report.tables import Grid
 
 
@@ -33,8 +32,7 @@ def grids(fitted: Fit) -> list[Grid]:
 
 def figure(fitted: Fit) -> Figure:
     """The worst named parts against tau, where there are any, and the loss by round."""
-    drawn = Figure(figsize=(9.6, 3.6) if fitted.worst_parts else (5.6, 3.6), layout="constrained")
-    FigureCanvasAgg(drawn)
+    drawn = canvas(9.6 if fitted.worst_parts else 5.6, 3.6)
     if fitted.worst_parts:
         left, right = drawn.subplots(1, 2)
         _parts(left, fitted)

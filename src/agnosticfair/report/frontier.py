@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED, Style
+from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED, Style, canvas, tidy
 from agnosticfair.report.tables import Grid
 from agnosticfair.tuning import Frontier
 
@@ -42,8 +41,7 @@ def grid(found: Frontier) -> Grid:
 
 def figure(found: Frontier) -> Figure:
     """Accuracy over the worst difference, with tau at every point."""
-    drawn = Figure(figsize=(6.4, 4.4), layout="constrained")
-    FigureCanvasAgg(drawn)
+    drawn = canvas(6.4, 4.4)
     axes = drawn.subplots()
     x, y = [p.worst for p in found.points], [p.accuracy for p in found.points]
     y_error, x_error = zip(*(p.spread for p in found.points), strict=True)
@@ -70,9 +68,7 @@ def figure(found: Frontier) -> Figure:
     axes.set_ylabel("accuracy on held-out rows", fontsize=10)
     axes.set_title("Every point is a tau: pick yours", fontsize=11, loc="left")
     axes.margins(x=0.08, y=0.1)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#EEEEEE")
-    axes.set_axisbelow(True)
+    tidy(axes)
     return drawn
 
 

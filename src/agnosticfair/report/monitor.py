@@ -55,11 +55,11 @@ def _alone(timeline: tuple[Mapping[str, Any], ...]) -> str:
     last = timeline[-1].get("batch") if timeline else None
     if not last:
         return ""
-    where = PLACES.get(last["where"], last["where"])
-    return (
-        f"The last batch alone, {last['rows']:,} rows, is {where} the set, with "
-        f"a difference of {last['difference']:.3f} ({last['low']:.3f} to {last['high']:.3f}, for one look at it)."
-    )
+    place = f"{last['rows']:,} rows, is {PLACES.get(last['where'], last['where'])} the set"
+    if last["difference"] is None:
+        return f"The last batch alone, {place}; its groups are not known."
+    ends = f"{last['low']:.3f} to {last['high']:.3f}"
+    return f"The last batch alone, {place}, with a difference of {last['difference']:.3f} ({ends}, for one look at it)."
 
 
 PLACES = {"edge": "at the edge of"}

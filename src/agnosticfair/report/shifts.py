@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -27,8 +26,10 @@ from agnosticfair.report.figures import (
     Style,
     _blank,
     _legend,
+    canvas,
+    tidy,
 )
-from agnosticfair.report.tables import Grid, Row, Spread, markdown, outcome
+from agnosticfair.report.tables import Grid, Row, Spread, outcome
 
 PUBLISHED = {
     "FedAvg": (0.8452, 0.1765),
@@ -39,7 +40,8 @@ PUBLISHED = {
 }
 """Accuracy and demographic parity gap on Adult, five clients, Dirichlet of concentration 0.5."""
 
-LEGEND = (
+HEAD = (
+    "# Deployments that no method saw\n\n"
     "Means over the seeds. RD is the risk difference between the groups, best at 0. A deployment is "
     "the test set, what the split holds back, a part with a name (one to three values of columns, "
     "features or not), the test set tilted towards one of its rows, or a mixture of parts, each worth at "
@@ -164,13 +166,6 @@ def _beside_published(chosen: Sequence[SuiteSummary]) -> Grid:
     return Grid(title, "", ("method", "accuracy", "parity gap", "outcome"), lines)
 
 
-def document(grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) -> str:
-    """shifts.md: every table, then the figures (file name -> what it shows)."""
-    shown = [f"![{text}]({name})\n" for name, text in figures.items()]
-    head = ["# Deployments that no method saw\n", f"{LEGEND}\n", f"{made_by}\n"]
-    return "\n".join([*head, *map(markdown, grids), *shown])
-
-
 SKY, PURPLE = "#56B4E9", "#CC79A7"
 MARKERS = (
     (RED, "*"),
@@ -255,8 +250,7 @@ _X = {
 
 def frontier(rows: Sequence[Row], title: str) -> Figure:
     """(Balanced) accuracy against worst and mean RD; a line per method whose setting varies."""
-    figure = Figure(figsize=(6.4, 7.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = canvas(6.4, 7.4)
     figure.suptitle(title, fontsize=12, x=0.02, ha="left")
     grid = figure.subplots(2, 2, sharex="col", sharey="row")
     seeds = {row["seed"] for row in rows if row["frontier"]}
@@ -266,9 +260,7 @@ def frontier(rows: Sequence[Row], title: str) -> Figure:
             axes = grid[i, j]
             _draw(axes, points, x, y)
             axes.tick_params(labelsize=10)
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(color="#E5E5E5")
-            axes.set_axisbelow(True)
+            tidy(axes)
             axes.set_xlabel(x_text if i == 1 else "", fontsize=11)
             axes.set_ylabel(y_text if j == 0 else "", fontsize=11)
     for axes, y in zip(grid[:, 0], _Y, strict=True):

@@ -13,28 +13,20 @@ import numpy as np
 
 from agnosticfair.data.datasets import DATASETS
 from agnosticfair.experiments.paper import Reported, reported
+from agnosticfair.experiments.reproduce import MEASURES
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 Row = Mapping[str, Any]
 
-LEGEND = (
+HEAD = (
+    "# What the paper reports, and what was measured here\n\n"
     "Mean ± standard deviation over the seeds; *paper* is the number printed in the paper. "
     "RD is the risk difference between the sexes, best at 0. Always answering the commonest label "
     "is right at the *majority rate*; *label RD* is the risk difference of the true labels."
 )
-NUMBERS = (
-    "train_accuracy",
-    "train_risk_difference",
-    "test_accuracy",
-    "test_risk_difference",
-    "test_balanced_accuracy",
-    "majority_rate",
-    "label_risk_difference",
-    "rounds",
-    "seconds",
-)
+NUMBERS = tuple(k for k in (*MEASURES, "rounds", "seconds") if k != "client_risk_differences")
 COLUMNS = {
     "train_accuracy": "train accuracy",
     "paper train_accuracy": "paper",
@@ -247,11 +239,10 @@ def markdown(grid: Grid) -> str:
     return "\n".join([f"### {grid.title}", "", grid.note, "", header, f"|{rules}|", *lines, ""])
 
 
-def document(grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) -> str:
-    """tables.md: every table, then the figures (file name -> what it shows)."""
+def document(head: str, grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) -> str:
+    """A head, every table, then the figures (file name -> what it shows)."""
     shown = [f"![{text}]({name})\n" for name, text in figures.items()]
-    head = ["# What the paper reports, and what was measured here\n", f"{LEGEND}\n", f"{made_by}\n"]
-    return "\n".join([*head, *map(markdown, grids), *shown])
+    return "\n".join([f"{head}\n", f"{made_by}\n", *map(markdown, grids), *shown])
 
 
 def html(grids: Iterable[Grid]) -> str:

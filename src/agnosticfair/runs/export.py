@@ -15,7 +15,7 @@ import numpy as np
 
 from agnosticfair.data import wire
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, needing
 from agnosticfair.model import Model
 
 OPSETS = {"": 17, "ai.onnx.ml": 3}
@@ -80,12 +80,8 @@ class _Graph:
     """The nodes so far.  Every name is unlike those of the columns, which a user's file chose."""
 
     def __init__(self, encoding: Encoding) -> None:
-        try:
+        with needing("onnx", "ONNX files are made by the package 'onnx'"):
             import onnx
-        except ImportError:
-            raise SettingsError(
-                "ONNX files are made by the package 'onnx': install 'agnosticfair[onnx]'"
-            ) from None
         self.onnx, self.number, self.text = onnx, onnx.TensorProto.DOUBLE, onnx.TensorProto.STRING
         columns = {name: self.number for name, _, _ in encoding.numeric}
         columns |= {name: self.text for name, _ in encoding.categorical}

@@ -22,7 +22,7 @@ from time import time
 from typing import Any
 
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, needing
 from agnosticfair.federation import Fit
 from agnosticfair.methods import Method
 from agnosticfair.runs.provenance import without_password
@@ -91,12 +91,10 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # nobody but the store hears of a fit
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    try:
+    with needing("mlflow", "tracking needs MLflow"):
         from mlflow.entities import Metric, Param
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
-    except ImportError:
-        raise SettingsError("tracking needs MLflow: install 'agnosticfair[mlflow]'") from None
     _check_store(uri)
     try:
         client = MlflowClient(tracking_uri=uri)

@@ -27,19 +27,8 @@ from agnosticfair.server.solvers import SOLVERS, SolverState
 
 FORMAT = "agnosticfair-checkpoint-2"
 FILE = "checkpoint.safetensors"
-_PARTS: tuple[type, ...] = (
-    SolverState,
-    Plan,
-    Task,
-    Named,
-    Encoding,
-    Architecture,
-    Method,
-    Fairness,
-    Averaging,
-    Network,
-)
-_PARTS += (Basis, Comparisons, Surrogate)
+_PARTS: tuple[type, ...] = (SolverState, Plan, Task, Named, Encoding, Architecture)
+_PARTS += (Method, Fairness, Averaging, Network, Basis, Comparisons, Surrogate)
 
 
 def _name(kind: type) -> str:

@@ -5,7 +5,7 @@ Nobody's row is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
 
@@ -31,6 +31,24 @@ from agnosticfair.server.plan import Plan, fairness_of
 
 MOST_SHOWN = 10
 """Parts that a result names."""
+
+
+def agreed(plan: Plan, census: Census, ask: Callable[[Broadcast[Any]], Reply]) -> Plan:
+    """The plan with its bands and products, from clients' counts, and its named parts that hold enough rows, where it
+    has any.  ask: all clients, for a total."""
+    asked = histograms_question(plan, census)
+    counts = {} if asked is None else by_column(asked, ask(asked))
+    plan = with_bands(plan, census, counts)
+    if plan.method.products:
+        plan = with_products(plan, ask(products_question(plan)))
+    if fairness_of(plan.method).basis.kind != "named":
+        return plan
+    plan = with_axes(plan, census, counts)
+    plan = with_pairs(plan, ask(counts_question(plan)))
+    candidates = deeper(plan)
+    if candidates is None:
+        return plan
+    return with_triples(plan, candidates, ask(counts_question(candidates)))
 
 
 def histograms_question(plan: Plan, census: Census) -> Broadcast[Histograms] | None:

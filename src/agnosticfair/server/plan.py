@@ -15,7 +15,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import Basis, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.methods import Fairness, Method, needs_groups
+from agnosticfair.methods import Fairness, Method, interacts, needs_groups
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
 from agnosticfair.protocol.questions import Architecture, Centres, Clusters, Task
 
@@ -57,16 +57,24 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them; of a limit on
-    decisions the metric of features, and where differences are charged for the temperature and the working set."""
+class HeldBy:
+    """What held an ended fit's weights: both adversaries' reweighings, their cuts, and what a violation weighed."""
 
-    w: np.ndarray
     alpha: np.ndarray
     C: np.ndarray
     alphas: np.ndarray
     cuts: np.ndarray
     nu: float
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them, where the other
+    has the same adversaries; of a limit on decisions the metric of features, and where differences are charged for the
+    temperature and the working set."""
+
+    w: np.ndarray
+    held: HeldBy | None = None
     metric: np.ndarray | None = None
     temperature: float | None = None
     slopes: np.ndarray | None = None
@@ -105,6 +113,11 @@ def plan(
     if fairness.surrogate.kind == "covariance" and len(names) != 1:
         raise SettingsError(
             f"surrogate 'covariance' looks at one sensitive feature, not {len(names)}"
+        )
+    if method.interactions and not interacts(method):
+        raise SettingsError(
+            f"interactions are found by linear models over named parts without products, not by {method.name!r} as it "
+            "is: leave them out, or take 'agnosticfair-named'"
         )
     compared = comparisons(features, fairness.notion, fairness.intersections)
     counts = census.groups[names[0]] if len(names) == 1 else {}

@@ -17,7 +17,7 @@ from agnosticfair.data.axes import axes_of
 from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.mathematics.basis import gaussian, subpopulations
 from agnosticfair.mathematics.parts import Axis, sizes_of
-from agnosticfair.methods import Fairness, Method
+from agnosticfair.methods import Fairness, Method, interacts
 from agnosticfair.protocol.messages import (
     Agreement,
     Broadcast,
@@ -38,13 +38,14 @@ from agnosticfair.protocol.questions import (
     REVEALS,
     Averaged,
     AverageNetwork,
+    Histograms,
     PartSums,
     Trained,
     TrainNetwork,
     step_of,
 )
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import deciding, named, saddle, solvers
+from agnosticfair.server import deciding, interactions, named, saddle, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
@@ -100,6 +101,9 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         found += _asked("clusters", steps, around, _like(around))
     if kind is not None:
         plan = server.centred(plan, b)
+    if interacts(method):
+        plan, steep = interactions.at_most(plan)
+        found += _asked("pair_slopes", "among the rounds, once", steep, _like(steep))
     rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:
@@ -126,24 +130,13 @@ def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explain
     be."""
     found: list[Explained] = []
 
-    def answered(asked: Broadcast[Any], value: float) -> Reply:
-        step, reply = step_of(asked.asked), _like(asked, value)
-        found.extend(_asked(step, "0", asked, reply))
+    def answered(asked: Broadcast[Any]) -> Reply:
+        value = 1.0 if isinstance(asked.asked, Histograms) else float(census.n)
+        reply = _like(asked, value)
+        found.extend(_asked(step_of(asked.asked), "0", asked, reply))
         return reply
 
-    asked = named.histograms_question(plan, census)
-    counts = {} if asked is None else named.by_column(asked, answered(asked, 1.0))
-    plan = named.with_bands(plan, census, counts)
-    if plan.method.products:
-        plan = named.with_products(plan, answered(named.products_question(plan), float(census.n)))
-    if server.fairness_of(plan.method).basis.kind != "named":
-        return plan, found
-    plan = named.with_axes(plan, census, counts)
-    plan = named.with_pairs(plan, answered(named.counts_question(plan), float(census.n)))
-    if (candidates := named.deeper(plan)) is not None:
-        answer = answered(named.counts_question(candidates), float(census.n))
-        plan = named.with_triples(plan, candidates, answer)
-    return plan, found
+    return named.agreed(plan, census, answered), found
 
 
 def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
@@ -177,7 +170,9 @@ def explain_audit(
     plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
     by_name = server.fairness_of(method).basis.kind == "named"  # then over one constant, and parts
     M = 1 if by_name else server.kernels_wanted(method) or AUDITED.kernels
-    d, found = _named(plan, census)[0].task.encoding.width, list[Explained]()
+    plan, found = _named(plan, census)[0], list[Explained]()
+    plan = interactions.at_most(plan)[0] if interacts(method) else plan
+    d = plan.task.encoding.width
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")
         psi = (1 + bootstrap, 4 * len(groups), M + 1)

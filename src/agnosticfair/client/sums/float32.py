@@ -24,7 +24,7 @@ from agnosticfair.client.client import Client, cells_of
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.stream import summed
 from agnosticfair.data.table import Table
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, SettingsError, needing
 from agnosticfair.mathematics.basis import KINDS, Basis, support, width
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, named, of_fair, of_loss, row_values
@@ -261,11 +261,6 @@ class Device(Protocol):
 
 def on_device(name: str) -> Device:
     """The room that knows PyTorch, if it is installed."""
-    try:
+    with needing("torch", f"device {name!r} needs PyTorch; leave it out, or install that"):
         from agnosticfair.client.sums import torch_device
-    except ImportError:
-        raise SettingsError(
-            f"device {name!r} needs PyTorch: install it by pip install 'agnosticfair[torch]', or leave out "
-            "the device"
-        ) from None
     return torch_device

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
+from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, needing
 from agnosticfair.protocol.engines.in_process import Handler
 from agnosticfair.protocol.engines.seam import Answers, Failure, Keys
 from agnosticfair.protocol.messages import pack, unpack
@@ -121,8 +121,6 @@ class Actor:
 
 def _ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it calls nobody
-    try:
+    with needing("ray", "Ray is not here"):
         import ray
-    except ImportError:
-        raise SettingsError("Ray is not here: pip install 'agnosticfair[ray]'") from None
     return ray

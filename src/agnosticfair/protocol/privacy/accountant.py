@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, needing
 
 
 def check_budget(epsilon: float, delta: float) -> None:
@@ -53,11 +53,7 @@ def multiplier(epsilon: float, delta: float) -> float:
 
 
 def _library() -> tuple:
-    try:
+    with needing("dp", "differential privacy needs more packages"):
         import dp_accounting
         from dp_accounting import rdp
-    except ImportError:
-        raise SettingsError(
-            "differential privacy needs more packages: install them by pip install 'agnosticfair[dp]'"
-        ) from None
     return dp_accounting, rdp

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agnosticfair.data.storage import write_atomically
+from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.messages import Reply, pack, unpack
 from agnosticfair.protocol.privacy.accountant import check_budget, spent
@@ -88,10 +88,7 @@ class Ledger:
         if self.path is None:
             yield
             return
-        import fcntl
-
-        with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone(self.path):
             self._read()
             yield
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.errors import FederationError, needing
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.ledger import Ledger
@@ -34,12 +34,8 @@ def discrete_gaussian(scale: float, size: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _sampler(scale: float) -> Any:
-    try:
+    with needing("dp", "differential privacy needs more packages"):
         import opendp.prelude as dp
-    except ImportError:
-        raise SettingsError(
-            "differential privacy needs more packages: install them by pip install 'agnosticfair[dp]'"
-        ) from None
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=dp.i64)), dp.l2_distance(T=float)
     return dp.m.make_gaussian(*space, scale=scale)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from agnosticfair.data.schema import Schema
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, needing
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.secure.keys import Roster, check_roster, new_identity
@@ -48,9 +48,5 @@ def rehearsed(
 
 def check_installed() -> None:
     """Raise, with the remedy, where the library of ciphers is missing."""
-    try:
+    with needing("secure", "secure sums need the package 'cryptography'"):
         import cryptography  # noqa: F401
-    except ImportError:
-        raise SettingsError(
-            "secure sums need the package cryptography: install it by pip install 'agnosticfair[secure]'"
-        ) from None

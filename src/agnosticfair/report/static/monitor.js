@@ -10,8 +10,8 @@
     made.append(...inside.filter(Boolean));
     return made;
   };
-  const fixed = (x) => x.toFixed(3);
-  const percent = (x) => `${(100 * x).toFixed(1)}%`;
+  const fixed = (x) => (x === null ? "–" : x.toFixed(3));
+  const percent = (x) => (x === null ? "–" : `${(100 * x).toFixed(1)}%`);
   const many = (x) => x.toLocaleString("en");
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const INK = dark ? "#d7dee6" : "#1b2733", GRID = dark ? "#3a4653" : "#e3e7ec";
