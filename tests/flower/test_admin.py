@@ -255,6 +255,9 @@ def test_the_cause_of_a_run_that_failed_is_its_own_or_flowers(link, folder):
     ended(link, folder, ("finished", "failed", "OSError: No space left on device"))
     with pytest.raises(FederationError, match=r"ended as finished:failed: OSError: No space left"):
         runner.run_federation(folder)
+    ended(link, folder, ("finished", "stopped", ""))
+    with pytest.raises(FederationError, match="was stopped: the next one goes on from its checkp"):
+        runner.run_federation(folder)
     told = [("error.json", {"run": "7", "error": "column 'age' is missing at client 'south'"})]
     ended(link, folder, ("finished", "failed", "RuntimeError"), files=told)
     with pytest.raises(FederationError, match="column 'age' is missing at client 'south'"):

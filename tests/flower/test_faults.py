@@ -279,9 +279,9 @@ def test_a_key_that_others_can_read_is_refused(tmp_path):
 
 def test_a_file_that_is_no_sites_file_is_told(tmp_path, call):
     code, _, err = call("deploy", "site", tmp_path / "none.toml")
-    assert (code, "is no site's file (FileNotFoundError)" in err) == (2, True)
+    assert (code, "is no site's file of this version (FileNotFoundError)" in err) == (2, True)
     (tmp_path / "bad.toml").write_text("[coordinator]\n")
-    with pytest.raises(SettingsError, match=r"is no site's file \(KeyError\)"):
+    with pytest.raises(SettingsError, match=r"of this version \(it has no 'here'\)"):
         read_site(tmp_path / "bad.toml")
 
 
