@@ -50,7 +50,7 @@
   };
   const mix = (data) => chart("The mix, then and now", "Shares of the values that moved most", 60 + 34 * data.mix.length, {
     type: "bar",
-    data: { labels: data.mix.map((m) => m.name), datasets: [
+    data: { labels: data.mix.map((m) => (innerWidth < 700 ? m.name.split(/(?<= = )/) : m.name)), datasets: [
       { label: "certified on", data: data.mix.map((m) => 100 * m.before), backgroundColor: "#999999" },
       { label: "now", data: data.mix.map((m) => 100 * m.now), backgroundColor: "#0072b2" },
     ] },
