@@ -127,3 +127,15 @@ def test_the_frontier_of_adult_rises_with_tau_on_rows_left_out():
         told.append(((d == y).mean(), r.mean(), np.quantile(r, 0.9)))
     for less, more in pairwise(told):
         assert all(a < b for a, b in zip(less, more, strict=True))
+
+
+def test_a_fit_that_needs_trials_is_the_same_for_any_split_and_keeps_its_limit(monkeypatch):
+    rows, asked = small_table(500, 3), []
+    told = deciding.tried
+    monkeypatch.setattr(deciding, "tried", lambda *given: asked.append(1) or told(*given))
+    recipe = method("agnosticfair", kernels=12, tau=0.02, max_rounds=60)
+    one, many = (fit(dealt(rows, k), recipe, positive="yes") for k in (1, 4))
+    assert asked
+    np.testing.assert_array_equal(one.model.w, many.model.w)
+    assert one.converged
+    assert one.worst_difference <= 0.02 + 0.002
