@@ -327,8 +327,8 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
 
 
 def _alert(command: str, verdict: Verdict) -> None:
-    """Run the user's command, without a shell, with the verdict on its standard input; where it fails, that is said, and
-    the exit code is the alarm's."""
+    """Run the user's command, without a shell, with the verdict on its standard input; where it fails, that is said,
+    and the exit code is the alarm's."""
     try:
         content = json.dumps(verdict.to_json())
         subprocess.run(shlex.split(command), input=content, text=True, timeout=60, check=True)  # noqa: S603
