@@ -46,18 +46,6 @@ def test_the_page_is_accessible(call, watch, accessible):
     accessible(Path("page.html").read_text())
 
 
-@pytest.mark.parametrize("hook", ["no-such-program", f"{sys.executable} -c 'raise SystemExit(7)'"])
-def test_an_alarm_that_nobody_was_told_has_its_own_exit_code(call, watch, hook):
-    write(Path("odd.csv"), client_rows(8, 300), job="robot")
-    code, out, err = call(*watch, "--rows", "odd.csv", "--alert", hook)
-    assert code == 4
-    assert "job = 'robot'" in out
-    assert err.startswith("error: there is an alarm, and the alert")
-    assert err.count("\n") == 1
-    write(Path("even.csv"), client_rows(8, 300))
-    assert call(*watch, "--rows", "even.csv", "--alert", hook)[0] == 0
-
-
 def test_an_alarm_has_its_exit_code_and_its_hook(call, watch):
     write(Path("odd.csv"), client_rows(8, 300), job="robot")
     hook = f'{sys.executable} -c \'import sys; open("heard", "w").write(sys.stdin.read())\''
@@ -65,6 +53,8 @@ def test_an_alarm_has_its_exit_code_and_its_hook(call, watch):
     assert code == 3
     assert "job = 'robot'" in out
     assert json.loads(Path("heard").read_text())["where"] == "outside"
+    code, _, err = call(*watch, "--rows", "odd.csv", "--alert", "there-is-no-such-command")
+    assert (code, "could not be given: FileNotFoundError" in err) == (3, True)
 
 
 def test_two_sites_watch_together(call, watch):
@@ -201,3 +191,28 @@ def test_sites_share_their_states_under_masks(call, watch):
     assert code == 0
     assert json.loads(out)["parts"] == json.loads(plain)["parts"]
     assert "--keys" in refused(call, *shown)
+
+
+def test_groups_may_be_unknown_of_some_rows_and_new_ones_are_named(call, watch):
+    rows = [*client_rows(8, 200)]
+    some = [{**r, "sex": ("", "X", r["sex"])[min(k // 50, 2)]} for k, r in enumerate(rows)]
+    write(Path("one.csv"), some)
+    code, out, _ = call(*watch, "--rows", "one.csv", "--json")
+    told = json.loads(out)
+    assert (code, told["rows"], told["grouped"]) == (0, 200, 100)
+    assert told["strange"]["sex"] == ["X"]
+
+
+def test_columns_under_other_names_are_told_and_wrong_ones_refused(call, watch):
+    rows = [*client_rows(8, 100)]
+    write(Path("one.csv"), [{"gender" if k == "sex" else k: v for k, v in r.items()} for r in rows])
+    own = (*watch, "--rows", "one.csv", "--json")
+    assert json.loads(call(*own)[1])["grouped"] == 0
+    assert json.loads(call(*own, "--sensitive-features", "gender")[1])["grouped"] == 100
+    assert "no column 'sex'" in refused(call, *own, "--sensitive-features", "sex")
+    two = ("--sensitive-features", "gender", "--sensitive-features", "job")
+    assert "names 2 columns" in refused(call, *own, *two)
+    assert "no column 'wage'" in refused(call, *own, "--target", "wage")
+    write(Path("two.csv"), rows, income="maybe")
+    strange = (*watch, "--rows", "two.csv", "--target", "income")
+    assert "'maybe', unknown to the model" in refused(call, *strange)

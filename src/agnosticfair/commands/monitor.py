@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from agnosticfair.monitoring.monitor import Monitor
     from agnosticfair.monitoring.verdict import Verdict
 
-ALARM, UNTOLD = 3, 4
-"""Exit codes of an alarm, and of one that the user's alert was not told."""
+ALARM = 3
 EPILOG = (
     "Example: agnosticfair monitor model.safetensors --certificate certificate.json --rows today.csv --state watch.json"
-    "   Exit code 0: no alarm; 3: the limit is broken, or the rows lie outside the set; 4: so, and --alert failed; "
-    "2: bad input."
+    "   Exit code 0: no alarm; 3: the limit is broken, or the rows lie outside the set; 2: bad input."
 )
 SHARE_EPILOG = (
     "Example: agnosticfair share-state model.safetensors meeting --certificate certificate.json --state north.json "
@@ -116,8 +114,9 @@ def monitor(
         print(json.dumps(verdict.to_json(), indent=1))
     else:
         _show(watch, verdict)
-    told = alert is None or not verdict.alarm or _alert(alert, verdict)
-    raise Exit(ALARM if verdict.alarm and told else 0 if told else UNTOLD)
+    if verdict.alarm and alert is not None:
+        _alert(alert, verdict)
+    raise Exit(ALARM if verdict.alarm else 0)
 
 
 def read_baseline(path: Path, model: Model, limit: float | None = None) -> Baseline:
@@ -147,15 +146,27 @@ def _batch(
     """The rows of a file, with their groups and labels where they are known."""
     from dataclasses import replace
 
-    from agnosticfair.data.files import read_rows
+    from agnosticfair.data.encoding import shown
+    from agnosticfair.data.files import called, read_rows
 
-    names = tuple(sensitive_features or baseline.sensitive_features)
+    known = baseline.sensitive_features
+    names = tuple(sensitive_features or known)
+    if len(names) != len(known):
+        raise SettingsError(
+            f"--sensitive-features names {len(names)} columns, and the certificate has {len(known)}: {shown(known)}"
+        )
     features = {name for name, *_ in (*model.encoding.numeric, *model.encoding.categorical)}
     further = [axis.name for axis in baseline.axes if axis.name not in features]
     read = (*names, *further, *([] if key is None else [key]))
-    table = read_rows(path, model.encoding, target=target, sensitive_features=read)
-    apart = {k: c for k, c in table.sensitive_features.items() if k not in names}
-    own = {k: c for k, c in table.sensitive_features.items() if k in names}
+    table = read_rows(path, model.encoding, target=target, sensitive_features=read, unknown=True)
+    there = table.sensitive_features
+    for name in sensitive_features or ():
+        if name not in there:
+            raise DataError(f"{called(path)} has no column {name!r}: name the one with the groups")
+    if target is not None and table.target is None and labels is None:
+        raise DataError(f"{called(path)} has no column {target!r}: name the label's by --target")
+    own = {one: there[name] for one, name in zip(known, names, strict=True) if name in there}
+    apart = {k: c for k, c in there.items() if k not in names}
     table = replace(table, sensitive_features=own, other={**table.other, **apart})
     if labels is None:
         return table
@@ -315,14 +326,12 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
     show(grid("What the decisions do", header, lines))
 
 
-def _alert(command: str, verdict: Verdict) -> bool:
-    """Run the user's command, without a shell, with the verdict on its standard input; whether that went well."""
+def _alert(command: str, verdict: Verdict) -> None:
+    """Run the user's command, without a shell, with the verdict on its standard input; where it fails, that is said,
+    and the exit code is the alarm's."""
     try:
         content = json.dumps(verdict.to_json())
         subprocess.run(shlex.split(command), input=content, text=True, timeout=60, check=True)  # noqa: S603
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        why = f"it ended with {error.returncode}" if hasattr(error, "returncode") else str(error)
-        said = f"there is an alarm, and the alert {command!r} could not be given: {why}"
-        print("error:", " ".join(said.split()), file=sys.stderr)
-        return False
-    return True
+        told = f"error: the alert {command!r} could not be given: {type(error).__name__}"
+        print(told, file=sys.stderr)
