@@ -88,9 +88,8 @@ class Members:
     def _add(self, axes: tuple[int, ...]) -> None:
         """Sort the rows by their values on these axes, of which there is one more: none of them."""
         shape = tuple(self._sizes[axis] + 1 for axis in axes)
-        kind: Any = (
-            np.uint16 if prod(shape) < 1 << 16 else np.int64
-        )  # the shorter sorts in one pass
+        # the shorter sorts in one pass
+        kind: Any = np.uint16 if prod(shape) < 1 << 16 else np.int64
         flat = np.zeros(len(self._codes), kind)
         for axis, size in zip(axes, shape, strict=True):
             flat = flat * kind(size) + (self._codes[:, axis] + 1).astype(kind)
