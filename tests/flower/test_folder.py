@@ -401,6 +401,25 @@ def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
     assert read_site(tmp_path / "rows" / "sites" / "a.toml").config["shows-rows"] is True
 
 
+def test_a_limit_can_be_deployed(tmp_path, call):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.flower.folder import read_config
+
+    asked = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
+    assert call("deploy", "init", tmp_path / "bank", *asked, "--limit", 0.2)[0] == 0
+    config = read_config(tmp_path / "bank")
+    told = [config[name] for name in ("method", "limit", "confidence", "precision")]
+    assert told == ["agnosticfair-named", 0.2, 0.95, 0.1]
+    for wrong, sentence in (
+        (("--tau", 0.1), "there is a limit"),
+        (("--on-failure", "drop"), "take wait"),
+        (("--epsilon", 3), "no limit is searched under noise"),
+        (("--confidence", 1), "confidence is 1.0; it must be"),
+    ):
+        code, _, err = call("deploy", "init", tmp_path / "no", *asked, "--limit", 0.2, *wrong)
+        assert (code, sentence in err) == (2, True)
+
+
 def test_columns_that_name_parts_reach_every_site(tmp_path, call):
     pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
     from agnosticfair.flower.apps import method_of

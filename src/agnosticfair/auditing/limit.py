@@ -139,6 +139,19 @@ class Promise:
         return f"The limit {self.limit:g} cannot be claimed with {level}: {least}.{way}"
 
 
+def said_in(promise: Promise) -> dict[str, Certificate]:
+    """The certificates of a limit, each with the sentence of what is kept."""
+    return {
+        name: replace(made, notes=(str(promise), *made.notes))
+        for name, made in promise.certificates.items()
+    }
+
+
+def kept_in(promise: Promise) -> dict[str, Any]:
+    """What is kept of a limit, for a certificate's file."""
+    return {"limit": promise.limit, "kept": promise.kept, "says": str(promise)}
+
+
 @dataclass(frozen=True)
 class Half:
     """Who answers for one half of the rows: the tables of it, or an engine whose clients deal their own.  how: they
@@ -264,6 +277,20 @@ def within(recipe: Method, tau: float | None, **changes: Any) -> Method:
             f"tau is {tau:g} and there is a limit: give one of them, the limit finds the other"
         )
     return recipe_of(METHOD, **changes) if recipe.name == "agnosticfair" else recipe
+
+
+def check_promise(
+    limit: float, confidence: float, precision: float, *, epsilon: float | None, drop: bool
+) -> None:
+    """Raise where sites could not be held to a limit, before they are asked for anything."""
+    require(LIMIT, limit=limit)
+    Asked(confidence, precision, None, ("",))
+    if epsilon is not None:
+        raise SettingsError("no limit is searched under noise: leave out --limit or --epsilon")
+    if drop:
+        raise SettingsError(
+            "a limit is certified for the rows of all sites, and --on-failure drop goes on without some: take wait"
+        )
 
 
 def strength(price: float) -> dict[str, float]:

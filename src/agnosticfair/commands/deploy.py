@@ -41,6 +41,9 @@ def init(
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
     method: options.MethodName = DEFAULT,
     settings: options.Settings = options.NONE,
+    limit: options.Limit = None,
+    confidence: options.LimitConfidence = 0.95,
+    precision: options.LimitPrecision = 0.1,
     seed: options.Seed = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
@@ -64,6 +67,7 @@ def init(
     ] = 8000,
 ) -> None:
     """Write a folder with TLS certificates for a test, a key pair and a file per site, and start scripts."""
+    from agnosticfair.auditing.limit import check_promise, within
     from agnosticfair.data.files import Roles
     from agnosticfair.data.schema import load_schema
     from agnosticfair.flower.folder import Federation, write_folder
@@ -77,6 +81,9 @@ def init(
 
         factory(settings["network"])  # refused now, as are the next, rather than at the first run
     chosen = recipe(method, **settings)
+    if limit is not None:
+        check_promise(limit, confidence, precision, epsilon=epsilon, drop=on_failure == "drop")
+        chosen = recipe(within(recipe(method), settings.get("tau")), **settings)
     policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
@@ -85,6 +92,8 @@ def init(
     run |= {"on-failure": on_failure, **to_config(settings)}
     if least_sites is not None:
         run["least-sites"] = least_sites
+    if limit is not None:
+        run |= {"limit": limit, "confidence": confidence, "precision": precision}
     if centres_kind(chosen) == "rows":
         print(
             "Note: the kernels' centres are rows of the sites, without label and group, seen by all."
