@@ -5,7 +5,7 @@ features (bands of numbers at the training rows' quartiles), pairs, 150 triples,
 and 40 Gaussian tilts. Rivals: ``fairfl``, and the sceptic's ``fairfl`` whose threshold is moved until it is as accurate
 as the fit it is compared with; and the Gaussian set.
 
-    python benchmarks/named_parts.py --seeds 0-2 --jobs 2 --out named_parts.jsonl [--rows FOLDER] [--more products,mlp]
+    python benchmarks/named_parts.py --seeds 0-2 --jobs 2 --out named_parts.jsonl [--rows FOLDER] [--more interactions]
 
 Fits that the file has are not done again. Needs numpy, scipy and clarabel; pyarrow without --rows (see rows.py).
 """
@@ -40,6 +40,13 @@ PRODUCTS = {"products": 0.05, "ridge": 1e-4}
 MORE = {
     "products": {
         f"named with products, tau {t:g}": ("agnosticfair-named", {"tau": t, **PRODUCTS})
+        for t in TAUS
+    },
+    "interactions": {
+        f"named with interactions, tau {t:g}": (
+            "agnosticfair-named",
+            {"tau": t, "interactions": 32},
+        )
         for t in TAUS
     },
     "mlp": {

@@ -12,8 +12,7 @@ from helpers import ROLES, client_rows, refused, write
 from safetensors.numpy import save_file
 
 from agnosticfair import federation
-from agnosticfair.commands.output import write_files
-from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.errors import SolverError
 from agnosticfair.experiments import reproduce
 from agnosticfair.methods import METHODS
 from agnosticfair.model import load_model
@@ -301,14 +300,6 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(call, tmp_path, monkeypat
     assert not out.exists()
 
 
-def test_files_are_written_all_or_none(tmp_path):
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "full").touch()
-    with pytest.raises(SettingsError, match="--out"):
-        write_files(tmp_path, {"a": b"1", "no/such/folder": b"2"})
-    assert {p.name for p in tmp_path.iterdir()} == {"b"}
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A client's rows as a folder of Parquet files, streamed however few they are."""
@@ -429,20 +420,6 @@ def test_evaluate_by_a_notion(call, model, files):
     assert "'fair'" in refused(
         call, "evaluate", model, *files, "--target", "income", "--notion", "fair"
     )
-
-
-@pytest.mark.parametrize("width", [40, 60, 80])
-def test_a_narrow_terminal_cuts_no_number(monkeypatch, capsys, width):
-    from agnosticfair.commands import output
-
-    monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True, raising=False)
-    numbers = [k + 0.1234 for k in range(9)]
-    output.show(output.grid("title", ("name", *"abcdefghi"), [["all rows", *numbers]]))
-    out = capsys.readouterr().out
-    assert "…" not in out
-    assert all(f"{x:.4f}" in out for x in numbers)
-    assert max(map(len, out.splitlines())) <= width
 
 
 @pytest.mark.usefixtures("seeded_noise")

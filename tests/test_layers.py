@@ -104,6 +104,42 @@ def test_tests_mirror_the_rooms():
     assert {p.parent.relative_to(here).parts[0] for p in here.glob("*/**/test_*.py")} == folders
 
 
+MIRRORED = 150
+ELSEWHERE = {
+    "test_cli": "commands/audit commands/fit commands/leaving commands/measuring commands/options",
+    "flower/test_folder": "commands/deploy",
+    "server/test_reveals": "commands/messages",
+    "report/test_studies": "commands/report",
+    "auditing/test_audit": "auditing/certificate auditing/inputs auditing/worst report/certificate",
+    "auditing/test_parts": "auditing/beyond auditing/proof",
+    "client/sums/test_named_places": "client/sums/named",
+    "client/sums/test_statement": "client/sums/triton_kernel",
+    "data/test_files": "data/columns data/reading",
+    "experiments/test_benchmark": "experiments/kept",
+    "flower/test_admin": "flower/control flower/runner",
+    "mathematics/test_ambiguity": "mathematics/ratios",
+    "mathematics/test_confidence": "mathematics/reweighed",
+    "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
+    "protocol/privacy/test_privacy": "private server/private",
+    "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
+    "report/test_bench": "report/bench_page",
+    "server/test_exact": "server/adversaries",
+    "server/test_named": "server/limited server/plan server/stepping",
+    "test_reductions": "server/averaging",
+}
+"""Where larger files are tested that have no test of their name: by what they are for, together with others."""
+
+
+def test_a_larger_file_has_its_test_or_says_where_it_is_tested():
+    here = Path(__file__).parent
+    told = {f"{file}.py": test for test, files in ELSEWHERE.items() for file in files.split()}
+    assert all((here / f"{test}.py").is_file() for test in ELSEWHERE)
+    large = {name(path) for path in FILES if len(path.read_text().splitlines()) > MIRRORED}
+    own = {file for file in large if (here / file).with_name(f"test_{Path(file).name}").is_file()}
+    assert large - own <= {*told}, "add tests/<room>/test_<file>.py"
+    assert not own & {*told}, "these have a test of their own: take them off ELSEWHERE"
+
+
 CONTRIBUTING = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
 
 

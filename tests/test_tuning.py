@@ -8,14 +8,14 @@ from helpers import dealt, small_table
 
 from agnosticfair import AgnosticFairClassifier, frontier
 from agnosticfair.commands import tune as command
-from agnosticfair.errors import SettingsError
-from agnosticfair.federation import fit
+from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.federation import fit, fit_along
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.report import frontier as report
 from agnosticfair.report.figures import png
 from agnosticfair.report.runs import read_run
-from agnosticfair.tuning import _coarse, _given_way, _Ran, _references, knee, trace
+from agnosticfair.tuning import _beside, _coarse, _Fold, _given_way, _Ran, _references, knee, trace
 
 SMALL = {"kernels": 12, "bound": 20.0}
 TAUS = (0.03, 0.06, 0.1)
@@ -50,12 +50,41 @@ def test_a_warm_start_ends_where_a_cold_one_does():
         fit(tables, "fedavg", start=cold.start)
 
 
+@pytest.mark.parametrize("name", ["agnosticfair", "agnosticfair-named"])
+def test_a_path_is_the_fits_one_after_the_other(name):
+    settings = SMALL if name == "agnosticfair" else {}
+    tables, loose = dealt(shifted(300), 2), method(name, tau=0.3, **settings)
+    strict = method(loose, tau=0.1)
+    seen = []
+    along = [*fit_along(tables, [loose, strict], seed=1, on_round=seen.append)]
+    first = fit(tables, loose, seed=1)
+    then = fit(tables, strict, seed=1, start=first.start, centres=first.centres)
+    for one, other in zip(along, (first, then), strict=True):
+        np.testing.assert_array_equal(one.model.w, other.model.w)
+        assert (one.rounds, one.worst_difference) == (other.rounds, other.worst_difference)
+        assert one.method == other.method
+    assert len(seen) == first.rounds + then.rounds
+    with pytest.raises(SolverError, match="did not converge in 1 rounds"):
+        next(fit_along(tables, [method(loose, max_rounds=1)], strict=True))
+
+
+def test_methods_beside_the_path_end_where_they_do_alone():
+    tables, recipe = dealt(shifted(), 2), method("agnosticfair-named")
+    made = fit(tables, method(recipe, tau=1.0))
+    fine = [method(name, bands=recipe.bands) for name in ("fairfl", "fl")]
+    fold = _Fold(tables, tables, (), ("sex",), {"sensitive_features": "sex"}, fine)
+    for near, one in zip(_beside(fold, made), fine, strict=True):
+        alone = fit(tables, one, sensitive_features="sex").model
+        table = shifted()
+        assert np.mean(near.predict(table) == alone.predict(table)) > 0.98
+
+
 def test_processes_change_nothing_and_what_loses_more_gives_way():
     tables, recipe = dealt(shifted(300), 2), method("agnosticfair", **SMALL)
     ask = {"sensitive_features": "sex", "taus": TAUS, "folds": 2}
     one, two = (trace(tables, recipe, **ask, jobs=jobs) for jobs in (1, 2))
     assert (one.points, one.references) == (two.points, two.references)
-    kept = [_Ran(loss, (k,), [], {}) for k, loss in enumerate((0.1, 0.3, np.inf, 0.05))]
+    kept = [_Ran(loss, (k,)) for k, loss in enumerate((0.1, 0.3, np.inf, 0.05))]
     assert _given_way(kept) == [(0,), (0,), (0,), (3,)]
 
 

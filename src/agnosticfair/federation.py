@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from hashlib import sha256
 from math import prod
@@ -37,6 +37,7 @@ from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Asker, Missing, Policy, check_enough, policy
 from agnosticfair.protocol.messages import Broadcast, check_candidates
 from agnosticfair.protocol.questions import UNCOUNTED, Counts
+from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import checkpoints, interactions, named, solvers
@@ -143,11 +144,71 @@ def fit(
         state = _until_answered(asker, run, on_round)
     if strict:
         _check_converged(state)
+    return _fitted(state, asker, perf_counter() - begin, seed, trained_on(clients, fold))
+
+
+def fit_along(
+    clients: Mapping[str, Table],
+    methods: Sequence[Method],
+    *,
+    sensitive_features: str | Sequence[str] | None = None,
+    positive: str | None = None,
+    seed: int = 0,
+    scale: bool = True,
+    centres: ArrayLike | None = None,
+    strict: bool = False,
+    on_round: Callable[[dict], None] | None = None,
+) -> Iterator[Fit]:
+    """Fit methods that differ in tau alone, each from where the one before ended: rows are counted, encoded and sorted
+    into parts once.
+
+    Parameters
+    ----------
+    clients, sensitive_features, positive, seed, scale, centres, strict, on_round : as in ``fit``
+    methods : sequence of Method
+        In the order in which they are fitted.
+
+    Yields
+    ------
+    Fit
+        Of each method; its model does not say which rows it was trained on.
+    """
+
+    def after(state: solvers.SolverState) -> None:
+        if on_round is not None:
+            on_round(state.inner.history[-1])
+
+    kind = server.centres_kind(methods[0])
+    asker = asking(in_process(clients), policy("stop"), None, False, kind)
+    given = None if centres is None else np.asarray(centres, float)
+    run = FitRequest(methods[0], sensitive_features, positive, seed, scale, given, None, None)
+    with one_thread():
+        plan = _plan(asker, run, _census(asker, run))
+    for each in methods:
+        begin = perf_counter()
+        own = replace(plan, method=recipe(plan.method, tau=server.fairness_of(each).tau))
+        with one_thread():
+            try:
+                state = _to_the_end(asker, _begun(asker, run, own), after)
+            except SolverError:  # a start may be a bad one
+                if run.start is None:
+                    raise
+                cold = _begun(asker, replace(run, start=None), own)
+                state = _to_the_end(asker, cold, after)
+        if strict:
+            _check_converged(state)
+        made = _fitted(state, asker, perf_counter() - begin, seed, "")
+        run = replace(run, start=made.start)
+        yield made
+
+
+def _fitted(
+    state: solvers.SolverState, asker: Asker, seconds: float, seed: int, trained_on: str
+) -> Fit:
+    """The record of a fit that ended in this state."""
     inner = state.inner
     return Fit(
-        model_of(
-            state.plan, inner.w, inner.outcome, seed=seed, trained_on=trained_on(clients, fold)
-        ),
+        model_of(state.plan, inner.w, inner.outcome, seed=seed, trained_on=trained_on),
         state.plan.method,
         inner.outcome,
         inner.round,
@@ -155,7 +216,7 @@ def fit(
         dict(Counter(outcome_of(entry) for entry in inner.history)),
         inner.alpha,
         *state.solver.worst_cases(inner),
-        perf_counter() - begin,
+        seconds,
         8 * sum(prod(shape) for shape in solvers.question(state).shapes.values()),
         tuple(asker.events),
         inner.under_floor,
@@ -211,14 +272,14 @@ class FitRequest:
 
     def identity(self, census: Census, keys: tuple[str, ...]) -> dict[str, Any]:
         """What must be the same for a checkpoint to be gone on with."""
-        warm = () if self.start is None else tuple(vars(self.start).values())
+        plain, warm = ({}, {}) if self.start is None else taken_apart(self.start)
         own = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
-        asked = {
+        asked: dict[str, Any] = {
             "sensitive_features": self.sensitive_features,
             "positive": self.positive,
             "scale": self.scale,
         }
-        asked |= {"centres": _digest(self.centres), "start": _digest(*warm)}
+        asked |= {"centres": _digest(self.centres), "start": [plain, _digest(*warm.values())]}
         return json.loads(
             json.dumps({**own, **asked, "clients": keys, "the clients' rows": census.to_json()})
         )
@@ -254,14 +315,25 @@ def _rounds(
     else:
         state, asker.events[:0] = kept
         asker.note("resumed", round=state.inner.round)
-    while not state.done or interactions.wanted(state):
-        if interactions.wanted(state):
-            state = _with_interactions(asker, state)
-        state = solvers.step(state, asker.total(solvers.question(state)))
+
+    def after(state: solvers.SolverState) -> None:
         if run.folder is not None:
             checkpoints.save(run.folder, identity, state, asker.events)
         if on_round is not None:
             on_round(state.inner.history[-1])
+
+    return _to_the_end(asker, state, after)
+
+
+def _to_the_end(
+    asker: Asker, state: solvers.SolverState, after: Callable[[solvers.SolverState], None]
+) -> solvers.SolverState:
+    """The last state: round after round, each shown to ``after``."""
+    while not state.done or interactions.wanted(state):
+        if interactions.wanted(state):
+            state = _with_interactions(asker, state)
+        state = solvers.step(state, asker.total(solvers.question(state)))
+        after(state)
     return state
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 import agnosticfair
-from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.encoding import Encoding, encode, shown
 from agnosticfair.data.storage import write_atomically
-from agnosticfair.data.table import Table
+from agnosticfair.data.table import Column, Table
 from agnosticfair.data.wire import texts
-from agnosticfair.errors import ModelError
+from agnosticfair.errors import DataError, ModelError
 from agnosticfair.mathematics.linear import sigmoid
 
 FORMAT = "agnosticfair-model-3"
@@ -98,7 +98,10 @@ class Model:
         -------
         (n,) array
         """
-        X = encode(self.encoding, table, who)
+        return self.scores(encode(self.encoding, table, who))
+
+    def scores(self, X: np.ndarray) -> np.ndarray:
+        """Signed distances of rows that are encoded already, (n, d)."""
         if self.network is None:
             return X @ self.w[:-1] + self.w[-1]
         from agnosticfair.networks import decide
@@ -166,6 +169,16 @@ def _check_seal(path: str | Path, seal: str) -> None:
         raise ModelError(
             f"{str(path)!r} is not as it was written (its checksum differs): copy it again, or write "
             "it again with 'fit'"
+        )
+
+
+def check_labels(model: Model, labels: Column, what: str) -> None:
+    """Raise if a label is none of the model's.  what: names the column."""
+    known = (model.negative, model.positive)
+    strange = sorted({labels.categories[k] for k in np.unique(labels.codes)} - {*known})
+    if strange and model.negative != f"not {model.positive}":
+        raise DataError(
+            f"{what} has the label {shown(strange)}, unknown to the model: write {shown(known)}"
         )
 
 

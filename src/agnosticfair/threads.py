@@ -7,10 +7,11 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
@@ -18,6 +19,11 @@ from agnosticfair.errors import SettingsError
 
 Task = TypeVar("Task")
 Made = TypeVar("Made")
+
+OFTEN = 0.05
+"""Seconds between two looks at what worker processes have made."""
+
+_QUEUE: Any = None
 
 
 def one_thread() -> AbstractContextManager:
@@ -45,47 +51,50 @@ def spread(
     >>> spread(abs, [-1, 2])
     [1, 2]
     """
-    return [made for (made,) in chained(work, tasks, lambda task, made: None, jobs, on_done)]
+    return [made for (made,) in walked(partial(_once, work), tasks, jobs, on_done)]
 
 
-def chained(
-    work: Callable[[Task], Made],
+def _once(work: Callable[[Task], Made], task: Task) -> tuple[Made]:
+    return (work(task),)
+
+
+def walked(
+    walk: Callable[[Task], Iterable[Made]],
     tasks: Sequence[Task],
-    follow: Callable[[Task, Made], Task | None],
     jobs: int = 1,
     on_done: Callable[[Made], Any] | None = None,
 ) -> list[list[Made]]:
-    """As ``spread``, where ``follow(task, made)`` is the task that comes after one, or None: all that each chain made.
+    """As ``spread``, where a task makes one thing after the other, all in one process: what each made.
 
-    >>> chained(abs, [-3, 2], lambda task, made: made - 1 if made else None)
-    [[3, 2, 1, 0], [2, 1, 0]]
+    >>> walked(range, [3, 2])
+    [[0, 1, 2], [0, 1]]
     """
     if jobs < 1:
         raise SettingsError(f"{jobs} jobs do no work: ask for at least 1")
     found: list[list[Made]] = [[] for _ in tasks]
 
-    def noted(k: int, task: Task, made: Made) -> Task | None:
+    def noted(k: int, made: Made) -> None:
         found[k].append(made)
         if on_done is not None:
             on_done(made)
-        return follow(task, made)
 
     if min(jobs, len(tasks)) <= 1:
-        for k, first in enumerate(tasks):
-            task: Task | None = first
-            while task is not None:
-                task = noted(k, task, work(task))
+        for k, task in enumerate(tasks):
+            for made in walk(task):
+                noted(k, made)
         return found
-    pool = ProcessPoolExecutor(min(jobs, len(tasks)), multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    told = context.SimpleQueue()
+    pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, _tell_by, (told,))
     try:
         with _ignoring_interrupts():
-            running = {pool.submit(work, first): (k, first) for k, first in enumerate(tasks)}
+            running = {pool.submit(_told, walk, k, task) for k, task in enumerate(tasks)}
         while running:
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                k, ended = running.pop(future)
-                task = noted(k, ended, future.result())
-                if task is not None:
-                    running[pool.submit(work, task)] = (k, task)
+            done, running = wait(running, timeout=OFTEN, return_when=FIRST_COMPLETED)
+            while not told.empty():
+                noted(*told.get())
+            for future in done:
+                future.result()
     except BrokenProcessPool:
         raise SettingsError(
             f"one of {jobs} worker processes was ended, most likely for lack of memory: "
@@ -94,6 +103,17 @@ def chained(
     finally:
         pool.shutdown(cancel_futures=True)
     return found
+
+
+def _tell_by(queue: Any) -> None:
+    """Of a worker process: where to put what it makes."""
+    global _QUEUE
+    _QUEUE = queue
+
+
+def _told(walk: Callable[[Task], Iterable[Any]], k: int, task: Task) -> None:
+    for made in walk(task):
+        _QUEUE.put((k, made))
 
 
 @contextmanager

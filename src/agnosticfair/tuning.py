@@ -1,15 +1,16 @@
 """Choosing tau: accuracy against the worst difference along a path of taus, cross-validated.
 
-A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; folds go on side by
-side.  Only the point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl',
-where it would end without a limit, and 'fairfl', which is fair on the rows as they are.  The module is not called
-``frontier``: it would hide the package's function of that name.
+A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; rows are counted,
+encoded and sorted once, and folds go on side by side.  Only the point that is picked is fitted on all rows, to its
+method's own tolerance.  Beside the path stand 'fl', where it would end without a limit, and 'fairfl', which is fair on
+the rows as they are.  The module is not called ``frontier``: it would hide the package's function of that name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -17,21 +18,22 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.fits import compared, own_set
-from agnosticfair.auditing.parts import asked_parts, own_axes, own_counts, searched
+from agnosticfair.auditing.parts import asked_parts, own_axes, searched
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.table import Table, concatenate
-from agnosticfair.errors import SettingsError, SolverError
-from agnosticfair.federation import Fit, fit
+from agnosticfair.data.table import Column, Table, concatenate
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import Fit, fit, fit_along, in_process
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.mathematics.metrics import accuracy, positive_rate
-from agnosticfair.mathematics.parts import memberships
-from agnosticfair.methods import Method, method
+from agnosticfair.mathematics.parts import Part, counting, memberships, sizes_of
+from agnosticfair.methods import Fairness, Method, method
 from agnosticfair.model import Model
+from agnosticfair.server.plan import Start
 from agnosticfair.settings import TAUS
-from agnosticfair.threads import chained
+from agnosticfair.threads import walked
 
-COARSE = 1e-3
+COARSE = 2e-3
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
 
 FEWER = 4
@@ -44,6 +46,7 @@ REFERENCES = ("fairfl", "fl")
 """Methods that stand beside the path."""
 
 Progress = Callable[[int, int], None]
+Counting = Callable[[np.ndarray, int], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -109,14 +112,13 @@ class Frontier:
 
 
 @dataclass(frozen=True)
-class _Link:
-    """A point of a fold's path: what is fitted, on what, what it is measured on, and where it begins.  taus: of the
-    point and of those after it.  beside: methods that are fitted and measured there, too."""
+class _Fold:
+    """A fold: what is fitted on the rows without it, one method after the other; what all are measured on, and the
+    methods beside the path."""
 
     train: Mapping[str, Table]
     out: Mapping[str, Table]
-    recipe: Method
-    taus: tuple[float, ...]
+    recipes: Sequence[Method]
     names: tuple[str, ...]
     how: Mapping[str, Any]
     beside: Sequence[Method]
@@ -124,35 +126,35 @@ class _Link:
 
 @dataclass(frozen=True)
 class _Ran:
-    """The loss of a link's fit, infinite where it has none to compare by; what it does, and what those beside it do;
-    and where the next one begins."""
+    """The loss of a point's fit, infinite where it has none to compare by; and what it does.  beside: with the first
+    point, what the methods beside the path do."""
 
     loss: float
     found: tuple[float, ...]
-    beside: Sequence[tuple[float, ...]]
-    begin: Mapping[str, Any]
+    beside: Sequence[tuple[float, ...]] = ()
 
 
-def _ran(link: _Link) -> _Ran:
-    plain = {k: v for k, v in link.how.items() if k not in ("centres", "start")}
-    recipe = method(link.recipe, tau=link.taus[0])
-    try:
-        made = fit(link.train, recipe, **link.how)
-    except SolverError:  # a start may be a bad one
-        made = fit(link.train, recipe, **plain)
-    others = [fit(link.train, recipe, **plain).model for recipe in link.beside]
-    found, *beside = (
-        held_out(model, link.out, link.names, made) for model in (made.model, *others)
-    )
-    begin: dict[str, Any] = {"start": made.start}
-    if made.centres is not None:
-        begin["centres"] = made.centres
-    return _Ran(_loss(made) if made.converged else np.inf, found, beside, begin)
+def _walked(fold: _Fold) -> Iterator[_Ran]:
+    """The points of a fold, one after the other."""
+    examine: Callable[[Model], tuple[float, ...]] | None = None
+    for made in fit_along(fold.train, fold.recipes, **fold.how):
+        beside: list[tuple[float, ...]] = []
+        if examine is None:
+            examine = examiner(fold.out, fold.names, made)
+            beside = [examine(model) for model in _beside(fold, made)]
+        yield _Ran(_loss(made) if made.converged else np.inf, examine(made.model), beside)
 
 
-def _next(link: _Link, ran: _Ran) -> _Link | None:
-    left = link.taus[1:]
-    return replace(link, taus=left, how={**link.how, **ran.begin}, beside=()) if left else None
+def _beside(fold: _Fold, made: Fit) -> list[Model]:
+    """The models beside the path, as ``REFERENCES`` are named: 'fl' begins where the fit without a limit to speak of
+    ended, 'fairfl' where 'fl' did."""
+    engine, start = in_process(fold.train), made.start
+    fairfl, fl = fold.beside
+    plain = {k: v for k, v in fold.how.items() if k != "centres"}
+    free = fit(engine, fl, **plain, start=None if start is None else Start(start.w))
+    if start is not None:
+        start = Start(free.model.w, metric=start.metric)
+    return [fit(engine, fairfl, **plain, start=start).model, free.model]
 
 
 def _loss(fitted: Fit) -> float:
@@ -189,10 +191,10 @@ def trace(
     names = (str(sensitive_features),) if alone else tuple(sensitive_features)
     how = {"sensitive_features": sensitive_features, "seed": seed, **how}
     path = sorted(taus)
-    links = _first_links(clients, recipe, path, folds, seed, names, how)
+    dealt = _dealt(clients, recipe, path, folds, seed, names, how)
     seen = iter(range(1, folds * len(path) + 1))
     tell = (lambda _: on_progress(next(seen), folds * len(path))) if on_progress else None
-    chains = chained(_ran, links, _next, jobs, tell)
+    chains = walked(_walked, dealt, jobs, tell)
     points = _means(np.array([_given_way(chain[::-1]) for chain in chains]), path)
     beside = np.array([chain[0].beside for chain in chains])
     means = dict(zip(REFERENCES, _means(beside, [None] * len(REFERENCES)), strict=True))
@@ -209,7 +211,7 @@ def trace(
     )
 
 
-def _first_links(
+def _dealt(
     clients: Mapping[str, Table],
     recipe: Method,
     path: Sequence[float],
@@ -217,18 +219,18 @@ def _first_links(
     seed: int,
     names: tuple[str, ...],
     how: Mapping[str, Any],
-) -> list[_Link]:
-    """Of every fold the largest tau, which has the methods beside it: the nearest to the fit without a limit."""
+) -> list[_Fold]:
+    """The folds, with the largest tau first: it is the nearest to the fit without a limit."""
     rng = np.random.default_rng(seed)
     parts = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
-    coarse = _coarse(recipe)
-    taus = tuple(sorted(path, reverse=True))
+    coarse, beside = _coarse(recipe), _references(recipe)
+    recipes = [method(coarse, tau=tau) for tau in sorted(path, reverse=True)]
     made = []
     for k in range(folds):
         kept = {key: table.take(parts[key] != k) for key, table in clients.items()}
         train = {key: table for key, table in kept.items() if len(table)}  # one row is in one fold
         out = {key: table.take(parts[key] == k) for key, table in clients.items()}
-        made.append(_Link(train, out, coarse, taus, names, how, _references(recipe)))
+        made.append(_Fold(train, out, recipes, names, how, beside))
     return made
 
 
@@ -247,7 +249,7 @@ def _references(recipe: Method) -> list[Method]:
     beside = [method(name, **same) for name in REFERENCES]
     notion = {"notion": recipe.fairness.notion, "intersections": recipe.fairness.intersections}
     beside = [one if one.fairness is None else method(one, **notion) for one in beside]
-    return beside if recipe.network is None else [_coarse(one) for one in beside]
+    return [_coarse(one) for one in beside]
 
 
 def _given_way(path: Sequence[_Ran]) -> list[tuple[float, ...]]:
@@ -277,35 +279,69 @@ def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
         raise SettingsError(f"folds is {folds}; it must be at least 2")
 
 
-def held_out(
-    model: Model, parts: Mapping[str, Table], names: Sequence[str], made: Fit
-) -> tuple[float, float, float, float]:
-    """Accuracy, worst difference, everybody's difference and positive rate on these rows, of the worst sensitive
-    feature.  made: the fit whose set the worst one is over, to the audit's tolerance; named parts are those that are
-    estimable."""
+def examiner(
+    parts: Mapping[str, Table], names: Sequence[str], made: Fit
+) -> Callable[[Model], tuple[float, float, float, float]]:
+    """From a model to its accuracy, worst difference, everybody's difference and positive rate on these rows, of the
+    worst sensitive feature.
+
+    made: the fit whose set the worst one is over, to the audit's tolerance; named parts are those that are estimable.
+    """
     fairness, table = made.method.fairness, concatenate([*parts.values()])
     assert fairness is not None, "check has looked"
-    groups = compared(fairness, {name: table.column(name) for name in names}).values()
-    y, y_hat = table.labels(model.positive).astype(int), model.predict(table)
-    if made.named is not None and table.weights is None:
-        asked = asked_parts(fairness.basis)
-        axes = own_axes(table, asked)
-        cells = [(((c.codes * 2 + y) * 2 + y_hat), len(c.categories)) for c in groups]
-        counted = (own_counts(table, axes, *cell) for cell in cells)
-        found = [searched(axes, asked, count).worst(fairness.notion) for count in counted]
+    groups = [*compared(fairness, {name: table.column(name) for name in names}).values()]
+    y, encoding = table.labels(made.model.positive).astype(int), made.model.encoding
+    X, weights = encode(encoding, table), table.weights
+    if made.named is not None and weights is None:
+        differences = _over_parts(table, groups, y, fairness)
     else:
         ask = _own_set(made, parts, table)
-        ask |= {"bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
-        every = (audit(model, table, sensitive_features=c.values(), **ask) for c in groups)
-        found = [(one.worst_difference, one.difference) for one in every]
-    worst, measured = np.max(found, axis=0)
-    weights = table.weights
-    return (
-        accuracy(y, y_hat, weights),
-        float(worst),
-        float(measured),
-        positive_rate(y_hat, weights),
-    )
+        differences = partial(_over_kernels, table, groups, ask)
+
+    def examine(model: Model) -> tuple[float, float, float, float]:
+        known = model.encoding == encoding
+        y_hat = (model.scores(X if known else encode(model.encoding, table)) > 0).astype(int)
+        worst, measured = np.max(differences(model, y_hat), axis=0)
+        told = accuracy(y, y_hat, weights), positive_rate(y_hat, weights)
+        return told[0], float(worst), float(measured), told[1]
+
+    return examine
+
+
+def _over_kernels(
+    table: Table, groups: Sequence[Column], ask: Mapping[str, Any], model: Model, y_hat: np.ndarray
+) -> list[tuple[float, float]]:
+    """Of each sensitive feature the worst difference over a set and everybody's."""
+    how = {**ask, "bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
+    every = (audit(model, table, sensitive_features=column.values(), **how) for column in groups)
+    return [(one.worst_difference, one.difference) for one in every]
+
+
+def _over_parts(
+    table: Table, groups: Sequence[Column], y: np.ndarray, fairness: Fairness
+) -> Callable[[Model, np.ndarray], list[tuple[float, float]]]:
+    """The same over named parts: which parts there are does not hang on decisions, and is found once."""
+    asked = asked_parts(fairness.basis)
+    axes = own_axes(table, asked)
+    codes, sizes = codes_of(table, axes), sizes_of(axes)
+
+    def counts(column: Column, y_hat: np.ndarray, count: Counting) -> np.ndarray:
+        cells, G = (column.codes * 2 + y) * 2 + y_hat, len(column.categories)
+        return count(cells, 4 * G).reshape(-1, G, 2, 2)
+
+    def ask(column: Column, some: Sequence[Part]) -> np.ndarray:
+        return counts(column, y, counting(codes, sizes, some))
+
+    found = [searched(axes, asked, partial(ask, own)) for own in groups]
+    known = [
+        (own, f, counting(codes, sizes, f.parts)) for own, f in zip(groups, found, strict=True)
+    ]
+
+    def differences(model: Model, y_hat: np.ndarray) -> list[tuple[float, float]]:
+        anew = (replace(f, counts=counts(own, y_hat, count)) for own, f, count in known)
+        return [f.worst(fairness.notion) for f in anew]
+
+    return differences
 
 
 def _own_set(made: Fit, parts: Mapping[str, Table], table: Table) -> dict[str, Any]:

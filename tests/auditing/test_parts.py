@@ -14,8 +14,6 @@ import agnosticfair
 from agnosticfair import audit, audit_clients
 from agnosticfair.auditing import parts as named
 from agnosticfair.auditing import proof
-from agnosticfair.data.rows import digest_of, folds_of, known_again
-from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 from agnosticfair.mathematics import reweighed
 from agnosticfair.mathematics.basis import gaussian, subpopulations
@@ -273,19 +271,6 @@ def test_keys_are_kept_by_their_owner(tmp_path):
 # --- rows by their content ---
 
 
-def test_folds_and_digests_know_rows_by_their_content_alone():
-    table = small_table(500)
-    order = np.random.default_rng(0).permutation(500)
-    fold = folds_of(table, 3, seed=4)
-    np.testing.assert_array_equal(folds_of(table.take(order), 3, seed=4), fold[order])
-    assert np.bincount(fold).min() > 120
-    assert (folds_of(table, 3, seed=5) != fold).any()
-    assert digest_of([table]) == digest_of([table.take(order[:200]), table.take(order[200:])])
-    assert digest_of([table]) != digest_of([table.take(order[:499])])
-    twice = concatenate([table.take(np.zeros(300, int))])
-    assert 0.35 < folds_of(twice, 2).mean() < 0.65  # equal rows are dealt apart
-
-
 # --- bad input ---
 
 
@@ -339,19 +324,6 @@ def test_rows_of_the_fit_are_refused_by_their_fingerprint():
         audit(model, table, sensitive_features="sex")
     assert isnan(audit(model, table, sensitive_features="sex", held_out=False).upper)
     assert audit(model, small_table(400, 5), sensitive_features="sex").upper > 0
-
-
-def test_some_rows_of_the_fit_are_known_again_and_others_are_not(tmp_path):
-    table = small_table(4000)
-    seen, new = table.take(np.arange(2000)), table.take(np.arange(2000, 4000))
-    model = agnosticfair.fit({"a": seen}, "fl").model
-    (tmp_path / "model.safetensors").write_bytes(model.to_bytes())
-    back = agnosticfair.load_model(tmp_path / "model.safetensors")
-    mixed = table.take(np.arange(1000, 3000))  # half of them were seen
-    with pytest.raises(DataError, match=r"about [0-9,]+ of these 2,000 are rows that the model"):
-        audit(back, mixed, sensitive_features="sex")
-    assert audit(back, new, sensitive_features="sex").upper > 0
-    assert known_again("", [new]) == known_again("no digest:not base64", [new]) == 0
 
 
 def test_weights_are_left_out_and_it_is_said_which_bounds_do_not_hold():

@@ -1,8 +1,6 @@
 """Networks: the local solver against the exact one, its parts against references, and what it refuses."""
 
-import warnings
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,14 +19,12 @@ from agnosticfair.client.steps import answer
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import AgnosticFairError, FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.basis import by_client, gaussian, support
 from agnosticfair.mathematics.basis import width as basis_width
 from agnosticfair.mathematics.fairness import Surrogate, surrogate_values
 from agnosticfair.mathematics.linear import log_loss_derivatives
 from agnosticfair.mathematics.metrics import accuracy
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.in_process import InProcess
@@ -352,12 +348,6 @@ def test_a_constraint_that_swings_has_not_converged(monkeypatch):
     assert ended(replace(state, history=tuple(swinging))).outcome == "rounds"
 
 
-def test_inputs_keep_their_digits():
-    net = networks.flat("linear", (), 1, np.array([1.7e9, 10.0, 1.0, 0.0]))
-    z = net.inputs(np.array([[1.7e9 + 10.0], [1.7e9 - 20.0]]))
-    np.testing.assert_allclose(z[:, 0].numpy(), [1.0, -2.0], atol=1e-5)
-
-
 def test_a_recipe_that_is_given_keeps_its_own_values():
     own = method("agnosticfair", bound=2.0, nominal=0.2, max_rounds=7)
     made = method(own, network=QUICK)
@@ -365,26 +355,6 @@ def test_a_recipe_that_is_given_keeps_its_own_values():
     assert made.ridge == method("agnosticfair", network=QUICK).ridge
     of_tau = method(method("agnosticfair", tau=0.3), network=QUICK)
     assert of_tau == method("agnosticfair", tau=0.3, network=QUICK)
-
-
-def test_ascent_projects_as_a_quadratic_program_does():
-    rng = np.random.default_rng(3)
-    for _ in range(5):
-        p, alpha, psi = rng.uniform(0.5, 2, 6), rng.uniform(0, 1, 6), rng.uniform(0, 1, 6)
-        A = Ambiguity(p, float(p.sum()), 1.3)
-        found = saddle.ascended(A, alpha, psi, 1.5)
-        target = alpha + 1.5 * psi / p
-        G = np.vstack([np.eye(6), -np.eye(6), p, -p])
-        h = np.r_[np.full(6, 1.3), np.zeros(6), A.n, -A.n]
-        np.testing.assert_allclose(found, minimise(np.diag(p), -p * target, G, h).x, atol=1e-6)
-
-
-def test_cuts_that_are_the_same_share_one_multiplier():
-    Q, gap = np.ones((3, 3)), np.full(3, 0.1)
-    state = type("S", (), {"mu": np.zeros(3)})()
-    together = saddle.multipliers(state, Q, gap, 2.0).sum()
-    alone = saddle.multipliers(type("S", (), {"mu": np.zeros(1)})(), Q[:1, :1], gap[:1], 2.0).sum()
-    assert together == pytest.approx(alone, rel=1e-3)
 
 
 def test_an_own_network_by_its_name():
@@ -443,14 +413,6 @@ def test_dropout_is_drawn_by_the_question_and_off_where_sums_are_made(name):
     assert not np.allclose(plain.model.w, first.model.w, atol=1e-4)
 
 
-def test_layers_of_a_size_yet_unknown_are_drawn_by_the_seed():
-    lazy = networks.register("lazy", lambda d: torch.nn.LazyLinear(1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # lazy modules are new, says PyTorch
-        one, two, other = (networks.initial(lazy, (), 3, seed)[0] for seed in (0, 0, 1))
-    assert one.tobytes() == two.tobytes() != other.tobytes()
-
-
 def test_the_estimator_takes_a_name_a_network_or_a_function():
     pytest.importorskip("sklearn")
     from agnosticfair import AgnosticFairClassifier
@@ -468,38 +430,6 @@ def test_the_estimator_takes_a_name_a_network_or_a_function():
     line = AgnosticFairClassifier("fl").fit(X, y)
     assert (line.predict(X) == y).mean() < 0.7
     assert line.coef_.shape == (1, 3)
-
-
-def test_an_estimator_keeps_its_own_network():
-    """Whatever others of that name there are, and wherever the estimator was sent."""
-    pytest.importorskip("sklearn")
-    from agnosticfair import AgnosticFairClassifier
-
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(100, 3))
-
-    def fitted(model):
-        made = AgnosticFairClassifier("fl", network=model, max_rounds=3)
-        return made.fit(X, X[:, 0] > rng.normal(size=100))
-
-    def wide(width, curve):
-        return lambda d: torch.nn.Sequential(
-            torch.nn.Linear(d, width), curve(), torch.nn.Linear(width, 1)
-        )
-
-    made = [wide(4, torch.nn.Tanh), wide(4, torch.nn.ReLU), wide(6, torch.nn.Tanh)]
-    made.append(partial(networks.mlp, hidden=(4,)))
-    fits = [fitted(model) for model in made]
-    before = [fair.fit_.model.network["name"] for fair in fits]
-    said = [fair.decision_function(X) for fair in fits]
-    assert len({*before}) == 4
-    assert fitted(made[1]).fit_.model.network["name"] == before[1]
-    for name in before:  # as in another process
-        del networks.FACTORIES[name], networks._OWN[name]
-    for fair, values in reversed([*zip(fits, said, strict=True)]):
-        np.testing.assert_array_equal(fair.decision_function(X), values)
-    with pytest.raises(SettingsError, match="model is a Linear that is made already: give a func"):
-        fitted(torch.nn.Linear(3, 1))
 
 
 def tiny(d):

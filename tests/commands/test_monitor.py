@@ -183,3 +183,28 @@ def test_sites_share_their_states_under_masks(call, watch):
     assert code == 0
     assert json.loads(out)["parts"] == json.loads(plain)["parts"]
     assert "--keys" in refused(call, *shown)
+
+
+def test_groups_may_be_unknown_of_some_rows_and_new_ones_are_named(call, watch):
+    rows = [*client_rows(8, 200)]
+    some = [{**r, "sex": ("", "X", r["sex"])[min(k // 50, 2)]} for k, r in enumerate(rows)]
+    write(Path("one.csv"), some)
+    code, out, _ = call(*watch, "--rows", "one.csv", "--json")
+    told = json.loads(out)
+    assert (code, told["rows"], told["grouped"]) == (0, 200, 100)
+    assert told["strange"]["sex"] == ["X"]
+
+
+def test_columns_under_other_names_are_told_and_wrong_ones_refused(call, watch):
+    rows = [*client_rows(8, 100)]
+    write(Path("one.csv"), [{"gender" if k == "sex" else k: v for k, v in r.items()} for r in rows])
+    own = (*watch, "--rows", "one.csv", "--json")
+    assert json.loads(call(*own)[1])["grouped"] == 0
+    assert json.loads(call(*own, "--sensitive-features", "gender")[1])["grouped"] == 100
+    assert "no column 'sex'" in refused(call, *own, "--sensitive-features", "sex")
+    two = ("--sensitive-features", "gender", "--sensitive-features", "job")
+    assert "names 2 columns" in refused(call, *own, *two)
+    assert "no column 'wage'" in refused(call, *own, "--target", "wage")
+    write(Path("two.csv"), rows, income="maybe")
+    strange = (*watch, "--rows", "two.csv", "--target", "income")
+    assert "'maybe', unknown to the model" in refused(call, *strange)

@@ -131,6 +131,9 @@ def test_what_fails_is_a_row_that_says_so(name, why, entrants):
 def test_a_setting_that_fails_is_passed_over(entrants):
     found = run_cell(replace(CELL, entrant="choosy"))
     assert found["rows"][0]["asked"] == 0.2
+    failed, taken = found["tried"]
+    assert failed == {"asked": 0.02, "why": "ValueError: it broke"}
+    assert taken["accuracy"] == found["rows"][0]["cross_accuracy"]
 
 
 @pytest.mark.parametrize(

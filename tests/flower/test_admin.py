@@ -198,12 +198,19 @@ def test_a_certificate_is_renewed_by_the_folders_authority(folder, call):
     assert (code, "let your own authority sign" in err) == (2, True)
 
 
+def test_status_says_that_the_tls_certificate_ends_soon(link, folder, call, monkeypatch):
+    assert "deploy renew" not in call("deploy", "status", folder)[1]
+    monkeypatch.setattr(admin, "SOON", 1000)
+    assert "ends in 89 days: 'agnosticfair deploy renew'" in call("deploy", "status", folder)[1]
+
+
 def test_status_names_every_site_and_cause(link, folder, call):
     link.up = False
     code, out, _ = call("deploy", "status", folder)
-    assert (code, "does not answer" in out) == (0, True)
+    assert (code, "does not answer" in out) == (3, True)  # a service's health check hears it
     link.up = True
     code, out, _ = call("deploy", "status", folder)
+    assert code == 0
     assert "Site north: its key is not registered yet" in out
     control.register(read_settings(folder))
     import time
@@ -254,6 +261,9 @@ def ended(link, folder, status, said=None, files=()):
 def test_the_cause_of_a_run_that_failed_is_its_own_or_flowers(link, folder):
     ended(link, folder, ("finished", "failed", "OSError: No space left on device"))
     with pytest.raises(FederationError, match=r"ended as finished:failed: OSError: No space left"):
+        runner.run_federation(folder)
+    ended(link, folder, ("finished", "stopped", ""))
+    with pytest.raises(FederationError, match="was stopped: the next one goes on from its checkp"):
         runner.run_federation(folder)
     told = [("error.json", {"run": "7", "error": "column 'age' is missing at client 'south'"})]
     ended(link, folder, ("finished", "failed", "RuntimeError"), files=told)

@@ -1,7 +1,5 @@
 """Faults of the table in docs/deploy.md that need no server: a site, its connection, the door, the results."""
 
-import asyncio
-import base64
 import errno
 import json
 import os
@@ -21,9 +19,8 @@ from agnosticfair.flower import node as nodes
 from agnosticfair.flower.causes import why_missing
 from agnosticfair.flower.fleet import WireQuestion
 from agnosticfair.flower.metrics import site_metrics, superlink_metrics
-from agnosticfair.flower.node import Joined, Node, cause, load_key, read_site
+from agnosticfair.flower.node import Joined, Node, cause
 from agnosticfair.flower.results import publish
-from agnosticfair.flower.superlink import Visits, fleet_only, with_token
 from agnosticfair.flower.trail import Trail
 from agnosticfair.protocol.messages import Reply, pack
 
@@ -204,87 +201,6 @@ def test_a_site_at_its_work_is_no_trouble():
     assert why_missing({"n": {"seen": NOW - 3, "status": 200}}, "n", KNOWN, NOW) == ""
 
 
-def ask(app, path, headers=(), kind="http"):
-    """What an ASGI application answers: its status, or that it closed."""
-    sent = []
-
-    async def send(event):
-        sent.append(event)
-
-    scope = {"type": kind, "path": path, "headers": [*headers]}
-    asyncio.run(app(scope, None, send))
-    return sent[0].get("status", sent[0]["type"])
-
-
-async def flower(scope, receive, send):
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/v1/control/start-run",
-        "/v1/runtime/x",
-        "/docs",
-        "/v1/fleet",
-        "//v1/fleet/",
-        "/V1/fleet/x",
-    ],
-)
-def test_the_sites_door_passes_the_fleet_side_only(path):
-    door = fleet_only(flower, Visits())
-    assert ask(door, path) == 404
-    assert ask(door, "/v1/fleet/pull-messages") == 200
-    assert ask(door, "/v1/fleet/x", kind="websocket") == "websocket.close"
-
-
-def test_a_signed_request_is_taken_once(tmp_path):
-    visits = Visits(tmp_path / "fleet.json")
-    door = fleet_only(flower, visits)
-
-    def signed(stamp, key=b"key"):
-        return [(b"flwr-public-key", base64.b64encode(key)), (b"flwr-timestamp", stamp)]
-
-    one = b"2026-11-15T12:00:00.000001+00:00"
-    assert ask(door, "/v1/fleet/push-messages", signed(one)) == 200
-    assert ask(door, "/v1/fleet/push-messages", signed(one)) == 409
-    assert ask(door, "/v1/fleet/pull-messages", signed(one)) == 409  # nor for another purpose
-    assert ask(door, "/v1/fleet/push-messages", signed(one, b"other")) == 200
-    assert ask(door, "/v1/fleet/push-messages", signed(one.replace(b"1+", b"2+"))) == 200
-    assert len(json.loads((tmp_path / "fleet.json").read_text())) >= 1
-
-
-def test_runs_are_submitted_with_the_token_only():
-    door = with_token(flower, "secret", lambda: b"agnosticfair_x 1\n")
-    path = "/v1/control/start-run"
-    assert ask(door, path) == 401
-    assert ask(door, path, [(b"authorization", b"Bearer wrong")]) == 401
-    assert ask(door, path, [(b"authorization", b"Bearer secret")]) == 200
-    assert ask(door, "/v1/runtime/pull") == 200
-    assert ask(door, "/metrics") == 200
-
-
-def test_a_key_that_others_can_read_is_refused(tmp_path):
-    path = tmp_path / "keys" / "north"
-    load_key(path)
-    path.chmod(0o644)
-    with pytest.raises(SettingsError, match="others can read the key"):
-        load_key(path)
-    path.chmod(0o600)
-    path.write_text("no key")
-    with pytest.raises(SettingsError, match="is no private key"):
-        load_key(path)
-
-
-def test_a_file_that_is_no_sites_file_is_told(tmp_path, call):
-    code, _, err = call("deploy", "site", tmp_path / "none.toml")
-    assert (code, "is no site's file (FileNotFoundError)" in err) == (2, True)
-    (tmp_path / "bad.toml").write_text("[coordinator]\n")
-    with pytest.raises(SettingsError, match=r"is no site's file \(KeyError\)"):
-        read_site(tmp_path / "bad.toml")
-
-
 FILES = {"model.safetensors": b"m", "history.json": b"h", "certificate.json": b"c"}
 
 
@@ -369,30 +285,6 @@ def test_a_sites_metrics_are_written_where_it_says(tmp_path):
     made.joined = Joined(**{**vars(joined), "metrics": tmp_path / "north.prom"})
     made._measure(connected=False)
     assert "agnosticfair_site_connected" in (tmp_path / "north.prom").read_text()
-
-
-def test_programs_of_flower_are_those_of_this_python(tmp_path, monkeypatch):
-    """A PATH without Flower is no fault any more."""
-    import sys
-
-    from agnosticfair.data.files import Roles
-    from agnosticfair.flower import superlink
-    from agnosticfair.flower.folder import Federation, write_folder
-
-    plan = Federation({"a": Path("a")}, Roles("y", ("sex",)), secure=False)
-    write_folder(tmp_path / "bank", plan)
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setenv("FLWR_HOME", "")
-    monkeypatch.setattr(superlink, "check_port", lambda *_: None)
-    monkeypatch.setattr(superlink, "_application", lambda settings: None)
-    seen = []
-
-    async def listen(settings, app):
-        seen.append(os.environ["PATH"].split(os.pathsep)[0])
-
-    monkeypatch.setattr(superlink, "_listen", listen)
-    superlink.serve(tmp_path / "bank")
-    assert seen == [str(Path(sys.executable).parent)]
 
 
 def test_the_fault_table_is_run_by_tests():

@@ -13,16 +13,12 @@ from helpers import dealt, small_table
 
 from agnosticfair.cli import main
 from agnosticfair.client.steps import STEPS
-from agnosticfair.commands.messages import _supposed
 from agnosticfair.data.files import Roles
-from agnosticfair.errors import DataError, FederationError, SettingsError
+from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit, in_process
-from agnosticfair.flower.site import reason, respond, site_of
 from agnosticfair.methods import METHODS, method
-from agnosticfair.protocol.messages import Reply, pack
-from agnosticfair.server.reveals import UNSAID, explain, explain_audit
-
-SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive-features": "sex"}
+from agnosticfair.protocol.messages import pack
+from agnosticfair.server.reveals import UNSAID, explain
 
 
 @pytest.fixture
@@ -88,34 +84,6 @@ def test_a_folder_that_is_no_federation_is_told(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"colour": "red"}, "--node-config has 'colour'"),
-        ({"site": ""}, "lacks 'site'"),
-        ({"allow": "census,shell"}, "allows 'shell'"),
-        ({"least-rows": 0}, "least-rows is 0"),
-        ({"least-rows": True}, "least-rows is True"),
-        ({"drop": "sex"}, "'sex' is named for two purposes"),
-    ],
-)
-def test_settings_of_a_site_that_make_no_sense_are_refused(changes, said):
-    with pytest.raises(SettingsError, match=said):
-        site_of({**SITE, **changes})
-
-
-def test_a_site_takes_questions_only():
-    with pytest.raises(FederationError, match="a question came as Reply"):
-        respond(SITE, "sums", pack(Reply(1, {})))
-    with pytest.raises(FederationError, match="the message of the server is damaged"):
-        respond(SITE, "sums", b"junk")
-
-
-def test_what_is_told_of_an_error():
-    assert reason(DataError("a sentence")) == "a sentence"
-    assert "17" not in reason(ValueError("row 17"))
-
-
-@pytest.mark.parametrize(
     "recipe",
     [
         *METHODS.values(),
@@ -162,14 +130,6 @@ def test_what_is_explained_is_what_is_sent(recipe):
         assert max(sizes["trials"][1]) <= found["trials", "site"] < 1_000_000
     assert all({*m.reveals} == {*m.fields} for m in told if m.sender == "site")
     assert UNSAID not in {words for m in told for words in m.reveals.values()}
-
-
-def test_the_messages_of_an_audit_are_small_and_explained():
-    audit = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000), 50)
-    assert [m.step for m in audit] == ["decisions", "histograms", *["part_decisions"] * 3]
-    assert audit[0].size < 1_000_000
-    assert all({*m.reveals} == {*m.fields} for m in audit)
-    assert UNSAID not in {words for m in audit for words in m.reveals.values()}
 
 
 def test_every_step_stands_in_the_documents_table():
@@ -333,31 +293,6 @@ def test_every_sensitive_column_is_protected(tmp_path):
     assert sensitive_features_of({"sensitive-features": ""}) is None
 
 
-def test_a_notion_can_be_deployed(tmp_path):
-    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
-    from agnosticfair.flower.apps import method_of
-    from agnosticfair.flower.folder import read_config
-
-    columns = ("--target", "y", "--sensitive-features", "sex", "--sensitive-features", "race")
-    asked = ("--notion", "equalized_odds", "--intersections", "--tau", "0.07")
-    with pytest.raises(SystemExit) as ended:
-        main(
-            [
-                "deploy",
-                "init",
-                str(tmp_path / "bank"),
-                "--sites",
-                "a=a.csv,b=b.csv",
-                *columns,
-                *asked,
-            ]
-        )
-    assert ended.value.code == 0
-    fairness = method_of(read_config(tmp_path / "bank")).fairness
-    told = (fairness.notion, fairness.intersections, fairness.tau)
-    assert told == ("equalized_odds", True, 0.07)
-
-
 def test_a_network_can_be_deployed(tmp_path):
     pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
     pytest.importorskip("torch")
@@ -418,24 +353,3 @@ def test_a_limit_can_be_deployed(tmp_path, call):
     ):
         code, _, err = call("deploy", "init", tmp_path / "no", *asked, "--limit", 0.2, *wrong)
         assert (code, sentence in err) == (2, True)
-
-
-def test_columns_that_name_parts_reach_every_site(tmp_path, call):
-    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
-    from agnosticfair.flower.apps import method_of
-    from agnosticfair.flower.folder import read_config
-    from agnosticfair.flower.node import read_site
-
-    asked = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
-    parts = ("--parts-by", "town,site", "--depth", "3", "--least", "0.02")
-    code, _, err = call("deploy", "init", tmp_path / "bank", *asked, *parts)
-    assert code == 0, err
-    recipe = method_of(read_config(tmp_path / "bank"))
-    assert recipe == method("auto", parts_by=("town", "site"), depth=3, least=0.02)
-    assert recipe.fairness.basis.columns == ("*", "town", "site")
-    told = read_site(tmp_path / "bank" / "sites" / "a.toml")
-    assert "town" in repr(told)
-    from agnosticfair.flower.site import site_of
-
-    site = {"site": "a", "file": "a.csv", "target": "y", "sensitive-features": "sex"}
-    assert site_of({**site, "parts": "town"}).roles.parts == ("town",)

@@ -13,7 +13,6 @@ from flwr.proto.runtime_pb2 import PullAppMessagesResponse
 
 from agnosticfair.flower import patience
 from agnosticfair.flower.patience import patient
-from agnosticfair.flower.superlink import lean
 
 ON_ITS_WAY = PullObjectResponse(object_found=True)
 THERE = PullObjectResponse(object_found=True, object_available=True, object_content=b"x")
@@ -112,44 +111,3 @@ def test_nothing_is_held_for_longer_than_that(monkeypatch):
     _, body = asyncio.run(ask_while(patient(flower), FLEET + "pull-object", own))
     assert body == ON_ITS_WAY.SerializeToString()
     assert [at for at, _ in flower.asked] == [FLEET + "pull-object", own]
-
-
-def layers(app):
-    return [getattr(layer.cls, "__name__", "") for layer in app.user_middleware]
-
-
-def test_the_lean_application_keeps_what_checks_keys_and_all_layers_of_runs(monkeypatch):
-    """By its names: another version of Flower, whose layers are called otherwise, keeps them all."""
-    from flwr.superlink.main import create_app
-
-    whole, seen = create_app(), []
-    full = layers(whole)
-
-    async def called(self, scope, receive, send):
-        seen.append((scope["path"], layers(self)))
-
-    monkeypatch.setattr(type(whole), "__call__", called)
-    app = lean(whole)
-    paths = ("/v1/fleet/x", "/v1/runtime/x", "/v1/control/x", "/docs")
-    for path in paths:
-        asyncio.run(app({"type": "http", "path": path}, None, None))
-    kept = ["BaseHTTPMiddleware", "ProtobufTranslationMiddleware", "NodeAuthMiddleware"]
-    assert dict(seen) == {
-        "/v1/fleet/x": kept,
-        "/v1/runtime/x": kept,
-        "/v1/control/x": full,
-        "/docs": full,
-    }
-    assert layers(whole) == full
-    assert {*full} - {*kept} == {
-        "ControlSensitiveResponseMiddleware",
-        "ControlAuthenticationMiddleware",
-        "ControlLicenseMiddleware",
-        "ControlEventLogMiddleware",
-        "RuntimeTracingMiddleware",
-        "FleetEventLogMiddleware",
-    }
-    monkeypatch.setenv("FLWR_TRACING_ENABLED", "1")
-    seen.clear()
-    asyncio.run(lean(whole)({"type": "http", "path": "/v1/fleet/x"}, None, None))
-    assert seen == [("/v1/fleet/x", full)]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from safetensors.numpy import save
 
-from agnosticfair.client.steps import STEPS
 from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.errors import FederationError
@@ -83,12 +82,6 @@ def test_the_task_s_id_is_a_digest_of_all_that_it_says():
     others += [replace(TASK, centres=np.ones((1, 3))), replace(TASK, basis=constant())]
     assert len({task.id for task in (TASK, *others)}) == 5
     assert replace(TASK, n=7).id == TASK.id
-
-
-@pytest.mark.parametrize("question", [*questions.QUESTIONS.values()], ids=lambda q: q.step)
-def test_every_question_is_answered_by_a_step(question):
-    assert question.step in STEPS
-    assert {*STEPS} == {*questions.QUESTIONS, "census", "outline"}
 
 
 @given(st.integers(0, 5), st.integers(1, 3))

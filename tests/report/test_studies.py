@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-from dataclasses import replace
 from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
@@ -11,13 +10,13 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from helpers import ROLES, client_rows, decided, refused, small_table, weights_of, write
+from helpers import ROLES, client_rows, decided, refused, weights_of, write
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agnosticfair.commands.measuring import labelled
 from agnosticfair.data.decided import read_decided
-from agnosticfair.data.table import Column, concatenate
+from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import method
@@ -25,7 +24,7 @@ from agnosticfair.report.explorer import LEAST_SHARE, counts, values
 from agnosticfair.report.live import serve
 from agnosticfair.report.page import as_text, data, html
 from agnosticfair.report.runs import read_run
-from agnosticfair.runs.provenance import COMMAND, fingerprint, read_rounds, rounds
+from agnosticfair.runs.provenance import COMMAND, read_rounds, rounds
 
 
 def at(table, by_column, name):
@@ -99,35 +98,6 @@ def test_rows_survive_their_file(tmp_path):
     (tmp_path / "rows.parquet").write_bytes(rows.to_bytes()[:-9])
     with pytest.raises(ModelError, match=r"rows\.parquet"):
         read_decided(tmp_path / "rows.parquet")
-
-
-def test_a_fingerprint_is_of_values_not_of_codes():
-    table = small_table()
-    job = table.categorical["job"]
-    turned = replace(job, codes=2 - job.codes, categories=job.categories[::-1])
-    assert fingerprint(replace(table, categorical={"job": turned})) == fingerprint(table)
-    assert fingerprint(
-        replace(table, numeric={**table.numeric, "age": table.numeric["hours"]})
-    ) != (fingerprint(table))
-    assert fingerprint(concatenate([table.take([0, 1]), table.take([2])])) == (
-        fingerprint(table.take([0, 1, 2]))
-    )
-
-
-def test_rounds_are_added_and_a_resumed_fit_goes_on(tmp_path):
-    add = rounds(tmp_path, method("fairfl"), 2, resume=False)
-    for k in (1, 2, 3):
-        add({"round": k, "loss": 1.0 / k})
-    add = rounds(tmp_path, method("fairfl"), 2, resume=True)
-    add({"round": 3, "loss": 7.0})
-    with (tmp_path / "rounds.jsonl").open("a") as file:
-        file.write('{"round": 4, "lo')  # still being written
-    begins, found = read_rounds(tmp_path)
-    assert (begins["method"], begins["clients"]) == ("fairfl", 2)
-    assert [e["round"] for e in found] == [1, 2, 3]
-    assert found[-1]["loss"] == 7.0
-    rounds(tmp_path, method("fairfl"), 2, resume=False)
-    assert read_rounds(tmp_path)[1] == []
 
 
 # --- the commands ---
@@ -391,12 +361,6 @@ def test_fits_in_folders_of_one_name_are_told_apart(call, run, files):
         (rows,) = labelled(model, files[:1], "income", ("sex",), None).values()
         right = metrics.accuracy(rows.labels("yes"), model.predict(rows))
         assert found[f"fairfl ({name})"] == pytest.approx(right)
-
-
-@pytest.mark.parametrize("line", ["5", "null", "[1]", '{"round": "x"}', '{"round": null}'])
-def test_a_line_of_rounds_that_is_not_ours_is_left_out(tmp_path, line):
-    (tmp_path / "rounds.jsonl").write_text(f'{{"method": "fl"}}\n{line}\n{{"round": 1}}\n')
-    assert read_rounds(tmp_path) == ({"method": "fl"}, [{"round": 1}])
 
 
 def test_a_column_that_cannot_be_mixed_is_not_called_a_damaged_run(call, run, files):

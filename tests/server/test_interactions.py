@@ -123,6 +123,12 @@ def test_there_are_no_more_interactions_than_pairs_with_enough_rows():
     assert fit({"one": ROWS}, made(least=0.3, bands=2)).outcome == "converged"
 
 
+def test_no_round_is_left_for_interactions_of_a_fit_that_ends_before():
+    short = fit({"one": ROWS}, made(max_rounds=3))
+    assert (short.rounds, short.outcome) == (3, "rounds")
+    assert not short.model.encoding.products
+
+
 def test_a_fit_with_interactions_is_where_another_begins():
     first = fit({"one": ROWS}, made())
     again = fit({"one": ROWS}, made(), start=first.start)

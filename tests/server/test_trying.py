@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import dealt, question_of, small_table
+from helpers import question_of, small_table
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
@@ -13,7 +13,7 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import method
 from agnosticfair.protocol.questions import Trials
-from agnosticfair.server import deciding, trying
+from agnosticfair.server import trying
 
 RECIPE = replace(method("agnosticfair", kernels=6, sigma=0.9), basis=gaussian(4, 0.9))
 
@@ -61,18 +61,6 @@ def test_retreats_decide_alike_at_any_scale_and_end_in_one_answer():
         np.testing.assert_array_equal(decided[:, :moves], decided[:, k * moves : (k + 1) * moves])
     assert (np.diff(decided[:, :moves].mean(axis=0)) <= 0).all()
     assert not decided[:, -1].any()
-
-
-def test_a_fit_that_needs_trials_is_the_same_for_any_split_and_keeps_its_limit(monkeypatch):
-    rows, asked = small_table(500, 3), []
-    told = deciding.tried
-    monkeypatch.setattr(deciding, "tried", lambda *given: asked.append(1) or told(*given))
-    recipe = method("agnosticfair", kernels=12, tau=0.02, max_rounds=60)
-    one, many = (fit(dealt(rows, k), recipe, positive="yes") for k in (1, 4))
-    assert asked
-    np.testing.assert_array_equal(one.model.w, many.model.w)
-    assert one.converged
-    assert one.worst_difference <= 0.02 + 0.002
 
 
 def test_a_result_that_is_nearly_constant_says_so_with_the_smallest_tau_that_was_met():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -21,6 +22,8 @@ EPILOG = (
 )
 ROUND = ("sums", "part_sums", "trials", "average", "train", "average_network", "private_slopes")
 """The steps of which every round has one."""
+AWAY = 3
+"""The exit code of 'deploy status' where the SuperLink does not answer."""
 
 deploy = typer.Typer(
     help="Train over real sites with Flower: each has its own file, and only messages travel.",
@@ -226,19 +229,31 @@ def check(
 
 @deploy.command(epilog="Example: agnosticfair deploy status bank")
 def status(folder: Folder, as_json: options.Json = False) -> None:
-    """Show the SuperLink, every site with the cause where one is missing, and the run that goes on."""
+    """Show the SuperLink, every site with the cause where one is missing, and the run that goes on.
+
+    Exit code 3 where the SuperLink does not answer.
+    """
+    from agnosticfair.flower.admin import ANSWERS
     from agnosticfair.flower.admin import status as look
 
     told = look(folder)
     if as_json:
-        return print(json.dumps(told, indent=1))
+        print(json.dumps(told, indent=1))
+    else:
+        _show_status(told)
+    raise typer.Exit(0 if told["superlink"] == ANSWERS else AWAY)
+
+
+def _show_status(told: Mapping[str, Any]) -> None:
     print("SuperLink:", told["superlink"])
     for key, said in told["sites"].items():
         print(f"Site {key}: {said}")
     for key, said in (told["run"] or {}).get("waiting", {}).items():
         print(f"Waiting for site {key}: {said}")
     now = told["run"] and f"{told['run']['id']}, round {told['run']['round']}"
-    return print(f"Run: {now or 'none'}\nTLS certificate: good until {told['tls_ends'][:10]}")
+    print(f"Run: {now or 'none'}\nTLS certificate: good until {told['tls_ends'][:10]}")
+    if "note" in told:
+        print(f"Note: {told['note']}")
 
 
 SiteName = Annotated[str, Argument(help="The site's name.")]

@@ -27,8 +27,8 @@ def labelled(
     dialect: Dialect | None = None,
 ) -> dict[str, Table]:
     """The clients' rows to measure on, all with a group and a label that the model knows."""
-    from agnosticfair.data.encoding import shown
     from agnosticfair.data.files import FOUND, client_names, read_rows
+    from agnosticfair.model import check_labels
 
     if client is not None and len(files) > 1:
         raise SettingsError(f"{len(files)} files and a client column {client!r}: name one file")
@@ -50,13 +50,8 @@ def labelled(
         for name, option in named:
             if there.get(name) is None:
                 raise DataError(f"{who} has no column {name!r}: name another by --{option}")
-        known = (model.negative, model.positive)
-        strange = sorted({*(table.target.values() if table.target else ())} - {*known})
-        if strange and model.negative != f"not {model.positive}":
-            raise DataError(
-                f"column {target!r} of {who} has the label {shown(strange)}, unknown to the model: "
-                f"write {shown(known)}"
-            )
+        if table.target is not None:
+            check_labels(model, table.target, f"column {target!r} of {who}")
         parts = {names[file]: table}
         if client is not None:
             column = table.column(client)

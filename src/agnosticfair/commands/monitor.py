@@ -145,15 +145,27 @@ def _batch(
     """The rows of a file, with their groups and labels where they are known."""
     from dataclasses import replace
 
-    from agnosticfair.data.files import read_rows
+    from agnosticfair.data.encoding import shown
+    from agnosticfair.data.files import called, read_rows
 
-    names = tuple(sensitive_features or baseline.sensitive_features)
+    known = baseline.sensitive_features
+    names = tuple(sensitive_features or known)
+    if len(names) != len(known):
+        raise SettingsError(
+            f"--sensitive-features names {len(names)} columns, and the certificate has {len(known)}: {shown(known)}"
+        )
     features = {name for name, *_ in (*model.encoding.numeric, *model.encoding.categorical)}
     further = [axis.name for axis in baseline.axes if axis.name not in features]
     read = (*names, *further, *([] if key is None else [key]))
-    table = read_rows(path, model.encoding, target=target, sensitive_features=read)
-    apart = {k: c for k, c in table.sensitive_features.items() if k not in names}
-    own = {k: c for k, c in table.sensitive_features.items() if k in names}
+    table = read_rows(path, model.encoding, target=target, sensitive_features=read, unknown=True)
+    there = table.sensitive_features
+    for name in sensitive_features or ():
+        if name not in there:
+            raise DataError(f"{called(path)} has no column {name!r}: name the one with the groups")
+    if target is not None and table.target is None and labels is None:
+        raise DataError(f"{called(path)} has no column {target!r}: name the label's by --target")
+    own = {one: there[name] for one, name in zip(known, names, strict=True) if name in there}
+    apart = {k: c for k, c in there.items() if k not in names}
     table = replace(table, sensitive_features=own, other={**table.other, **apart})
     if labels is None:
         return table

@@ -166,9 +166,15 @@ def as_number(text: str, comma: bool = False) -> float | None:
 
 
 def table_of(
-    rows: Any, kinds: Mapping[str, str], roles: Roles, who: str, comma: bool = False
+    rows: Any,
+    kinds: Mapping[str, str],
+    roles: Roles,
+    who: str,
+    comma: bool = False,
+    unknown: bool = False,
 ) -> Table:
-    """Arrow rows as a table of ours; a text that is missing in a feature is the category '?'."""
+    """Arrow rows as a table of ours; a text that is missing in a feature is the category '?', as is a group where
+    it may be unknown."""
 
     def of(kind: str) -> list[str]:
         return [name for name in kinds if kinds[name] == kind]
@@ -185,7 +191,10 @@ def table_of(
         {name: _numbers(name, rows[name], who, comma) for name in of("numeric")},
         {name: _column(name, rows[name], who) for name in of("categorical")},
         None if roles.target is None else column(roles.target),
-        {name: column(name) for name in roles.sensitive_features},
+        {
+            name: _column(name, rows[name], who) if unknown else column(name)
+            for name in roles.sensitive_features
+        },
         {name: column(name) for name in roles.apart},
         how={name: note for name, note in notes.items() if note}
         | dict.fromkeys(roles.drop, "dropped, as asked"),

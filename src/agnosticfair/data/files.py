@@ -208,10 +208,12 @@ def read_rows(
     sensitive_features: Sequence[str] = (),
     client: str | None = None,
     dialect: Dialect = FOUND,
+    unknown: bool = False,
 ) -> Table:
     """The rows of a file to predict on: the columns the encoding needs, of the kinds it says.
 
-    ``target``, ``sensitive_features`` and ``client`` are read where the file has them.
+    ``target``, ``sensitive_features`` and ``client`` are read where the file has them; ``unknown``: a row may lack
+    its group.
     """
     who = called(path)
     numeric = tuple(name for name, _, _ in encoding.numeric)
@@ -226,7 +228,7 @@ def read_rows(
         client if client in there else None,
     )
     kinds = dict.fromkeys(numeric, "numeric") | dict.fromkeys(categorical, "categorical")
-    return table_of(rows, kinds, roles, who, written.separator == ";")
+    return table_of(rows, kinds, roles, who, written.separator == ";", unknown)
 
 
 def _batch(rows: Any, kinds: Mapping[str, str], roles: Roles, who: str) -> Table:

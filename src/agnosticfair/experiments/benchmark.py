@@ -220,6 +220,7 @@ def run_cell(cell: Cell) -> Row:
         held = _prepared(cell.dataset, cell.split, cell.seed, cell.folder)
         try:
             tried = _tried(entrant, held, cell.asked)
+            made["tried"] = [setting.told for setting in tried]
             return made | {"rows": _measured(entrant, held, tried, cell.limits)}
         except (
             Exception
@@ -243,6 +244,14 @@ class Tried:
     @property
     def accuracy(self) -> float:
         return float(self.right.mean())
+
+    @property
+    def told(self) -> Row:
+        """What the rule goes by, for who would check it."""
+        if self.why:
+            return {"asked": self.asked, "why": self.why}
+        numbers = {name: getattr(self, name) for name in ("accuracy", "worst", "beyond", "p90")}
+        return {"asked": self.asked, **numbers}
 
     def as_accurate_as(self, other: Tried) -> bool:
         """Whether it is less accurate by at most ALIKE standard errors of the difference, which is on the same rows."""

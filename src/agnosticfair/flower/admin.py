@@ -35,6 +35,8 @@ from agnosticfair.flower.masking import (
 from agnosticfair.flower.secrets import key_pair, renewed, tls_end
 from agnosticfair.protocol.secure.keys import new_identity
 
+ANSWERS = "answers"
+"""What 'status' says of a SuperLink that does."""
 SOON = 14
 """Days before the end of a TLS certificate from which it is said."""
 
@@ -134,7 +136,7 @@ def status(folder: Path) -> dict[str, Any]:
     from agnosticfair.flower.runner import read_json
 
     settings = read_settings(folder)
-    told: dict[str, Any] = {"superlink": "answers", "sites": {}, "run": None}
+    told: dict[str, Any] = {"superlink": ANSWERS, "sites": {}, "run": None}
     end = tls_end((settings.folder / "tls" / "server.crt").read_text())
     told["tls_ends"] = end.isoformat()
     if (days := (end - datetime.now(UTC)).days) < SOON:

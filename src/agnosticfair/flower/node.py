@@ -64,8 +64,9 @@ def read_site(path: Path) -> Joined:
         told_to = path.resolve().parent / str(here["metrics"]) if "metrics" in here else None
         joined = Joined(address, authority, app, config, key, log, told_to)
     except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"it has no {error}" if type(error) is KeyError else type(error).__name__
         raise SettingsError(
-            f"{str(path)!r} is no site's file ({type(error).__name__}): take the one that "
+            f"{str(path)!r} is no site's file of this version ({why}): take the one that "
             "'agnosticfair deploy init' wrote"
         ) from None
     site_of(joined.config)

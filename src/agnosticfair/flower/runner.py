@@ -92,6 +92,10 @@ def _run(folder: Path, told: Told, timeout: float, changes: Mapping[str, Any]) -
             raise Interrupted(run) from None
     if status != "finished:completed":
         said = read_json(out / "error.json", run).get("error") or why
+        if not said and status == "finished:stopped":
+            raise FederationError(
+                f"run {run} was stopped: the next one goes on from its checkpoint"
+            )
         raise FederationError(
             f"run {run} ended as {status}: {said or 'the SuperLink gave no cause'}"
         )

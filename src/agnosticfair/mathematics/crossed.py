@@ -7,7 +7,7 @@ number says the values on several axes, and rows are counted by pairs of blocks:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -116,19 +116,43 @@ def gram(crossed: Crossed, V: np.ndarray) -> np.ndarray:
            [0., 0., 0., 0.],
            [1., 2., 0., 3.]])
     """
-    rows, order = V.reshape(prod(V.shape[:-1]), V.shape[-1]), crossed.order
-    made = np.empty((len(rows), len(order), len(order)))
+    rows = V.reshape(prod(V.shape[:-1]), V.shape[-1])
+    found = _grams(crossed, lambda codes, k: np.array([np.bincount(codes, v, k) for v in rows]))
+    return found.reshape(*V.shape[:-1], *found.shape[1:])
+
+
+def counts(crossed: Crossed, cells: np.ndarray, count: int) -> np.ndarray:
+    """Rows of every pair of values in each cell, (count, I, I).  cells: (n,), each < count.
+
+    >>> counts(cross(np.array([[0], [1]]), (2,)), np.array([0, 0]), 1)
+    array([[[1., 0.],
+            [0., 1.]]])
+    """
+    return _grams(
+        crossed,
+        lambda codes, k: (
+            np.bincount(codes * count + cells, minlength=k * count)
+            .reshape(k, count)
+            .T.astype(float)
+        ),
+    )
+
+
+def _grams(crossed: Crossed, tally: Callable[[np.ndarray, int], np.ndarray]) -> np.ndarray:
+    """What is tallied by combinations of blocks, as Gram matrices of values, (k, I, I).  tally: from the rows'
+    combinations and how many there are to (k, combinations)."""
+    order, made = crossed.order, np.zeros((0, 0, 0))
     for block in crossed.blocks:
-        counted = np.array([np.bincount(block.codes, v, len(block.hot)) for v in rows])
+        counted = tally(block.codes, len(block.hot))
+        made = made if len(made) else np.empty((len(counted), len(order), len(order)))
         made[:, block.own, block.own] = block.hot.T @ (counted[:, :, None] * block.hot)
     for a, b, both in crossed.pairs():
         shape = len(a.hot), len(b.hot)
-        joint = np.array([np.bincount(both, v, prod(shape)) for v in rows])
-        between = a.hot.T @ joint.reshape(-1, *shape) @ b.hot
+        between = a.hot.T @ tally(both, prod(shape)).reshape(-1, *shape) @ b.hot
         made[:, a.own, b.own], made[:, b.own, a.own] = between, between.transpose(0, 2, 1)
     found = np.empty_like(made)
     found[:, order[:, None], order] = made
-    return found.reshape(*V.shape[:-1], *made.shape[1:])
+    return found
 
 
 def quadratic(crossed: Crossed, W: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ Sums are exact, and the same bits for any split of the rows, where v lies on a g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -215,21 +215,43 @@ def by_axes(parts: Sequence[Part]) -> dict[tuple[int, ...], tuple[np.ndarray, np
 def counted(
     codes: np.ndarray, sizes: Sequence[int], parts: Sequence[Part], cells: np.ndarray, count: int
 ) -> np.ndarray:
-    """Rows of every part by cell, (M, count): one pass over the rows for each set of columns that parts use.
+    """Rows of every part by cell, (M, count).
 
     >>> counted(np.array([[0, 1], [1, 1]]), (2, 2), [(), ((1, 1),), ((0, 1), (1, 1))], np.array([0, 1]), 2)
     array([[1, 1],
            [1, 1],
            [0, 1]])
     """
-    found = np.zeros((len(parts), count), np.int64)
-    for axes, (members, values) in by_axes(parts).items():
-        shape = tuple(sizes[axis] for axis in axes)
-        inside = (codes[:, axes] >= 0).all(axis=1)
-        flat = _flat(codes[inside][:, axes].T, shape) * count + cells[inside]
-        tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
-        found[members] = tallied[_flat(values.T, shape)]
-    return found
+    return counting(codes, sizes, parts)(cells, count)
+
+
+def counting(
+    codes: np.ndarray, sizes: Sequence[int], parts: Sequence[Part]
+) -> Callable[[np.ndarray, int], np.ndarray]:
+    """``counted`` of cells that are not known yet: crossed axes tell of one and two values, and deeper parts take one
+    pass over the rows for each set of columns that they use."""
+    depth = np.array([len(part) for part in parts], int)
+    shallow, deep = (np.flatnonzero(own) for own in ((depth > 0) & (depth < 3), depth > 2))
+    rows = crossed.cross(codes, sizes) if len(shallow) else None
+    at = places(sizes, [parts[m] for m in shallow.tolist()])
+    together = by_axes([parts[m] for m in deep.tolist()])
+    columns = np.ascontiguousarray(codes.T, np.int64)
+
+    def count_by(cells: np.ndarray, count: int) -> np.ndarray:
+        cells = np.asarray(cells, np.int64)
+        found = np.zeros((len(parts), count), np.int64)
+        found[depth == 0] = np.bincount(cells, minlength=count)
+        if rows is not None:
+            found[shallow] = crossed.counts(rows, cells, count)[:, *at].T
+        for axes, (members, values) in together.items():
+            shape, own = tuple(sizes[axis] for axis in axes), columns[list(axes)]
+            inside = (own >= 0).all(axis=0)
+            flat = _flat(own[:, inside], shape) * count + cells[inside]
+            tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
+            found[deep[members]] = tallied[_flat(values.T, shape)]
+        return found
+
+    return count_by
 
 
 def _flat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

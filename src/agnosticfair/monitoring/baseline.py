@@ -14,6 +14,7 @@ import numpy as np
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.data import axes as agreed
 from agnosticfair.data.census import take_census
+from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics.notions import PARITY, notion_of
@@ -235,14 +236,27 @@ def as_baseline(given: Baseline | Certificate | Mapping[str, Any], model: Model 
 
 def groups_of(table: Table, baseline: Baseline) -> np.ndarray:
     """Every row's group, (n,); the number of groups where it is not known."""
-    unknown = len(baseline.groups)
-    names = baseline.sensitive_features
-    if not names or any(name not in table.sensitive_features for name in names):
+    column, unknown = _group_column(table, baseline), len(baseline.groups)
+    if column is None:
         return np.full(len(table), unknown)
-    columns = {name: table.sensitive_features[name] for name in names}
-    column = intersected(columns) if len(names) > 1 else columns[names[0]]
     codes = column.aligned(baseline.groups)
     return np.where(codes < 0, unknown, codes)
+
+
+def strange_groups(table: Table, baseline: Baseline) -> dict[str, tuple[str, ...]]:
+    """Groups that nothing was promised of, under their columns' name."""
+    column = _group_column(table, baseline)
+    there = set() if column is None else {column.categories[k] for k in np.unique(column.codes)}
+    found = sorted(g for g in there - {*baseline.groups} if MISSING not in g.split(" & "))
+    return {" and ".join(baseline.sensitive_features): tuple(found)} if found else {}
+
+
+def _group_column(table: Table, baseline: Baseline) -> Column | None:
+    names = baseline.sensitive_features
+    if not names or any(name not in table.sensitive_features for name in names):
+        return None
+    columns = {name: table.sensitive_features[name] for name in names}
+    return intersected(columns) if len(names) > 1 else columns[names[0]]
 
 
 def _axes(rows: Table, columns: Sequence[str] | None, bands: int) -> tuple[Axis, ...]:

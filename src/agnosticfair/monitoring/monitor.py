@@ -23,8 +23,8 @@ from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics.parts import gram_by_cell, part_sums, read, sizes_of, starts_of
-from agnosticfair.model import Model
-from agnosticfair.monitoring.baseline import OTHER, Baseline, as_baseline, groups_of
+from agnosticfair.model import Model, check_labels
+from agnosticfair.monitoring.baseline import OTHER, Baseline, as_baseline, groups_of, strange_groups
 from agnosticfair.monitoring.state import MOST_STRANGE, MonitorState, from_bytes, latest
 from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, judge, part_differences
 from agnosticfair.settings import Kind, require
@@ -204,6 +204,8 @@ class Monitor:
         label = np.zeros(len(rows), np.int64)
         if rows.target is not None:
             positive = POSITIVE_LABEL if self.model is None else self.model.positive
+            if self.model is not None:
+                check_labels(self.model, rows.target, f"the target of {who}")
             label = np.where(rows.labels(positive) > 0, 2, 1)
         digest = hashlib.sha256(codes.tobytes() + decision.tobytes())
         for name in sorted(rows.numeric):
@@ -280,7 +282,7 @@ class Monitor:
             if there[0]:
                 named = {*rows.column(axis.name).values()[seen.codes[:, c] < 0].tolist()}
                 strange[axis.name] = tuple(sorted(named)[:MOST_STRANGE])
-        return found, strange
+        return found, strange | strange_groups(rows, self.baseline)
 
     def _noted(
         self, before: MonitorState, verdict: Verdict, seen: Batch, when: float

@@ -39,7 +39,7 @@ from agnosticfair.server.adversaries import (
     ridge_of,
 )
 from agnosticfair.server.adversaries import worst_cases as worst_cases
-from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
+from agnosticfair.server.plan import Beginning, HeldBy, Plan, Start, fairness_of
 
 MOST_PASSES = 12
 """Times the server looks for new cuts at one model before it takes the step it has."""
@@ -61,24 +61,23 @@ def start_of(state: Game) -> Start | None:
         return None
     cuts = state.step.cuts
     cuts = cuts[~(cuts[:, :, -1] != 0).any(axis=1)]
-    return Start(state.w, state.alpha, state.C, state.step.alphas, cuts, state.nu)
+    return Start(state.w, HeldBy(state.alpha, state.C, state.step.alphas, cuts, state.nu))
 
 
 def warm(state: Game, start: Start) -> Game:
     """The state before the first round, begun where another fit ended."""
-    if (start.w.shape, start.alpha.shape, start.C.shape) != (
-        state.w.shape,
-        state.alpha.shape,
-        state.C.shape,
-    ):
+    held = start.held
+    kernels = held is None or (held.alpha.shape, held.C.shape) == (state.alpha.shape, state.C.shape)
+    if start.w.shape != state.w.shape or not kernels:
         raise SettingsError(
             "the fit to begin from had other features, kernels or groups: begin anew"
         )
-    step = SolvedStep(
-        np.zeros_like(start.w), 0.0, 0.0, 0.0, start.alpha, start.C, start.alphas, start.cuts
-    )
-    w, alpha, C = start.w, start.alpha, start.C
-    return replace(state, w=w, alpha=alpha, C=C, step=step, nu=start.nu, damping=WARM)
+    state = replace(state, w=start.w, damping=WARM)
+    if held is None:
+        return state
+    still, alpha, C = np.zeros_like(start.w), held.alpha, held.C
+    step = SolvedStep(still, 0.0, 0.0, 0.0, alpha, C, held.alphas, held.cuts)
+    return replace(state, alpha=alpha, C=C, step=step, nu=held.nu)
 
 
 def suits(method: Method) -> bool:

@@ -20,19 +20,18 @@ from agnosticfair.protocol.questions import PairSlopes
 from agnosticfair.server import adversaries, deciding, limited, solvers
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
-NEARLY, STAGES, OWN = 3e-3, 1, 0.02
-"""A fit is nearly done once a step promises less than NEARLY. Interactions are found in so many STAGES. A pair is
-hardly different from one of its values if that has less than this share of rows of its OWN beside it, by curvature."""
+NEARLY, OWN = 1e-2, 0.02
+"""A fit is nearly done once a step promises less than NEARLY. A pair is hardly different from one of its values if that
+has less than this share of rows of its OWN beside it, by curvature."""
 
 
 def wanted(state: solvers.SolverState) -> bool:
     """Whether features are to be found now."""
-    plan = state.plan
-    if not interacts(plan.method) or len(plan.task.encoding.products) >= plan.method.interactions:
+    plan, inner = state.plan, cast(limited.LimitedState, state.inner)
+    if not interacts(plan.method) or plan.task.encoding.products or inner.here is None:
         return False
-    inner = cast(limited.LimitedState, state.inner)
-    asked = inner.limited and inner.here is not None
-    return asked and (state.done or inner.promised < NEARLY)
+    nearly = inner.limited and (state.done or inner.promised < NEARLY)
+    return nearly and inner.round < plan.method.max_rounds
 
 
 def question(state: solvers.SolverState) -> Broadcast[PairSlopes]:
@@ -47,12 +46,11 @@ def question(state: solvers.SolverState) -> Broadcast[PairSlopes]:
 
 
 def chosen(state: solvers.SolverState, total: Reply) -> Plan:
-    """The plan with the pairs by which the objective would fall most; where there are no more, with what it has."""
+    """The plan with the pairs of values by which the objective would fall most as features, too."""
     plan, sums = state.plan, total.sums
     enough = sums["counts"] >= fairness_of(plan.method).basis.least * plan.n
     falls = np.where(_candidates(plan) & enough, gains(sums["slope"], sums["curve"]), 0.0)
-    order = np.argsort(-falls, axis=None, kind="stable")[: -(-plan.method.interactions // STAGES)]
-    order = order[falls.flat[order] > 0]
+    order = np.argsort(-falls, axis=None, kind="stable")[: (falls > 0).sum()]
     return _with(plan, np.stack(np.unravel_index(order, falls.shape), axis=1))
 
 
@@ -74,22 +72,17 @@ def gains(slope: np.ndarray, curve: np.ndarray) -> np.ndarray:
 
 
 def _candidates(plan: Plan) -> np.ndarray:
-    """Which pairs of values, (I, I), are of different columns and no features yet."""
+    """Which pairs of values, (I, I), are of different columns."""
     first, *_, last = starts = indicators(plan.task.encoding)
     column = np.searchsorted(starts, np.arange(first, last), "right")
-    found = column[:, None] < column
-    ends = np.array(plan.task.encoding.products, int).reshape(-1, 2) - first
-    found[ends[:, 0], ends[:, 1]] = False
-    return found
+    return column[:, None] < column
 
 
 def _with(plan: Plan, pairs: np.ndarray) -> Plan:
-    """The plan with these pairs of values, (k, 2), as features, too, up to its interactions."""
-    found = (pairs + len(plan.task.encoding.numeric)).tolist()
-    products = (*plan.task.encoding.products, *((i, j) for i, j in found))
-    most = plan.method.interactions if found else len(products)
-    encoding = replace(plan.task.encoding, products=products[:most])
-    method = replace(plan.method, interactions=most)
+    """The plan with the first of these pairs of values, (k, 2), as features; of few pairs, few interactions."""
+    found = pairs[: plan.method.interactions] + len(plan.task.encoding.numeric)
+    encoding = replace(plan.task.encoding, products=tuple((i, j) for i, j in found.tolist()))
+    method = replace(plan.method, interactions=len(found))
     return replace(plan, method=method, task=replace(plan.task, encoding=encoding))
 
 

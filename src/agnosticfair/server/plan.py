@@ -57,16 +57,24 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them; of a limit on
-    decisions the metric of features, and where differences are charged for the temperature and the working set."""
+class HeldBy:
+    """What held an ended fit's weights: both adversaries' reweighings, their cuts, and what a violation weighed."""
 
-    w: np.ndarray
     alpha: np.ndarray
     C: np.ndarray
     alphas: np.ndarray
     cuts: np.ndarray
     nu: float
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them, where the other
+    has the same adversaries; of a limit on decisions the metric of features, and where differences are charged for the
+    temperature and the working set."""
+
+    w: np.ndarray
+    held: HeldBy | None = None
     metric: np.ndarray | None = None
     temperature: float | None = None
     slopes: np.ndarray | None = None

@@ -103,7 +103,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         plan = server.centred(plan, b)
     if interacts(method):
         plan, steep = interactions.at_most(plan)
-        found += _asked("pair_slopes", "among the rounds, once or twice", steep, _like(steep))
+        found += _asked("pair_slopes", "among the rounds, once", steep, _like(steep))
     rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:

@@ -48,13 +48,13 @@
       options: (axis) => ({ scales: { x: axis("rows seen", { type: "linear" }), y: axis("difference", { min: 0 }) } }),
     });
   };
-  const mix = (data) => chart("The mix, then and now", "Shares of the values that moved most", 60 + 34 * data.mix.length, {
+  const mix = (data) => chart("The mix, then and now", "Shares of the values that moved most", 60 + 38 * data.mix.length, {
     type: "bar",
-    data: { labels: data.mix.map((m) => m.name), datasets: [
+    data: { labels: data.mix.map((m) => (innerWidth < 700 ? m.name.split(/(?<= = )/) : m.name)), datasets: [
       { label: "certified on", data: data.mix.map((m) => 100 * m.before), backgroundColor: "#999999" },
       { label: "now", data: data.mix.map((m) => 100 * m.now), backgroundColor: "#0072b2" },
     ] },
-    options: (axis) => ({ indexAxis: "y", scales: { x: axis("% of rows"), y: axis("") } }),
+    options: (axis) => ({ indexAxis: "y", scales: { x: axis("% of rows"), y: axis("", { ticks: { color: INK, autoSkip: false } }) } }),
   });
   const MARKS = { broken: "✗ broken", kept: "✓ kept", "not yet known": "? not yet known" };
   const PLACES = { inside: "✓ inside", edge: "? at the edge", outside: "✗ outside" };

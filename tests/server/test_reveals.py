@@ -8,6 +8,7 @@ import pytest
 from helpers import dealt, small_table
 
 from agnosticfair.cli import main
+from agnosticfair.commands.messages import _supposed
 from agnosticfair.data.census import merge, take_census
 from agnosticfair.data.schema import schema_of
 from agnosticfair.federation import fit, in_process
@@ -16,7 +17,7 @@ from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack
 from agnosticfair.protocol.secure.rehearsal import rehearsed
-from agnosticfair.server.reveals import explain, explain_secure
+from agnosticfair.server.reveals import UNSAID, explain, explain_audit, explain_secure
 
 TABLES = dealt(small_table(300, 4), 3)
 
@@ -104,3 +105,11 @@ def test_every_message_of_a_private_fit_is_explained_with_its_bytes(
     assert (places > 1) == name.startswith("agnosticfair")
     hat = told["private_slopes", "site"]["fields"]["hat"]
     assert hat == f"{6 + 1 if made.named else 1} x 2"  # three jobs and three bands
+
+
+def test_the_messages_of_an_audit_are_small_and_explained():
+    audit = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000), 50)
+    assert [m.step for m in audit] == ["decisions", "histograms", *["part_decisions"] * 3]
+    assert audit[0].size < 1_000_000
+    assert all({*m.reveals} == {*m.fields} for m in audit)
+    assert UNSAID not in {words for m in audit for words in m.reveals.values()}

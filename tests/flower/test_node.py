@@ -1,0 +1,27 @@
+"""A site's process: its key and its one file, or a sentence."""
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+from agnosticfair.errors import SettingsError
+from agnosticfair.flower.node import load_key, read_site
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path):
+    path = tmp_path / "keys" / "north"
+    load_key(path)
+    path.chmod(0o644)
+    with pytest.raises(SettingsError, match="others can read the key"):
+        load_key(path)
+    path.chmod(0o600)
+    path.write_text("no key")
+    with pytest.raises(SettingsError, match="is no private key"):
+        load_key(path)
+
+
+def test_a_file_that_is_no_sites_file_is_told(tmp_path, call):
+    code, _, err = call("deploy", "site", tmp_path / "none.toml")
+    assert (code, "is no site's file of this version (FileNotFoundError)" in err) == (2, True)
+    (tmp_path / "bad.toml").write_text("[coordinator]\n")
+    with pytest.raises(SettingsError, match=r"of this version \(it has no 'here'\)"):
+        read_site(tmp_path / "bad.toml")
