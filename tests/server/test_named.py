@@ -1,6 +1,7 @@
 """The named set from census to model: sums against brute force, any split alike, and what is refused."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from helpers import dealt, small_table
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.axes import codes_of
-from agnosticfair.data.census import merge
+from agnosticfair.data.census import merge, take_census
+from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
@@ -25,6 +27,7 @@ from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import PartSums
 from agnosticfair.server import deciding, limited, named
 from agnosticfair.server import plan as server
+from agnosticfair.server.reveals import explain
 
 ROWS = small_table(400, 5)
 NOTIONS = ("demographic_parity", "equal_opportunity", "equalized_odds", "bounded_group_loss")
@@ -158,6 +161,34 @@ def test_the_price_after_a_step_is_a_quadratic_of_the_step():
         )
         changed |= not np.array_equal(after.over, before.over)
     assert changed
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_a_round_of_adult_takes_less_than_a_megabyte(notion):
+    """As many parts as its columns can name, and as many slopes of them as may be asked for."""
+    census = take_census(load_dataset("adult"), "all")
+    made = named_method(notion=notion, tau=0.5)
+    told = [m for m in explain(made, census, ("one", "two"), 0.5) if m.step == "part_sums"]
+    assert 500_000 < max(m.size for m in told) < 1_000_000
+
+
+def test_slopes_are_asked_for_as_far_as_a_reply_has_room(monkeypatch):
+    """The worst parts' first, and the fit goes on with what is known of the others."""
+    plan = planned(dealt(ROWS, 2), named_method(tau=0.1, spread=0.3))
+    three = question(plan, range(3))
+    room = 8 * sum(map(prod, three.shapes(plan.task).values()))
+    monkeypatch.setattr(deciding, "MOST_BYTES", room)
+    assert deciding.most_slopes(three.C, len(three.w)) == 3
+    sizes, step = [], deciding.step
+
+    def told(state, reply):
+        sizes.append(8 * sum(np.size(v) for v in reply.sums.values()))
+        return step(state, reply)
+
+    monkeypatch.setattr(deciding, "step", told)
+    result = fit(dealt(ROWS, 2), named_method(tau=0.1, spread=0.3), positive="yes")
+    assert result.converged
+    assert max(sizes) == room
 
 
 def test_one_number_goes_from_lax_to_strict():

@@ -7,8 +7,9 @@ number says the values on several axes, and rows are counted by pairs of blocks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -49,11 +50,11 @@ class Crossed:
         own = (Block(block.codes[rows], block.hot, block.own) for block in self.blocks)
         return Crossed(tuple(own), self.order)
 
-    def pairs(self) -> Iterator[tuple[Block, Block, np.ndarray]]:
+    @cached_property
+    def pairs(self) -> tuple[tuple[Block, Block, np.ndarray], ...]:
         """Every two blocks, and which pair of their combinations each row has."""
-        for q, b in enumerate(self.blocks):
-            for a in self.blocks[:q]:
-                yield a, b, a.codes * len(b.hot) + b.codes
+        both = ((a, b) for q, b in enumerate(self.blocks) for a in self.blocks[:q])
+        return tuple((a, b, a.codes * len(b.hot) + b.codes) for a, b in both)
 
 
 def cross(codes: np.ndarray, sizes: Sequence[int], most: int = MOST) -> Crossed:
@@ -146,7 +147,7 @@ def _grams(crossed: Crossed, tally: Callable[[np.ndarray, int], np.ndarray]) -> 
         counted = tally(block.codes, len(block.hot))
         made = made if len(made) else np.empty((len(counted), len(order), len(order)))
         made[:, block.own, block.own] = block.hot.T @ (counted[:, :, None] * block.hot)
-    for a, b, both in crossed.pairs():
+    for a, b, both in crossed.pairs:
         shape = len(a.hot), len(b.hot)
         between = a.hot.T @ tally(both, prod(shape)).reshape(-1, *shape) @ b.hot
         made[:, a.own, b.own], made[:, b.own, a.own] = between, between.transpose(0, 2, 1)
@@ -167,6 +168,6 @@ def quadratic(crossed: Crossed, W: np.ndarray) -> np.ndarray:
     for block in crossed.blocks:
         own = ((block.hot @ W[block.own, block.own]) * block.hot).sum(axis=1) / 2
         found = found + own[block.codes]
-    for a, b, both in crossed.pairs():
+    for a, b, both in crossed.pairs:
         found += (a.hot @ W[a.own, b.own] @ b.hot.T).ravel()[both]
     return found

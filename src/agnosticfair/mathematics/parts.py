@@ -121,6 +121,33 @@ def places(sizes: Sequence[int], parts: Sequence[Part]) -> tuple[np.ndarray, np.
     return rows, columns
 
 
+@dataclass(frozen=True)
+class Places:
+    """Which parts have up to two values, and where they stand in a Gram matrix of all values; others are deep.
+    axes: of every part.  by_axes: see ``by_axes``."""
+
+    shallow: np.ndarray
+    deep: np.ndarray
+    at: tuple[np.ndarray, np.ndarray]
+    values: int
+    axes: dict[int, tuple[int, ...]]
+    by_axes: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]
+
+
+def all_places(sizes: Sequence[int], parts: Sequence[Part]) -> Places:
+    """Where parts of any depth stand.
+
+    >>> all_places((2, 2), [((1, 1),), ((0, 1), (1, 1))]).at
+    (array([3, 1]), array([3, 3]))
+    """
+    depth = np.array([len(part) for part in parts], int)
+    shallow, deep = np.flatnonzero(depth <= 2), np.flatnonzero(depth > 2)
+    at = places(sizes, [part for part in parts if len(part) <= 2])
+    together = by_axes(parts)
+    used = {int(m): own for own, (numbers, _) in together.items() for m in numbers}
+    return Places(shallow, deep, at, sum(sizes), used, together)
+
+
 def part_sums(codes: np.ndarray, parts: Sequence[Part], v: np.ndarray) -> np.ndarray:
     """Sums of v over the rows of each part, of any depth, (M,)."""
     return np.array([v[members(codes, part)].sum() for part in parts])

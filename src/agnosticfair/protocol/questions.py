@@ -24,7 +24,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, own_width, width
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.parts import Axis, Part
+from agnosticfair.mathematics.parts import Axis, Part, Places, all_places, sizes_of
 from agnosticfair.protocol.records import taken_apart
 
 Shapes = dict[str, tuple[int, ...]]
@@ -52,6 +52,12 @@ class Named:
         axes = tuple(Axis(*axis) for axis in self.axes)
         rows = np.asarray(self.parts, int).tolist()
         return axes, [tuple((a, v) for a, v in part if a >= 0) for part in rows]
+
+    @cached_property
+    def places(self) -> Places:
+        """Where the parts stand among all pairs of values: found once, for all clients and batches here."""
+        axes, parts = self.agreed
+        return all_places(sizes_of(axes), parts)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.quadratic import minimise
+from agnosticfair.mathematics.sums import shapes
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import PartSums, Question, Sums, Trials
@@ -55,7 +57,8 @@ SMOOTH, STEPS, REFUSED = (5.0, 0.5), (5.0, 0.2), 1.2e-3
 decisions are limited. Where they have a price, a refused step that promised less than REFUSED is the last."""
 
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
-"""MOST_BYTES of slopes, or of trials' decisions, are asked for in a round."""
+"""A reply with slopes of parts, or with trials' decisions, has at most MOST_BYTES of numbers, unless its other sums
+alone have more: with names and a signature it stays under a megabyte."""
 
 TYPES = (LimitedState,)
 
@@ -165,8 +168,10 @@ def working_set(
 
 
 def most_slopes(psi: np.ndarray, D: int) -> int:
-    """How many parts' slopes a reply has room for, beside the values psi, (G, F + 1)."""
-    return max(1, MOST_BYTES // (8 * len(psi) * D))
+    """How many parts' slopes a reply has room for, beside the values psi, (G, F + 1), and all other sums."""
+    others = {k: v for k, v in shapes(D, 1, *psi.shape).items() if k != "J_g"}
+    left = MOST_BYTES // 8 - sum(map(prod, others.values()))
+    return max(1, left // (len(psi) * D) - 1)  # everybody's slope goes with them
 
 
 def begun(state: LimitedState, sums: Mapping[str, np.ndarray]) -> LimitedState:

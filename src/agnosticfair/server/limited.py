@@ -205,13 +205,22 @@ class Charge:
     excess: np.ndarray
     mass: np.ndarray
 
+    @property
+    def over(self) -> np.ndarray:
+        """The pairs and parts that are charged, (k, 3)."""
+        return np.column_stack([self.j, self.k, self.m])
+
+    def shares(self, parts: np.ndarray) -> np.ndarray:
+        """What each cell's psi adds to each difference, (k, G).  parts: (P, G)."""
+        by_cell, m = np.vstack([parts, np.zeros(parts.shape[1])]), self.m
+        shares = [by_cell[end] / self.mass[end, m, None] for end in (self.j, self.k)]
+        return shares[0] - shares[1]
+
     def weights(self, parts: np.ndarray) -> np.ndarray:
-        """The slope of the value in psi, (G, F + 1): what is charged on cells and parts.  parts: (P, G)."""
+        """The slope of the value in psi, (G, F + 1): what is charged on cells and parts."""
         found = np.zeros((parts.shape[1], self.mass.shape[1]))
-        by_cell = np.vstack([parts, np.zeros(parts.shape[1])])
-        shares = [by_cell[end] / self.mass[end, self.m, None] for end in (self.j, self.k)]
         own = 2 * self.price * self.excess
-        np.add.at(found.T, self.m, own[:, None] * (shares[0] - shares[1]))
+        np.add.at(found.T, self.m, own[:, None] * self.shares(parts))
         return found
 
 
@@ -247,17 +256,11 @@ def penalty(
 ) -> Penalty:
     """What is charged after the step p, where slopes are known; at these sums unless said."""
     found = charge(state, sums, 0.0 if p is None else sums["J_g"] @ p)
-    D, parts, m, mass = len(state.w), state.game.compared.parts, found.m, found.mass
-    over = np.column_stack([found.j, found.k, m])
-    if not len(m):
-        none = np.zeros_like(sums["psi_theta"])
-        return Penalty(0.0, np.zeros(D), np.zeros((D, D)), none, over)
-    slopes = np.einsum("pg,gmd->pmd", parts, sums["J_g"])
-    slopes = np.concatenate([slopes, np.zeros((1, *slopes.shape[1:]))])
-    J = slopes[found.j, m] / mass[found.j, m, None] - slopes[found.k, m] / mass[found.k, m, None]
+    parts = state.game.compared.parts
+    J = np.einsum("kg,gkd->kd", found.shares(parts), sums["J_g"][:, found.m])
     excess = found.excess if p is None else found.excess - J @ p
     own, curve = 2 * found.price * excess, (J * (2 * found.price)[:, None]).T @ J
-    return Penalty(float(own @ excess) / 2, own @ J, curve, found.weights(parts), over)
+    return Penalty(float(own @ excess) / 2, own @ J, curve, found.weights(parts), found.over)
 
 
 def evaluate(state: LimitedState, sums: Mapping[str, np.ndarray]) -> adversaries.Point:

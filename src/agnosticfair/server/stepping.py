@@ -9,7 +9,15 @@ import numpy as np
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.server import adversaries, exact
-from agnosticfair.server.limited import LimitedState, Penalty, cuts_at, decided, deviation, penalty
+from agnosticfair.server.limited import (
+    LimitedState,
+    Penalty,
+    charge,
+    cuts_at,
+    decided,
+    deviation,
+    penalty,
+)
 
 COOL, FAR = 0.6, 0.5
 """A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
@@ -37,11 +45,20 @@ def model_at(
     game, w = state.game, here.w
     ridge, charged = adversaries.ridge_of(game), penalty(state, here.sums, p)
     H = here.sums["H"] / game.n + np.diag(ridge) + charged.curve
-    values, vectors = np.linalg.eigh((H + H.T) / 2)
-    H = (vectors * np.maximum(values, 1e-8)) @ vectors.T
     aim = max(state.fairness.tau, COOL * here.worst)
     base = float(ridge @ (w * w)) / 2 + charged.value
-    return QuadraticModel(here, H, ridge * w + charged.slope, base, aim, charged)
+    return QuadraticModel(here, _convex(H), ridge * w + charged.slope, base, aim, charged)
+
+
+def _convex(H: np.ndarray) -> np.ndarray:
+    """H, made symmetric and, where it is not, positive definite."""
+    H = (H + H.T) / 2
+    try:
+        np.linalg.cholesky(H - 1e-8 * np.eye(len(H)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(H)
+        return (vectors * np.maximum(values, 1e-8)) @ vectors.T
+    return H
 
 
 def solved(state: LimitedState, model: QuadraticModel) -> tuple[adversaries.SolvedStep, float]:
@@ -70,10 +87,10 @@ def _charged(
         step, alphas, cuts = _passes(state, model, damping, alphas, cuts)
         if not left or not len(model.charged.over):
             break
-        after = model_at(state, model.here, step.p)
-        if np.array_equal(after.charged.over, model.charged.over):
+        sums = model.here.sums
+        if np.array_equal(charge(state, sums, sums["J_g"] @ step.p).over, model.charged.over):
             break
-        model = after
+        model = model_at(state, model.here, step.p)
     return step, alphas, cuts
 
 

@@ -118,25 +118,26 @@ def slopes(
     numbers, own = _products(rows, v, bits, weights)
     found = np.empty((len(inside) + 1, len(rows.others) + len(rows.at)))
     lengths, columns = np.array([len(rows) for rows in inside], int), rows.at[rows.hot.order]
-    found[:-1, rows.others] = _added_up(numbers.T, inside, lengths)
+    members, ends = np.concatenate([np.zeros(0, int), *inside]), np.cumsum([0, *lengths])
+    found[:-1, rows.others] = _added_up(numbers.T, members, ends)
     for some in _gathered(lengths):
-        members, many = np.concatenate(inside[some]), some.stop - some.start
-        part, values = np.repeat(np.arange(many), lengths[some]), own[members]
+        few, many = members[ends[some.start] : ends[some.stop]], some.stop - some.start
+        values = own.take(few)
         for block in rows.hot.blocks:
             size = len(block.hot)
-            both = part * size + block.codes[members]
+            both = block.codes.take(few)
+            both += np.repeat(size * np.arange(many), lengths[some])
             counted = np.bincount(both, values, many * size).reshape(-1, size)
             found[some, columns[block.own]] = counted @ block.hot
     found[-1, rows.others], found[-1, rows.at] = numbers.sum(axis=1), totals(rows.hot, own)
     return found
 
 
-def _added_up(v: np.ndarray, inside: Sequence[np.ndarray], lengths: np.ndarray) -> np.ndarray:
-    """Sums of rows of v, (n, k), over the members of each part, so many."""
+def _added_up(v: np.ndarray, members: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Sums of rows of v, (n, k), over the members of each part, which lie between its ends."""
     from scipy import sparse
 
-    members = np.concatenate([np.zeros(0, int), *inside])
-    ends, shape = np.concatenate([[0], np.cumsum(lengths)]), (len(lengths), len(v))
+    shape = (len(ends) - 1, len(v))
     return sparse.csr_matrix((np.ones(len(members)), members, ends), shape=shape) @ v
 
 

@@ -21,7 +21,7 @@ from agnosticfair.data.axes import codes_of, histogram
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.mathematics.crossed import Crossed, cross, gram, quadratic
 from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.mathematics.parts import by_axes, part_sums, places, sizes_of
+from agnosticfair.mathematics.parts import Places, part_sums, sizes_of
 from agnosticfair.mathematics.sums import OF_FAIR, named, of_fair, of_loss, row_values
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -48,36 +48,17 @@ def counts(client: Client, broadcast: Broadcast[PartCounts]) -> Reply:
     return Reply(broadcast.round, {"counts": found})
 
 
-@dataclass(frozen=True)
-class Places:
-    """Which parts have up to two values, and where they stand in a Gram matrix of all values; others are deep.
-    axes: of every part.  by_axes: see ``parts.by_axes``."""
-
-    shallow: np.ndarray
-    deep: np.ndarray
-    at: tuple[np.ndarray, np.ndarray]
-    values: int
-    axes: dict[int, tuple[int, ...]]
-    by_axes: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]
-
-
-def places_in(client: Client, task: Task) -> Places:
+def places_of(task: Task) -> Places:
     """Where the task's parts stand."""
     assert task.named is not None
-    axes, parts = task.named.agreed
-    depth = np.array([len(part) for part in parts], int)
-    shallow, deep = np.flatnonzero(depth <= 2), np.flatnonzero(depth > 2)
-    at = places(sizes_of(axes), [parts[m] for m in shallow])
-    together = by_axes(parts)
-    used = {int(m): own for own, (numbers, _) in together.items() for m in numbers}
-    return Places(shallow, deep, at, sum(sizes_of(axes)), used, together)
+    return task.named.places
 
 
 class Members:
     """The rows that lie in each part, sorted out by one set of columns after the other, as they are asked for."""
 
     def __init__(self, codes: np.ndarray, sizes: Sequence[int], at: Places):
-        self._codes, self._sizes, self._at = codes, sizes, at
+        self._codes, self._sizes, self._at = np.ascontiguousarray(codes.T + 1), sizes, at
         self._found: dict[int, np.ndarray] = {}
 
     def __getitem__(self, part: int) -> np.ndarray:
@@ -91,9 +72,9 @@ class Members:
         kind: Any = (
             np.uint16 if prod(shape) < 1 << 16 else np.int64
         )  # the shorter sorts in one pass
-        flat = np.zeros(len(self._codes), kind)
-        for axis, size in zip(axes, shape, strict=True):
-            flat = flat * kind(size) + (self._codes[:, axis] + 1).astype(kind)
+        flat = self._codes[axes[0]].astype(kind)
+        for axis, size in zip(axes[1:], shape[1:], strict=True):
+            flat = flat * kind(size) + self._codes[axis].astype(kind)
         order = np.argsort(flat, kind="stable")
         ends = np.cumsum(np.bincount(flat, minlength=prod(shape)))
         numbers, values = self._at.by_axes[axes]
@@ -130,7 +111,7 @@ def pieces(client: Client, task: Task) -> list[Piece]:
     """The rows, cell by cell."""
     assert task.named is not None
     axes, _ = task.named.agreed
-    rows, sizes, at = client.prepare(task), sizes_of(axes), client.kept(task, places_in)
+    rows, sizes, at = client.prepare(task), sizes_of(axes), places_of(task)
     codes = codes_of(client.rows, axes, client.who, client.key)[rows.order]
     crossed, found = cross(codes, sizes), []
     for j, (a, b) in enumerate(pairwise(rows.starts)):
@@ -145,7 +126,7 @@ def membership(client: Client, task: Task) -> Iterator[tuple[slice, Any]]:
     """Chunks of the rows, and which parts they lie in, (M, rows), sparse, in float32: for networks."""
     assert task.named is not None
     axes, parts = task.named.agreed
-    rows, at = client.prepare(task), client.kept(task, places_in)
+    rows, at = client.prepare(task), places_of(task)
     codes = codes_of(client.rows, axes, client.who, client.key)[rows.order]
     for _, piece in rows.chunks():
         inside = Members(codes[piece], sizes_of(axes), at)
@@ -183,7 +164,7 @@ def of_rows(piece: Piece, at: Places, C: np.ndarray) -> np.ndarray:
 
 def masses(client: Client, task: Task) -> np.ndarray:
     """What the rows of every cell and part weigh, (G, M + 1), which no w changes."""
-    rows, at = client.prepare(task), client.kept(task, places_in)
+    rows, at = client.prepare(task), places_of(task)
     ones = np.ones((1, len(rows.y)))
     own = weighed(ones, base_bits(task.n) - KERNEL_BITS, rows.weights, axis=1)
     found = np.zeros((task.cells, len(at.shallow) + len(at.deep) + 1))
@@ -196,7 +177,7 @@ def part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     """What ``mathematics.sums`` states, with the named parts for kernels of the fairness adversary."""
     task, asked, rows = broadcast.task, broadcast.asked, client.prepare(broadcast.task)
     D, x, weights = len(asked.w), client.kept(task, features), rows.weights
-    at, C = client.kept(task, places_in), on_grid(asked.C.copy(), WEIGHT_BITS)
+    at, C = places_of(task), on_grid(asked.C.copy(), WEIGHT_BITS)
     bits = base_bits(task.n) - KERNEL_BITS
     d = np.einsum("ij,j->i", rows.X, asked.w)  # unlike X @ w, the same for a row wherever it stands
     v = row_values(d, rows.y, asked.surrogate)
