@@ -32,6 +32,7 @@ from agnosticfair.auditing.audit import WEIGHTED, audit_clients, counting
 from agnosticfair.auditing.certificate import Certificate, upper
 from agnosticfair.auditing.parts import CONFIDENCE
 from agnosticfair.data.rows import Fold
+from agnosticfair.data.schema import Schema
 from agnosticfair.data.stream import Stream, of_fold
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
@@ -241,6 +242,7 @@ def fit_within(
     on_trial: Callable[[Trial], None] | None = None,
     deadline: float | None = None,
     secure: bool | Roster = False,
+    schema: Schema | None = None,
     **how: Any,
 ) -> tuple[Fit, Promise]:
     """The most accurate model of a path whose worst difference of decisions is certified to be within the limit.
@@ -253,7 +255,7 @@ def fit_within(
         The largest difference in any estimable part.
     confidence, precision, parts
         As in ``audit``: parts whose interval is wider than +- precision do not count towards the limit.
-    deadline, secure
+    deadline, secure, schema
         As in ``fit``, whose other arguments may follow.
 
     Returns
@@ -264,7 +266,8 @@ def fit_within(
     require(LIMIT, limit=limit)
     names = (sensitive_features,) if isinstance(sensitive_features, str) else (*sensitive_features,)
     asked = Asked(confidence, precision, parts, names)
-    fitting, held = dealt_apart(clients, seed, {"deadline": deadline, "secure": secure})
+    asking = {"deadline": deadline, "secure": secure, "schema": schema}
+    fitting, held = dealt_apart(clients, seed, asking)
     how = {"sensitive_features": names, "seed": seed, **how}
     path = [*walked(asked, fitting, recipe_of(method), limit, **how)]
     return answered(path, limit, asked.confidence, partial(asked.certified, rows=held), on_trial)

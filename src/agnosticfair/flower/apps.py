@@ -212,7 +212,9 @@ def run_fit(
         "schema": schema_of(config),
     }
     if config.get("limit"):
-        asked = {name: float(config[name]) for name in ("limit", "confidence", "precision")}
+        asked: dict[str, Any] = {
+            name: float(config[name]) for name in ("limit", "confidence", "precision")
+        }
         with one_thread():
             return fit_within(
                 engine, method_of(config), sensitive_features=names or (), **asked, **how
@@ -264,7 +266,7 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
         "seed": int(config.get("seed", 0)),
         "deadline": float(config["deadline"]),
     }
-    asked |= {"secure": masks_of(config) or False}
+    asked |= {"secure": masks_of(config) or False, "schema": schema_of(config)}
     with one_thread():
         made = record.certificates(fitted, engine, **asked)
     return record.certified(*made)

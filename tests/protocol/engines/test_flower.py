@@ -615,6 +615,26 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
         fit(engine, "fairfl", secure=apps.masks_of(config), schema=schema)
 
 
+def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
+    """Sites that signed off a schema show no outline, and are not asked for one."""
+    from agnosticfair.data.schema import schema_of
+    from agnosticfair.flower.folder import Federation, read_config, write_folder
+    from agnosticfair.flower.node import read_site
+
+    agreed = json.dumps(schema_of(take_census(ROWS, "all"), "y").to_json())
+    run = {"method": "fairfl", "positive": "yes", "max-rounds": 2}
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
+    config = read_config(tmp_path / "bank")
+    sites = [read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files]
+    grid = FakeGrid(sites)
+    engine = FlowerEngine(grid, tuple(files), pause=0.01)
+    made, _ = apps.run_fit(engine, config, None)
+    certificate = apps.certify(made, engine, config)
+    assert "There is no certificate" not in certificate["says"]
+    assert certificate["n"] == len(ROWS)
+    assert not {"outline", "census"} & {step for step, _ in grid.log}
+
+
 @pytest.mark.slow
 def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     """From 'deploy init --limit' to the certificate: the model and the promise of the same rows in one place."""
