@@ -47,6 +47,8 @@ def test_an_alarm_has_its_exit_code_and_its_hook(call, watch):
     assert code == 3
     assert "job = 'robot'" in out
     assert json.loads(Path("heard").read_text())["where"] == "outside"
+    code, _, err = call(*watch, "--rows", "odd.csv", "--alert", "there-is-no-such-command")
+    assert (code, "could not be given: FileNotFoundError" in err) == (3, True)
 
 
 def test_two_sites_watch_together(call, watch):

@@ -191,6 +191,10 @@ KNOWN = {"north": "n", "south": "s"}
         ({"n": {"seen": NOW, "status": 401, "clock": 3600.0}}, "its clock is 3600 s ahead"),
         ({"n": {"seen": NOW, "status": 412, "clock": 0.0}}, "its key was refused"),
         ({"n": {"seen": NOW - 14, "status": 200, "clock": 0.0}}, "it has been silent since"),
+        (
+            {"n": {"seen": NOW - 14, "status": 200}, "x": {"seen": NOW - 2, "status": 401}},
+            "but somebody did with a key that is not registered (x)",
+        ),
     ],
 )
 def test_the_coordinator_names_why_a_site_is_missing(visits, said):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,9 +170,8 @@ def _batch(
     table = replace(table, sensitive_features=own, other={**table.other, **apart})
     if labels is None:
         return table
-    joined = _joined(
-        table, path, labels, str(key), target
-    )  # the key names rows, and is none of their content
+    # the key names rows, and is none of their content
+    joined = _joined(table, path, labels, str(key), target)
     return replace(joined, other={k: c for k, c in joined.other.items() if k in further})
 
 
@@ -326,11 +326,11 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
 
 
 def _alert(command: str, verdict: Verdict) -> None:
-    """Run the user's command, without a shell, with the verdict on its standard input."""
+    """Run the user's command, without a shell, with the verdict on its standard input; where it fails, that is said,
+    and the exit code is the alarm's."""
     try:
         content = json.dumps(verdict.to_json())
         subprocess.run(shlex.split(command), input=content, text=True, timeout=60, check=True)  # noqa: S603
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise SettingsError(
-            f"the alert {command!r} could not be given: {type(error).__name__}"
-        ) from None
+        told = f"error: the alert {command!r} could not be given: {type(error).__name__}"
+        print(told, file=sys.stderr)

@@ -45,15 +45,15 @@ def why_missing(
     """
     now = time.time() if now is None else now
     last = visits.get(own)
+    strangers = [k for k, v in visits.items() if k not in known.values() and now - v["seen"] < 60]
+    if strangers:
+        other = (
+            f"but somebody did with a key that is not registered ({strangers[0][:12]}): if that was the site, put its "
+            "public key into keys/"
+        )
     if last is None:
-        strangers = [
-            k for k, v in visits.items() if k not in known.values() and now - v["seen"] < 60
-        ]
         if strangers:
-            return (
-                "it has not connected, but somebody did with a key that is not registered "
-                f"({strangers[0][:12]}): if that was the site, put its public key into keys/"
-            )
+            return f"it has not connected, {other}"
         return (
             "it has not connected since the SuperLink was started: start it; if it runs, its own log "
             "says what fails"
@@ -66,5 +66,7 @@ def why_missing(
         return "its key was refused: it is not registered (any more)"
     if now - last["seen"] > SILENT:
         since = datetime.fromtimestamp(last["seen"]).strftime("%H:%M:%S")
+        if strangers:
+            return f"it has not connected since {since}, {other}"
         return f"it has been silent since {since}: its process or its network is down"
     return ""
