@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,46 @@ def files(tmp_path, monkeypatch):
     """Two clients' files in a folder that is the current one."""
     monkeypatch.chdir(tmp_path)
     return [write(Path(f"{name}.csv"), client_rows(k)) for k, name in enumerate(("north", "south"))]
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM:
+        pytest.skip("no Chromium here: install 'chromium'")
+    with playwright.sync_playwright() as started:
+        made = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def accessible(browser, tmp_path):
+    """A function that asserts that axe-core finds no violation in a page, light and dark, wide and on a phone."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+
+    def check(text: str) -> None:
+        file = tmp_path / "looked-at.html"
+        file.write_text(text, encoding="utf-8")
+        for scheme, width in (("light", 1400), ("dark", 390)):
+            ask = {"color_scheme": scheme, "viewport": {"width": width, "height": 900}}
+            page = browser.new_page(**ask, bypass_csp=True)  # axe is no script of the page's
+            page.goto(file.as_uri())
+            found = axe.run(page).response["violations"]
+            told = [(v["id"], v["nodes"][0]["html"][:120]) for v in found]
+            assert not told, (scheme, width, told)
+            page.close()
+
+    return check

@@ -220,6 +220,10 @@ LINES = {
     "reproduce --methods fll": "fll",
     "reproduce --seeds x": "x",
     "methods --jsn": "No such option",
+    "predict m.safetensors a.csv --keep": "see 'agnosticfair predict --help'",
+    f"fit a.csv {ROLES} --tau": "see 'agnosticfair fit --help'",
+    f"tune a.csv {ROLES} --taus": "see 'agnosticfair tune --help'",
+    "--nosuch": "see 'agnosticfair --help'",
 }
 
 

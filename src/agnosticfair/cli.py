@@ -91,6 +91,16 @@ def _root(
     pass
 
 
+def _named(words: Sequence[str]) -> str:
+    """The command that these words ask for, where there is one of that name.
+
+    >>> _named(("predict", "--keep")), _named(("nonsense",))
+    ('agnosticfair predict', 'agnosticfair')
+    """
+    known = any(words[:1] == (name,) for commands in COMMANDS.values() for name in commands)
+    return f"agnosticfair {words[0]}" if known else "agnosticfair"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; what is wrong with the input ends in one sentence and exit code 2."""
     COMMAND.set(tuple(sys.argv[1:] if arguments is None else arguments))
@@ -100,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(2)
     except click.UsageError as error:
-        name = error.ctx.command_path if error.ctx is not None else "agnosticfair"
+        name = error.ctx.command_path if error.ctx is not None else _named(COMMAND.get())
         said = error.format_message().rstrip(".")
         print(f"error: {said}: see '{name} --help'", file=sys.stderr)
         sys.exit(2)

@@ -67,7 +67,11 @@ def target_weights(
     """
     if how not in HOW:
         raise SettingsError(f"unknown way {how!r} to weigh rows; take {' or '.join(HOW)}")
-    if not most >= 1 or kernels < 1 or not (sigma == "median" or _is_positive(sigma)):
+    if (
+        not most >= 1
+        or kernels < 1
+        or not (sigma == "median" or (not isinstance(sigma, str) and sigma > 0))
+    ):
         raise SettingsError(
             f"most is {most}, kernels {kernels}, sigma {sigma!r}: give at least 1, at least 1, and 'median' "
             "or a positive width"
@@ -98,10 +102,6 @@ def target_weights(
     white = vectors[:, kept] / np.sqrt(values[kept])  # so that |.| is the kernel's own distance
     Phi = gaussian_kernel(x, centres, width) @ white
     return _matched(Phi, (gaussian_kernel(b, centres, width) @ white).mean(axis=0), most)
-
-
-def _is_positive(sigma: Any) -> bool:
-    return not isinstance(sigma, str) and sigma > 0
 
 
 def _has_names(X: Any) -> bool:

@@ -40,6 +40,12 @@ def test_batches_are_counted_and_remembered(call, watch):
     assert "agnosticfair_rows 400.0" in Path("metrics.prom").read_text()
 
 
+def test_the_page_is_accessible(call, watch, accessible):
+    write(Path("one.csv"), client_rows(8, 200))
+    call(*watch, "--rows", "one.csv", "--page", "page.html")
+    accessible(Path("page.html").read_text())
+
+
 def test_an_alarm_has_its_exit_code_and_its_hook(call, watch):
     write(Path("odd.csv"), client_rows(8, 300), job="robot")
     hook = f'{sys.executable} -c \'import sys; open("heard", "w").write(sys.stdin.read())\''

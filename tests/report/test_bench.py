@@ -134,6 +134,10 @@ def test_readme_s_table_has_a_line_per_data_set(made):
     assert "| adult | 0.790, 0.060 / 0.150 | 0.800, 0.200 / 0.500 | none | none |" in text
 
 
+def test_the_page_is_accessible(accessible, made):
+    accessible(page(made))
+
+
 def test_the_page_is_self_contained_and_escapes(made):
     text = page(made)
     assert "http" not in text.replace("http-equiv", "")

@@ -182,3 +182,7 @@ def test_a_certificate_that_cannot_be_had_is_a_sentence():
     made, reasons = certificates(FITTED, alone)
     assert made == {}
     assert "one group" in reasons["sex"]
+
+
+def test_the_card_is_accessible(accessible):
+    accessible(html(SECTIONS))

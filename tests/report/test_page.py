@@ -1,7 +1,6 @@
 """The page in a real browser: it draws, it computes what Python computes, and it trusts no data."""
 
 import json
-import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Thread
@@ -21,28 +20,6 @@ from agnosticfair.report.live import serve
 from agnosticfair.report.page import html
 from agnosticfair.report.shifts import summarise
 from agnosticfair.runs.provenance import rounds
-
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: install 'chromium'")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        made = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield made
-        made.close()
 
 
 @pytest.fixture
@@ -287,3 +264,7 @@ def test_the_page_has_a_verdict_contents_and_number_fields(browser, suite, schem
     assert page.eval_on_selector_all(".scroll", widths)  # no column is out of sight
     assert page.eval_on_selector_all("table", "xs => xs.every(x => x.tBodies[0].rows.length)")
     page.close()
+
+
+def test_the_page_is_accessible(accessible, suite):
+    accessible((suite / "report.html").read_text())

@@ -243,7 +243,8 @@ def only_measured(made: Certificate) -> tuple[str, ...]:
     part = made.worst_part or made.parts[0]
     return (
         f"Measured on the rows of the fit, and not certified: {made.quantity} up to {part.difference:.4f} in "
-        f"{len(able):,} parts with rows enough ({part.name}, {part.rows:,} rows); audit rows held out for a bound.",
+        f"{len(able):,} part{'s' * (len(able) != 1)} with rows enough ({part.name}, {part.rows:,} rows); audit rows "
+        "held out for a bound.",
     )
 
 

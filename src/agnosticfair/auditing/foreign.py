@@ -33,9 +33,8 @@ def is_foreign(path: Path) -> bool:
     if not path.is_file():
         return True
     with path.open("rb") as file:
-        return (
-            file.read(9)[8:] != b"{"
-        )  # a safetensors file: a length, then JSON, whatever its ending says
+        # a safetensors file: a length, then JSON, whatever its ending says
+        return file.read(9)[8:] != b"{"
 
 
 def load_foreign(path: Path, trust_code: bool = False) -> Any:

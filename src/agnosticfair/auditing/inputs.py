@@ -52,9 +52,8 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Ke
            [0.25]])
     """
     if isinstance(X, Table):
-        own = replace(
-            X, target=Column(np.zeros(len(X), np.int32), ("",))
-        )  # not every table has one
+        # not every table has a target
+        own = replace(X, target=Column(np.zeros(len(X), np.int32), ("",)))
         encoding = encoding or encoding_of(take_census(own, "X"))
         encoded = encode(encoding, X, who="X")
         return replace(features_of(encoding), n=len(X), at=encoded.__getitem__)

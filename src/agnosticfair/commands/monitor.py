@@ -170,9 +170,8 @@ def _batch(
     table = replace(table, sensitive_features=own, other={**table.other, **apart})
     if labels is None:
         return table
-    joined = _joined(
-        table, path, labels, str(key), target
-    )  # the key names rows, and is none of their content
+    # the key names rows, and is none of their content
+    joined = _joined(table, path, labels, str(key), target)
     return replace(joined, other={k: c for k, c in joined.other.items() if k in further})
 
 

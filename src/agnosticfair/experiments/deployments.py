@@ -111,7 +111,9 @@ def deployments(
     for k in range(MOST["mixture"] if len(mixed) > 1 else 0):
         found[f"mixture {k + 1}"] = _mixture(mixed, n, rng)
     kept = {name: weighed for name, weighed in found.items() if weighed.large_enough(s)}
-    return _suite({name: kept[name] for name in sorted(kept, key=lambda k: _place(kept[k]))}, n)
+    return _suite(
+        {name: kept[name] for name in sorted(kept, key=lambda k: KINDS.index(kept[k].kind))}, n
+    )
 
 
 def named_suite(table: Table, sensitive_feature: str) -> Suite:
@@ -188,10 +190,6 @@ class _Parts:
                 if weighed.large_enough(self.s):
                     found[part_name(self.axes, part)] = weighed
         return found
-
-
-def _place(weighed: Deployment) -> int:
-    return KINDS.index(weighed.kind)
 
 
 def _drawn(names: list[str], most: int | None, rng: np.random.Generator) -> list[str]:

@@ -22,7 +22,6 @@ def run_cells(
     on_done sees each as it arrives.  A task has the name and the folder of its data set.
     """
     for name, folder in {(task.dataset, task.folder) for task in tasks}:
-        load_dataset(
-            name, folder
-        )  # what is missing or altered is said, or downloaded, once and first
+        # what is missing or altered is said, or downloaded, once and first
+        load_dataset(name, folder)
     return spread(cell, tasks, jobs, on_done)

@@ -294,7 +294,6 @@ def _measured(decider: Decider, held: PreparedSuite, cell: SuiteCell) -> Row:
     K, worst = worst_reweighing(held.X, train, held.s, cell.seed + OTHER_SEED)
     shown = cell.seed == SEED and not cell.frontier
     about = detail(decider.fitted, p) | {"worst": _reached(held, train, K, worst)} if shown else {}
-    certificate, status = _told(worst)
     return {
         **{f"train_{k}": v for k, v in measure(held.y, train, held.s).items()},
         **{f"test_{k}": v for k, v in measure(y, p, s).items()},
@@ -302,16 +301,11 @@ def _measured(decider: Decider, held: PreparedSuite, cell: SuiteCell) -> Row:
             _number(measure(y[part], p[part], s[part])["risk_difference"]) for part in parts
         ],
         **summarise(found),
-        "certified_risk_difference": certificate,
-        "certified": status,
+        "certified_risk_difference": None if worst is None else float(worst.value),
+        "certified": "infeasible" if worst is None else str(worst.outcome),
         "deployments": [] if cell.frontier else found,
         **({"detail": about} if shown else {}),
     }
-
-
-def _told(worst: Worst | None) -> tuple[float | None, str]:
-    """The largest risk difference, and how sure it is; None where no reweighing keeps enough of two groups."""
-    return (None, "infeasible") if worst is None else (float(worst.value), str(worst.outcome))
 
 
 def worst_reweighing(

@@ -71,9 +71,8 @@ def main(grid: Grid, context: Context) -> None:
         with suppress(OSError):
             write(out / "error.json", {"run": run, "error": said})
         raise FederationError(said) from None
-    if config.get("checkpoint") and not config.get(
-        "check"
-    ):  # the fit is done: the next run is a new one
+    # the fit is done: the next run is a new one
+    if config.get("checkpoint") and not config.get("check"):
         (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
 
 
@@ -238,9 +237,8 @@ def masks_of(config: Mapping[str, Any]) -> Roster | None:
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
     """The certificate of the model over the sites that made it, unless it is not wanted."""
-    if (
-        fitted.model.privacy is not None
-    ):  # what it certifies has its share of the noise, and of the budget
+    # what a private fit certifies has its share of the noise, and of the budget
+    if fitted.model.privacy is not None:
         return {"says": " ".join(private_sentences(fitted.model.privacy)), **fitted.model.privacy}
     if not config.get("certify", True):
         return {"says": ""}

@@ -56,9 +56,8 @@ def mixtures(
     """
     k, n = compared(counts, notion)
     total = counts.sum(axis=(1, 2, 3))
-    if NOTIONS[
-        notion
-    ].bounds:  # a mixture's rate of one group is an average of the parts': one part is worst
+    # a mixture's rate of one group is an average of the parts': one part is worst
+    if NOTIONS[notion].bounds:
         return Proved(float(clopper_pearson(k[0], n[0], 2 * delta)[1].max()), ())
     level, asked = 2 * delta / (6 * SUPPORT), _Asked(floor, tolerance, duals)
     for y in range(len(k)):

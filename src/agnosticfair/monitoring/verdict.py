@@ -111,11 +111,14 @@ class Verdict:
                 f"{worst.name!r} ({worst.rows:,} rows)."
             )
         if self.decisions == "kept":
-            return f"The limit of {self.limit:.4g} is kept in all {all_of} parts after {self.rows:,} rows."
-        return (
-            f"Not yet known: after {self.rows:,} rows {kept} of {all_of} parts are known to keep {self.limit:.4g}, "
-            "none to break it."
-        )
+            where = (
+                f"in all {all_of} parts" if all_of > 1 else "by everybody, the one part there is,"
+            )
+            return f"The limit of {self.limit:.4g} is kept {where} after {self.rows:,} rows."
+        told = f"{kept} of {all_of} parts are known to keep {self.limit:.4g}, none to break it"
+        if all_of == 1:
+            told = f"the one part there is, everybody, may keep {self.limit:.4g} or break it"
+        return f"Not yet known: after {self.rows:,} rows {told}."
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "sentence": self.sentence, "alarm": self.alarm}

@@ -63,14 +63,14 @@ def page(results: Mapping[str, Any]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>agnosticfair benchmark</title><style>{style}</style></head><body>"
+        f"<title>agnosticfair benchmark</title><style>{style}</style></head><body><main>"
         "<h1>Fairness where nobody trained, chosen blind</h1>"
         f"<p>Commit {escape(commit)}, seeds {seeds}. Every setting was chosen on training rows by one rule; "
         "RD is the risk difference between the two groups, over deployments that nobody saw. "
         "<em>Beyond error</em>: deployments over the limit by more than two standard errors. "
         "<em>Sceptic</em>: fairfl with its threshold moved to the same training accuracy. "
         "<em>Time</em>: multiples of a plain logistic regression. Click a heading to sort.</p>"
-        f"{''.join(sections)}<script>{script}</script></body></html>"
+        f"{''.join(sections)}</main><script>{script}</script></body></html>"
     )
 
 

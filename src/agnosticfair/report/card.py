@@ -133,7 +133,8 @@ def html(sections: Sequence[Section]) -> str:
 
 def _body(section: Section) -> str:
     says = "".join(f"<p>{escape(text)}</p>" for text in section.says)
-    points = f"<ul>{_tags('li', section.points)}</ul>" if section.points else ""
+    points = "".join(f"<li>{escape(point)}</li>" for point in section.points)
+    points = f"<ul>{points}</ul>" if points else ""
     return says + points + (_table(section.title, section.lines) if section.lines else "")
 
 
@@ -160,10 +161,6 @@ def _table(title: str, lines: Sequence[Sequence[str]]) -> str:
         f"<table role='table' class='{size}'><thead role='rowgroup'><tr role='row'>{top}</tr></thead>"
         f"<tbody role='rowgroup'>{''.join(rows)}</tbody></table></div>"
     )
-
-
-def _tags(tag: str, texts: Sequence[str]) -> str:
-    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
 
 
 def _plain(text: str) -> str:
@@ -227,24 +224,19 @@ def _uses(model: Model) -> Section:
     )
 
 
-def _cut(name: str, edges: tuple[float, ...]) -> str:
-    return f" {name} counts by its bands, too: {', '.join(band_names(edges))}."
-
-
-def _multiplied(products: int) -> str:
-    return f" {products} pairs of values count by themselves, too." if products else ""
-
-
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
+    bands = {name: ", ".join(band_names(edges)) for name, edges in model.encoding.bands}
+    cut = (f" {name} counts by its bands, too: {names}." for name, names in bands.items())
+    products = len(model.encoding.products)
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
     return Section(
         "Training data",
         (
             f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
             f"categories: {', '.join(name for name, _ in texts) or 'none'}."
-            + "".join(_cut(name, edges) for name, edges in model.encoding.bands)
-            + _multiplied(len(model.encoding.products)),
+            + "".join(cut)
+            + (f" {products} pairs of values count by themselves, too." if products else ""),
             f"Not used to decide: {shown(model.sensitive_features) or 'nothing'}. Other columns may carry the "
             "same information, which is why the groups' decisions are compared.",
         ),

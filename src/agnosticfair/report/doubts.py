@@ -40,16 +40,13 @@ def of_rows(rows: Decided) -> list[str]:
 
 def of_fit(run: Run) -> list[str]:
     missing = [e for e in run.told["events"] if e["event"] in ("no answer", "restated")]
-    told = [f"Replies were missing: {', '.join(_event(e) for e in missing)}."] if missing else []
+    said = (f"{k} {v}" for event in missing for k, v in event.items())
+    told = [f"Replies were missing: {', '.join(said)}."] if missing else []
     others = run.certificate.get("others") or {}
     if others:
         told.append(f"The groups here are those of {sensitive_feature_of(run)!r}, the worst.")
     told += [f"By {name!r} it is: {says}" for name, says in others.items()]
     return told + of_certificate(run.certificate)
-
-
-def _event(event: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} {v}" for k, v in event.items())
 
 
 def of_certificate(certificate: Mapping[str, Any]) -> list[str]:

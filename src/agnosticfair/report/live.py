@@ -52,9 +52,8 @@ def answering(answers: Answers, host: str, port: int) -> ThreadingHTTPServer:
         def do_GET(self) -> None:
             try:
                 if own and self.headers.get("Host", "").rpartition(":")[0] not in LOCAL:
-                    self.send_error(
-                        HTTPStatus.FORBIDDEN
-                    )  # another site's page, by a name of its own
+                    # another site's page, by a name of its own
+                    self.send_error(HTTPStatus.FORBIDDEN)
                 elif self.path in answers:
                     kind, make = answers[self.path]
                     self.reply(make(), kind)

@@ -120,16 +120,26 @@ def _certified(study: Json, method: Json) -> str:
     )
 
 
+def _parts(count: int) -> str:
+    """
+    >>> _parts(1), _parts(1200)
+    ('1 named part', '1,200 named parts')
+    """
+    return f"{count:,} named part{'s' * (count != 1)}"
+
+
 def _over_parts(study: Json, parts: Json) -> str:
     """What is certified of named parts, and what is not."""
     able, few = parts["counts"]
     text = (
-        f"Certified with {parts['confidence']:.0%} confidence: in none of {able:,} named parts of the population is "
-        f"the {study['notion']['quantity']} above {upper(parts['upper'], 3)}."
+        f"Certified with {parts['confidence']:.0%} confidence: "
+        f"{f'in none of {able:,} named parts of the population' if able != 1 else 'in the one named part'} is "
+        f"the {study['notion']['quantity']} {'' if able != 1 else 'not '}above {upper(parts['upper'], 3)}."
     )
     if few:
         text += (
-            f" {few:,} parts are not estimable, having too few rows: for them nothing is certified"
+            f" {few:,} {'part is' if few == 1 else 'parts are'} not estimable, having too few rows: for them nothing "
+            "is certified"
         )
         worst = parts.get("worst_few")
         text += "." if worst is None else f" (measured: up to {worst:.3f})."
@@ -143,7 +153,7 @@ def _only_measured(method: Json) -> str:
         return ""
     worst, bound = parts["estimable"][0], (method.get("certified") or {}).get("mean")
     text = (
-        f"Among {parts['counts'][0]:,} named parts with rows enough the largest difference is "
+        f"Among {_parts(parts['counts'][0])} with rows enough the largest difference is "
         f"{worst['difference']:.3f} ({worst['name']}, {worst['rows']:,} rows): measured on the rows of the fit, "
         f"not certified."
     )

@@ -108,9 +108,8 @@ def part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
         J[j] += inside[wanted] @ of_slope[part]
         c[part] = C[j] @ inside
     H = rows.X.T @ times(v.curve + c * v.g_curve, bits + KERNEL_BITS - FEATURE_BITS)
-    starts = indicators(
-        task.encoding
-    )  # of an indicator and a number, what was rounded is the latter
+    # of an indicator and a number, what was rounded is the latter
+    starts = indicators(task.encoding)
     hot = torch.zeros(len(w), dtype=torch.bool, device=H.device)
     hot[starts[0] : starts[-1]] = True
     H = torch.where(~hot[:, None] & hot, H.T, H)

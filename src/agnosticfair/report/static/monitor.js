@@ -69,7 +69,7 @@
     document.getElementById("main").replaceChildren(
       el("section", {},
         el("div", { class: "cards" },
-          card("Decisions", MARKS[data.decisions], `against the limit of ${Number(data.limit.toPrecision(4))}, in ${data.parts_in_all} parts: ${kept.kept} kept, ${kept.broken} broken, ${kept.unknown} not yet known`, data.decisions === "broken" ? "corner" : "certified"),
+          card("Decisions", MARKS[data.decisions], `against the limit of ${Number(data.limit.toPrecision(4))}, in ${data.parts_in_all} ${data.parts_in_all === 1 ? "part" : "parts"}: ${kept.kept} kept, ${kept.broken} broken, ${kept.unknown} not yet known`, data.decisions === "broken" ? "corner" : "certified"),
           card("Where we are", PLACES[data.where], `${fixed(data.distance)} from the nearest mix in the certified set; ${data.changed ? "the mix has changed" : "no change of the mix is shown"}`, data.where === "outside" ? "corner" : "certified"),
           card("Rows", many(data.rows), `groups known of ${many(data.grouped)}; ${many(data.undecided)} with a value the model does not know`)),
         ...[data.because, data.alone, data.nearest, ...data.strange, ...data.advice].filter(Boolean).map((text) => el("p", { text })),
@@ -77,7 +77,7 @@
       el("section", {}, el("h2", { class: "part", text: "What the decisions do" }), data.timeline.length ? timeline(data) : null,
         table("Groups, all rows", ["group", "rows", "rate", "at least", "at most"],
           data.everybody.rates.map((r) => [r.given ? `${r.group}, of the ${r.given} label` : r.group, many(r.rows), fixed(r.rate), fixed(r.low), fixed(r.high)])),
-        table("Parts, the largest lower end first", ["part", "rows", "rates", "difference", "at least", "at most", "share before", "share now", "limit"],
+        data.parts.length && table("Parts, the largest lower end first", ["part", "rows", "rates", "difference", "at least", "at most", "share before", "share now", "limit"],
           data.parts.map((p) => [p.name, many(p.rows), p.rates.map((r) => `${r.group} ${percent(r.rate)}`).join(", "), fixed(p.difference), fixed(p.low), fixed(p.high), percent(p.share_before), percent(p.share), MARKS[p.verdict]]))),
       el("section", {}, el("h2", { class: "part", text: "Where the rows lie" }), data.mix.length ? mix(data) : null));
     document.getElementById("foot").textContent = `${data.made}. No rows are in this page, only counts.`;

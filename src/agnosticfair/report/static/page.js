@@ -118,7 +118,7 @@
     if (there(mean(method.certified))) {
       const interval = method.certified_interval ? `; with ${percent(method.confidence, 0)} confidence at most ${atMost(method.certified_interval[1])} (from ${fixed(method.certified_interval[0])})` : "";
       const named = method.parts && method.parts.certified;
-      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in each of ${many(method.parts.counts[0])} named parts, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
+      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
     }
     const corner = study.explorer && study.explorer.corners[method.name];
     if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.notion.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified${there(mean(method.certified)) && corner.difference > mean(method.certified) ? ": above the bound, for the set does not hold this part" : ""}`, "corner"));
@@ -354,9 +354,9 @@
     const found = (p) => `${fixed(p.difference)}${there(p.high) && p.able ? `, ${level} interval ${fixed(p.low)} to ${atMost(p.high)}` : p.able ? ", measured only" : ", not estimable"}`;
     const ends = shown.map((p) => (p.able && there(p.high) ? [p.low, p.high] : null));
     const sets = [
-      { type: "scatter", label: "measured", data: shown.map((p, k) => ({ x: p.able ? p.difference : NaN, y: k })), pointRadius: 4.5, pointStyle: "circle", backgroundColor: COLOURS[0], borderColor: theme.paper, order: 0 },
+      { type: "scatter", label: "measured", data: shown.map((p, k) => ({ x: p.able ? p.difference : NaN, y: k })), pointRadius: 4.5, pointStyle: "circle", backgroundColor: theme.dark ? "#ffffff" : COLOURS[0], borderColor: theme.paper, order: 0 },
       { type: "scatter", label: "not estimable, measured", data: shown.map((p, k) => ({ x: p.able ? NaN : p.difference, y: k })), pointRadius: 4.5, pointStyle: "circle", backgroundColor: theme.paper, borderColor: hue("#555555"), borderWidth: 1.5, order: 0 },
-      { label: `${level} interval, all at once`, data: ends, backgroundColor: `${COLOURS[0]}66`, barThickness: 7, order: 1 },
+      { label: `${level} interval, all at once`, data: ends, backgroundColor: theme.dark ? "#56b4e9b3" : `${COLOURS[0]}66`, barThickness: 7, order: 1 },
     ].filter((set) => set.data.some((point) => point && (Array.isArray(point) || there(point.x))));
     const bound = { id: "bound", afterDatasetsDraw: (c) => {
       if (!there(parts.upper)) return;
@@ -370,8 +370,8 @@
     const config = { type: "bar", plugins: [bound], data: { labels, datasets: sets }, options: { indexAxis: "y", scales: { x: axis(study.notion.quantity, { min: 0, max: Math.min(1, Math.ceil(21 * right) / 20) }), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(), tooltip: { callbacks: { title: (items) => shown[items[0].dataset.type === "scatter" ? items[0].raw.y : items[0].dataIndex].name, label: (item) => found(shown[item.dataset.type === "scatter" ? item.raw.y : item.dataIndex]) } } } } };
     const height = 90 + labels.reduce((all, own) => all + 14 + 14 * own.length, 0);
     const note = parts.certified
-      ? `The ${parts.estimable.length} of the highest bound among ${many(able)} estimable parts; dashed: certified at most ${atMost(parts.upper)}.${few ? ` ${many(few)} parts are not estimable (too few rows for ±${parts.precision}): their hollow marks are measured, and nothing is certified of them.` : ""}`
-      : `${parts.why} ${able ? `The ${parts.estimable.length} largest among ${many(able)} parts with rows enough.` : ""}${few ? ` ${many(few)} have too few rows to tell: hollow marks.` : ""}`;
+      ? `${able === 1 ? "The one estimable part" : `The ${parts.estimable.length} of the highest bound among ${many(able)} estimable parts`}; dashed: certified at most ${atMost(parts.upper)}.${few ? ` ${many(few)} ${few === 1 ? "part is" : "parts are"} not estimable (too few rows for ±${parts.precision}): their hollow marks are measured, and nothing is certified of them.` : ""}`
+      : `${parts.why} ${able === 1 ? "One part has rows enough." : able ? `The ${parts.estimable.length} largest among ${many(able)} parts with rows enough.` : ""}${few ? ` ${many(few)} have too few rows to tell: hollow marks.` : ""}`;
     const data = table("Named parts", ["part", "rows", "measured", "interval", "impact ratio", "its lower bound"], shown.map((p) => [p.name, many(p.rows), number(p.difference, fixed(p.difference)), p.able ? (there(p.high) ? `${fixed(p.low)} to ${atMost(p.high)}` : "measured only") : "not estimable", fixed(p.ratio), p.able && there(p.ratio_low) ? atLeast(p.ratio_low) : "none"]));
     return el("section", { class: "forest" }, part(study, "Named parts"), chart(`${study.notion.quantity} in named parts (rows)`, `${shown.slice(0, 3).map((p) => `${p.name}: ${found(p)}`).join("; ")}.`, height, config, data, note));
   };
