@@ -101,7 +101,16 @@ class Model:
         return self.scores(encode(self.encoding, table, who))
 
     def scores(self, X: np.ndarray) -> np.ndarray:
-        """Signed distances of rows that are encoded already, (n, d)."""
+        """Signed distances of rows that are encoded already.
+
+        Parameters
+        ----------
+        X : (n, d) array
+
+        Returns
+        -------
+        (n,) array
+        """
         if self.network is None:
             return X @ self.w[:-1] + self.w[-1]
         from agnosticfair.networks import decide

@@ -334,3 +334,22 @@ def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
     code, out, _ = call("deploy", "init", tmp_path / "rows", *asked, *rows)
     assert (code, "centres are rows of the sites" in out) == (0, True)
     assert read_site(tmp_path / "rows" / "sites" / "a.toml").config["shows-rows"] is True
+
+
+def test_a_limit_can_be_deployed(tmp_path, call):
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.flower.folder import read_config
+
+    asked = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
+    assert call("deploy", "init", tmp_path / "bank", *asked, "--limit", 0.2)[0] == 0
+    config = read_config(tmp_path / "bank")
+    told = [config[name] for name in ("method", "limit", "confidence", "precision")]
+    assert told == ["agnosticfair-named", 0.2, 0.95, 0.1]
+    for wrong, sentence in (
+        (("--tau", 0.1), "there is a limit"),
+        (("--on-failure", "drop"), "take wait"),
+        (("--epsilon", 3), "no limit is searched under noise"),
+        (("--confidence", 1), "confidence is 1.0; it must be"),
+    ):
+        code, _, err = call("deploy", "init", tmp_path / "no", *asked, "--limit", 0.2, *wrong)
+        assert (code, sentence in err) == (2, True)

@@ -48,6 +48,7 @@ from agnosticfair.client.client import CHUNK
 from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import Fold
+from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
@@ -56,6 +57,7 @@ from agnosticfair.federation import (
     asking,
     census_of_all,
     checked_centres,
+    counts_of_all,
     in_process,
     summaries,
 )
@@ -318,6 +320,7 @@ def audit_clients(
     deadline: float | None = None,
     secure: bool | Roster = False,
     fold: Fold | None = None,
+    schema: Schema | None = None,
 ) -> Certificate:
     """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
 
@@ -338,7 +341,7 @@ def audit_clients(
         In the encoding; by default drawn from the clients' rows, which shows these to all.
     deadline : float, optional
         Seconds a client has for an answer.
-    secure, fold
+    secure, fold, schema
         As in ``fit``.
 
     Returns
@@ -355,6 +358,8 @@ def audit_clients(
     ask = (basis, bound, centres, parts, precision, mixtures, bootstrap, seed)
     asked, wanted = opened(*ask, floor, tolerance, confidence, notion)
     notes: tuple[str, ...] = ()
+    if schema is not None and isinstance(clients, Mapping):
+        clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
     if isinstance(clients, Mapping) and held_out and wanted.parts is not None:
         notes = check_clients(model, clients)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
@@ -362,7 +367,7 @@ def audit_clients(
     asker = asking(engine, Policy(), deadline, secure, kind, fold)
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
-    census, plan = _stated(asker, model, sensitive_features, chosen)
+    census, plan = _stated(asker, model, sensitive_features, chosen, schema)
     plan = agree_on_centres(plan, asker, seed, b)
     asked = replace(asked, basis=plan.method.basis)
     sums = asker.total(Broadcast(1, plan.task, Decisions(seed, asked.bootstrap, model.w))).sums
@@ -389,6 +394,7 @@ def counting(
     fold: Fold | None = None,
     deadline: float | None = None,
     secure: bool | Roster = False,
+    schema: Schema | None = None,
 ) -> Callable[[Model], Found]:
     """A function from a model to the counts of named parts that a certificate of it would rest on.
 
@@ -396,7 +402,7 @@ def counting(
     """
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     asker = asking(engine, Policy(), deadline, secure, None, fold)
-    census, plan = _stated(asker, model, sensitive_features, constant())
+    census, plan = _stated(asker, model, sensitive_features, constant(), schema)
     asked = asked_parts(parts)
     axes, ask = _asking_parts(asker, census, plan, asked, model)
     rounds = count(1)
@@ -409,10 +415,18 @@ def counting(
 
 
 def _stated(
-    asker: Asker, model: Model, sensitive_features: str | None, basis: Basis
+    asker: Asker,
+    model: Model,
+    sensitive_features: str | None,
+    basis: Basis,
+    schema: Schema | None,
 ) -> tuple[Census, server.Plan]:
     """What there is among the clients' rows, and the audit's problem over them, as the model encodes rows."""
-    census = census_of_all(asker, summaries(asker))
+    census = (
+        census_of_all(asker, summaries(asker))
+        if schema is None
+        else counts_of_all(asker, schema.outline())
+    )
     check_labels(model, census.labels)
     if sensitive_features is None and len(model.sensitive_features) != 1:
         raise SettingsError(

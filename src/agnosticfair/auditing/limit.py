@@ -32,6 +32,7 @@ from agnosticfair.auditing.audit import WEIGHTED, audit_clients, counting
 from agnosticfair.auditing.certificate import Certificate, upper
 from agnosticfair.auditing.parts import CONFIDENCE
 from agnosticfair.data.rows import Fold
+from agnosticfair.data.schema import Schema
 from agnosticfair.data.stream import Stream, of_fold
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
@@ -139,6 +140,19 @@ class Promise:
         return f"The limit {self.limit:g} cannot be claimed with {level}: {least}.{way}"
 
 
+def said_in(promise: Promise) -> dict[str, Certificate]:
+    """The certificates of a limit, each with the sentence of what is kept."""
+    return {
+        name: replace(made, notes=(str(promise), *made.notes))
+        for name, made in promise.certificates.items()
+    }
+
+
+def kept_in(promise: Promise) -> dict[str, Any]:
+    """What is kept of a limit, for a certificate's file."""
+    return {"limit": promise.limit, "kept": promise.kept, "says": str(promise)}
+
+
 @dataclass(frozen=True)
 class Half:
     """Who answers for one half of the rows: the tables of it, or an engine whose clients deal their own.  how: they
@@ -228,6 +242,7 @@ def fit_within(
     on_trial: Callable[[Trial], None] | None = None,
     deadline: float | None = None,
     secure: bool | Roster = False,
+    schema: Schema | None = None,
     **how: Any,
 ) -> tuple[Fit, Promise]:
     """The most accurate model of a path whose worst difference of decisions is certified to be within the limit.
@@ -240,7 +255,7 @@ def fit_within(
         The largest difference in any estimable part.
     confidence, precision, parts
         As in ``audit``: parts whose interval is wider than +- precision do not count towards the limit.
-    deadline, secure
+    deadline, secure, schema
         As in ``fit``, whose other arguments may follow.
 
     Returns
@@ -251,7 +266,8 @@ def fit_within(
     require(LIMIT, limit=limit)
     names = (sensitive_features,) if isinstance(sensitive_features, str) else (*sensitive_features,)
     asked = Asked(confidence, precision, parts, names)
-    fitting, held = dealt_apart(clients, seed, {"deadline": deadline, "secure": secure})
+    asking = {"deadline": deadline, "secure": secure, "schema": schema}
+    fitting, held = dealt_apart(clients, seed, asking)
     how = {"sensitive_features": names, "seed": seed, **how}
     path = [*walked(asked, fitting, recipe_of(method), limit, **how)]
     return answered(path, limit, asked.confidence, partial(asked.certified, rows=held), on_trial)
@@ -264,6 +280,20 @@ def within(recipe: Method, tau: float | None, **changes: Any) -> Method:
             f"tau is {tau:g} and there is a limit: give one of them, the limit finds the other"
         )
     return recipe_of(METHOD, **changes) if recipe.name == "agnosticfair" else recipe
+
+
+def check_promise(
+    limit: float, confidence: float, precision: float, *, epsilon: float | None, drop: bool
+) -> None:
+    """Raise where sites could not be held to a limit, before they are asked for anything."""
+    require(LIMIT, limit=limit)
+    Asked(confidence, precision, None, ("",))
+    if epsilon is not None:
+        raise SettingsError("no limit is searched under noise: leave out --limit or --epsilon")
+    if drop:
+        raise SettingsError(
+            "a limit is certified for the rows of all sites, and --on-failure drop goes on without some: take wait"
+        )
 
 
 def strength(price: float) -> dict[str, float]:

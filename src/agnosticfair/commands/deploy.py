@@ -44,6 +44,9 @@ def init(
     positive: Annotated[str, Option(help="The label that counts as 1.")] = "",
     method: options.MethodName = DEFAULT,
     settings: options.Settings = options.NONE,
+    limit: options.Limit = None,
+    confidence: options.LimitConfidence = 0.95,
+    precision: options.LimitPrecision = 0.1,
     seed: options.Seed = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
@@ -67,19 +70,22 @@ def init(
     ] = 8000,
 ) -> None:
     """Write a folder with TLS certificates for a test, a key pair and a file per site, and start scripts."""
+    from agnosticfair.auditing.limit import check_promise, within
     from agnosticfair.data.files import Roles
     from agnosticfair.data.schema import load_schema
     from agnosticfair.flower.folder import Federation, write_folder
     from agnosticfair.methods import method as recipe
+    from agnosticfair.networks import factory
     from agnosticfair.private import Budget, private_recipe
     from agnosticfair.protocol.faults import policy
     from agnosticfair.server.plan import centres_kind
 
-    if "network" in settings:
-        from agnosticfair.networks import factory
-
-        factory(settings["network"])  # refused now, as are the next, rather than at the first run
     chosen = recipe(method, **settings)
+    if limit is not None:
+        check_promise(limit, confidence, precision, epsilon=epsilon, drop=on_failure == "drop")
+        chosen = recipe(within(recipe(method), settings.get("tau")), **settings)
+    if "network" in settings:
+        factory(settings["network"])  # refused now, as are the next, rather than at the first run
     policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
@@ -88,6 +94,8 @@ def init(
     run |= {"on-failure": on_failure, **to_config(settings)}
     if least_sites is not None:
         run["least-sites"] = least_sites
+    if limit is not None:
+        run |= {"limit": limit, "confidence": confidence, "precision": precision}
     if centres_kind(chosen) == "rows":
         print(
             "Note: the kernels' centres are rows of the sites, without label and group, seen by all."
@@ -99,8 +107,12 @@ def init(
     agreed = "" if schema is None else json.dumps(load_schema(schema).to_json(), indent=1) + "\n"
     plan = Federation(_sites(sites), roles, run, host, port, least_rows, secure, agreed)
     write_folder(folder, plan)
+    _say_how_to_start(folder, sorted(plan.sites))
+
+
+def _say_how_to_start(folder: Path, sites: list[str]) -> None:
     print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
-    for name in ("superlink", *sorted(_sites(sites))):
+    for name in ("superlink", *sites):
         print(f"  sh {folder}/start-{name}.sh")
     print(f"then train:\n  agnosticfair deploy run {folder}")
 

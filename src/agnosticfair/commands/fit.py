@@ -42,14 +42,9 @@ def fit(
     positive: options.Positive = None,
     method: options.MethodName = DEFAULT,
     settings: options.Settings = options.NONE,
-    limit: Annotated[
-        float | None,
-        Option(help="Instead of tau: largest difference of decisions, certified for named parts."),
-    ] = None,
-    confidence: Annotated[float, Option(help="Of the limit's certificate.")] = 0.95,
-    precision: Annotated[
-        float, Option(help="Parts known no better than +- this do not count for the limit.")
-    ] = 0.1,
+    limit: options.Limit = None,
+    confidence: options.LimitConfidence = 0.95,
+    precision: options.LimitPrecision = 0.1,
     seed: options.Seed = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
     checkpoint: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -46,6 +46,7 @@ def leave(
 ) -> Left:
     """Measure and certify a fit on its clients' rows, and write model and card; and a run's files where there is a
     folder for them, or where they are to be kept for a tracker. What is promised was certified on rows held out."""
+    from agnosticfair.auditing.limit import said_in
     from agnosticfair.runs import provenance as record
 
     fitted.model.save(out)
@@ -67,14 +68,6 @@ def leave(
         cards |= promised_files(promise, out.stem, clients)
     write_files(out.parent, cards)
     return Left(found, certified, kept, cards)
-
-
-def said_in(promise: Promise) -> dict[str, Certificate]:
-    """The certificates of a limit, each with the sentence of what is kept."""
-    return {
-        name: replace(made, notes=(str(promise), *made.notes))
-        for name, made in promise.certificates.items()
-    }
 
 
 def note_rows(method: Method) -> None:
@@ -122,10 +115,11 @@ def promised_files(
     promise: Promise, stem: str, clients: Mapping[str, Table | Stream]
 ) -> dict[str, bytes]:
     """The certificates of a limit, by file name, for 'verify'."""
+    from agnosticfair.auditing.limit import kept_in
     from agnosticfair.auditing.proof import sealed
     from agnosticfair.runs.provenance import provenance
 
-    told = {"limit": promise.limit, "kept": promise.kept, "says": str(promise)}
+    told = kept_in(promise)
     print(promise, file=sys.stderr)
     return {
         certificate_name(stem, name): json.dumps(

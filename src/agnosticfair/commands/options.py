@@ -49,6 +49,14 @@ Notion = Annotated[str | None, _NOTION]
 NotionName = Annotated[str, _NOTION]
 Intersections = Annotated[bool, Option("--intersections", help=SETTINGS["intersections"].words)]
 Seed = Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")]
+Limit = Annotated[
+    float | None,
+    Option(help="Instead of tau: largest difference of decisions, certified for named parts."),
+]
+LimitConfidence = Annotated[float, Option(help="Of the limit's certificate.")]
+LimitPrecision = Annotated[
+    float, Option(help="Parts known no better than +- this do not count for the limit.")
+]
 Settings = Mapping[str, Any]
 NONE: Settings = MappingProxyType({})
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]

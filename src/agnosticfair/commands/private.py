@@ -48,7 +48,8 @@ def private_fit(
             "differential privacy needs --schema: ranges and categories taken from rows would show some of them"
         )
     if budget.ledgers is not None:
-        check_folder(budget.ledgers, needed=True)
+        check_folder(budget.ledgers, option="--ledgers")
+        budget.ledgers.mkdir(parents=True, exist_ok=True)
     for key, rows in clients.items():
         if not isinstance(rows, Table):
             raise SettingsError(

@@ -16,6 +16,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from agnosticfair.auditing.limit import Promise, fit_within, kept_in, said_in
+from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.census import check_census, check_labels_known
 from agnosticfair.data.schema import Schema, load_schema
 from agnosticfair.errors import AgnosticFairError, FederationError
@@ -100,8 +102,13 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
         write(out / "progress.json", state)
         add(entry)
 
-    fitted = run_fit(engine, config, tell)
-    certificate = {"run": run, **certify(fitted, engine, config)}
+    fitted, promise = run_fit(engine, config, tell)
+    if promise is None:
+        certificate = {"run": run, **certify(fitted, engine, config)}
+    else:
+        certificate = sealed(
+            {"run": run, **record.certified(said_in(promise), {}), **kept_in(promise)}
+        )
     parts = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     told = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
     told |= {"traffic": engine.traffic, "certificate": certificate["says"]}
@@ -187,23 +194,32 @@ def policy_of(config: Mapping[str, Any]) -> Policy:
     return replace(named, least_clients=least, patience=patience)
 
 
-def run_fit(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
-    """The fit of a run's settings."""
+def run_fit(
+    engine: FlowerEngine, config: Mapping[str, Any], on_round: Any
+) -> tuple[Fit, Promise | None]:
+    """The fit of a run's settings, and what it promises where there is a limit."""
     if config.get("epsilon"):
-        return _private(engine, config, on_round)
-    return fit(
-        engine,
-        method_of(config),
-        sensitive_features=sensitive_features_of(config),
-        positive=config.get("positive") or None,
-        seed=int(config.get("seed", 0)),
-        deadline=float(config["deadline"]),
-        on_failure=policy_of(config),
-        checkpoint=config.get("checkpoint") or None,
-        on_round=on_round,
-        secure=masks_of(config) or False,
-        schema=schema_of(config),
-    )
+        return _private(engine, config, on_round), None
+    names = sensitive_features_of(config)
+    how: dict[str, Any] = {
+        "positive": config.get("positive") or None,
+        "seed": int(config.get("seed", 0)),
+        "deadline": float(config["deadline"]),
+        "on_failure": policy_of(config),
+        "on_round": on_round,
+        "secure": masks_of(config) or False,
+        "schema": schema_of(config),
+    }
+    if config.get("limit"):
+        asked: dict[str, Any] = {
+            name: float(config[name]) for name in ("limit", "confidence", "precision")
+        }
+        with one_thread():
+            return fit_within(
+                engine, method_of(config), sensitive_features=names or (), **asked, **how
+            )
+    kept = config.get("checkpoint") or None
+    return fit(engine, method_of(config), sensitive_features=names, checkpoint=kept, **how), None
 
 
 def _private(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
@@ -248,7 +264,7 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
         "seed": int(config.get("seed", 0)),
         "deadline": float(config["deadline"]),
     }
-    asked |= {"secure": masks_of(config) or False}
+    asked |= {"secure": masks_of(config) or False, "schema": schema_of(config)}
     with one_thread():
         made = record.certificates(fitted, engine, **asked)
     return record.certified(*made)

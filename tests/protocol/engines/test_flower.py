@@ -596,7 +596,7 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     sites = {key: read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files}
     grid = FakeGrid(list(sites.values()))
     engine = FlowerEngine(grid, tuple(files), pause=0.01)
-    made = apps.run_fit(engine, config, None)
+    made, _ = apps.run_fit(engine, config, None)
     assert made.model.privacy["epsilon"] == pytest.approx(50.0)
     asked = {step for step, _ in grid.log}
     assert asked == {"hello", "keys", "agree", *(f"private_{k}" for k in PRIVATE_STEPS)}
@@ -606,14 +606,62 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     certificate = apps.certify(made, engine, config)
     assert certificate["at_most"] >= certificate["worst_difference"]
     assert "epsilon 50 at delta 1e-05 was spent" in certificate["says"]
-    again = apps.run_fit(
-        engine, config, None
-    )  # the same questions: the same answers, which cost once
+    # the same questions: the same answers, which cost once
+    again, _ = apps.run_fit(engine, config, None)
     assert again.model.w.tobytes() == made.model.w.tobytes()
     with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
         apps.run_fit(engine, {**config, "tau": 0.2}, None)
     with pytest.raises(FederationError, match="answers private steps only"):
         fit(engine, "fairfl", secure=apps.masks_of(config), schema=schema)
+
+
+def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
+    """Sites that signed off a schema show no outline, and are not asked for one."""
+    from agnosticfair.data.schema import schema_of
+    from agnosticfair.flower.folder import Federation, read_config, write_folder
+    from agnosticfair.flower.node import read_site
+
+    agreed = json.dumps(schema_of(take_census(ROWS, "all"), "y").to_json())
+    run = {"method": "fairfl", "positive": "yes", "max-rounds": 2}
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
+    config = read_config(tmp_path / "bank")
+    sites = [read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files]
+    grid = FakeGrid(sites)
+    engine = FlowerEngine(grid, tuple(files), pause=0.01)
+    made, _ = apps.run_fit(engine, config, None)
+    certificate = apps.certify(made, engine, config)
+    assert "There is no certificate" not in certificate["says"]
+    assert certificate["n"] == len(ROWS)
+    assert not {"outline", "census"} & {step for step, _ in grid.log}
+
+
+@pytest.mark.slow
+def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
+    """From 'deploy init --limit' to the certificate: the model and the promise of the same rows in one place."""
+    from agnosticfair.auditing import limit as limits
+    from agnosticfair.auditing.proof import verify
+    from agnosticfair.flower.folder import Federation, read_config, write_folder
+    from agnosticfair.flower.node import read_site
+    from agnosticfair.protocol.secure import site as secure_site
+
+    monkeypatch.setattr(limits, "MOST_FITS", 3)
+    monkeypatch.setattr(secure_site, "SESSIONS", 2)  # a fit's own, and the one that counts models
+    promised = {"limit": 0.02, "confidence": 0.95, "precision": 0.5}
+    run = {"method": "agnosticfair-named", "positive": "yes", **promised}
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, least_rows=1))
+    config = read_config(tmp_path / "bank") | {"out": str(tmp_path / "out")}
+    (tmp_path / "out").mkdir()
+    sites = {key: read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files}
+    left = apps.made(FakeGrid(list(sites.values())), config, "1")
+    here, promise = limits.fit_within(
+        read_clients(files.values(), ROLES), sensitive_features="sex", positive="yes", **promised
+    )
+    certificate = json.loads(left["certificate.json"])
+    assert verify(certificate) == ()
+    assert len(promise.trials) > 1
+    assert (certificate["says"], certificate["kept"]) == (str(promise), promise.kept)
+    (tmp_path / "model.safetensors").write_bytes(left["model.safetensors"])
+    assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
 
 
 PRIVATE_STEPS = ("counts", "moments", "slopes", "decisions")

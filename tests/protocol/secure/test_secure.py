@@ -29,7 +29,7 @@ from agnosticfair.protocol.questions import UNCOUNTED, Sums
 from agnosticfair.protocol.secure.integers import floats, integers
 from agnosticfair.protocol.secure.keys import Identity, check_roster, new_identity, public_half
 from agnosticfair.protocol.secure.masks import CHUNK, mask, question_digest, streams
-from agnosticfair.protocol.secure.site import SecureSite
+from agnosticfair.protocol.secure.site import SESSIONS, SecureSite
 from agnosticfair.protocol.secure.totals import Opened, open_session, total
 
 TASK = replace(UNCOUNTED, n=1000, clients=("a", "b"))
@@ -295,6 +295,18 @@ def test_sessions_outlive_a_restart(tmp_path):
     path.write_text("{")
     with pytest.raises(FederationError, match="is damaged"):
         SecureSite(again.identity, roster, again.answer, path=path)
+
+
+def test_the_sessions_used_last_are_kept():
+    asker, sites, roster = federation(replies(2))
+    first = open_session(asker.ask, roster)
+    opened = [open_session(asker.ask, roster) for _ in range(SESSIONS - 1)]
+    sites["site 000"]("sums", replace(question(), session=first.session))
+    open_session(asker.ask, roster)
+    assert first.session in sites["site 000"].sessions
+    assert opened[0].session not in sites["site 000"].sessions
+    with pytest.raises(FederationError, match="knows no session"):
+        sites["site 000"]("sums", replace(question(), session=opened[0].session))
 
 
 def test_messages_of_a_session_survive_the_wire():

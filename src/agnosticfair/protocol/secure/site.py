@@ -44,8 +44,9 @@ OPEN_STEPS = frozenset({"outline"})
 """Steps that a site answers in the open unless it says otherwise: column names, ranges and categories, no
 counts. With an agreed schema it need not answer this one either."""
 
-SESSIONS = 4
-"""Sessions whose masking keys a site keeps: with an older one's key gone, its masks can be made by nobody."""
+SESSIONS = 8
+"""Sessions whose masking keys a site keeps, those used last: with another's key gone, its masks can be made by nobody.
+The search for a limit counts its models in one session while each fit has its own."""
 
 
 @dataclass
@@ -182,6 +183,7 @@ class SecureSite:
                 f"site {self.identity.site!r} knows no session {session[:8]!r}: its keys are gone or were never "
                 "made; begin a new one"
             )
+        self.sessions[session] = self.sessions.pop(session)  # the last one used
         return self.sessions[session]
 
     def _masked(self, step: str, broadcast: Broadcast) -> Masked:
