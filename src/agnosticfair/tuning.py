@@ -33,7 +33,7 @@ from agnosticfair.server.plan import Start
 from agnosticfair.settings import TAUS
 from agnosticfair.threads import walked
 
-COARSE = 2e-3
+COARSE = 4e-3
 """Tolerance of the fits along the path; the one that is picked is fitted to its method's own."""
 
 FEWER = 4
