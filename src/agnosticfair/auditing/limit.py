@@ -14,6 +14,10 @@ Let j be the first model of the sequence that breaks the limit in an estimable p
 be among those that passed, the search must have passed j; it passes j only if j's bounds fail, which has
 probability at most 1 - confidence. []
 
+Where the very first model fails, its own bound, which is above the limit, is what may be claimed. That costs no
+further confidence: it is wrong only if the first model breaks the limit (j is the first) and its bounds fail, the
+same event.
+
 A constant decision keeps every limit and is no answer: models that decide nearly all rows alike are left out.
 """
 
@@ -61,9 +65,6 @@ what factor a price may grow at once; by how much foreseen bounds differ that ar
 
 NEARLY_CONSTANT = 0.01
 """A model that gives one of the two answers to fewer rows than this share is no answer to a limit."""
-
-PATIENCE = 1
-"""Models that are still certified where the first one fails, to tell which limit could be kept; none is chosen."""
 
 UNWEIGHTED = (
     "rows have weights, and no bound holds beyond weighted rows: leave out the weights or limit"
@@ -114,9 +115,9 @@ class Trial:
 class Promise:
     """What a fit under a limit may claim.
 
-    kept: whether the limit is certified.  smallest: the least bound of the models tried, all of them taken
-    into account. certificates: of the model that is given back, by sensitive feature.  in_the_way: where it is
-    not kept, the parts above it, and whether for a measured difference or for want of rows.
+    kept: whether the limit is certified.  smallest: the bound of the model that is given back; where the limit is
+    not kept, the smallest that can be claimed.  certificates: of that model, by sensitive feature.  in_the_way: where
+    it is not kept, the parts above it, and whether for a measured difference or for want of rows.
     """
 
     limit: float
@@ -135,6 +136,9 @@ class Promise:
             where = f"in each of {able:,} estimable parts (at most {upper(found)})"
             whose = "the most accurate of those certified, each begun where another fit ended"
             return f"Keeps the limit {self.limit:g} with {level} {where}: {whose}."
+        if self.smallest <= self.limit:
+            alike = "only decisions that are nearly all alike were found to keep it"
+            return f"The limit {self.limit:g} is not claimed: {alike}."
         way = f" In the way: {'; '.join(self.in_the_way[:3])}." if self.in_the_way else ""
         least = f"the smallest that can is {upper(self.smallest)}"
         return f"The limit {self.limit:g} cannot be claimed with {level}: {least}.{way}"
@@ -191,9 +195,9 @@ class Asked:
         require(CONFIDENCE, confidence=self.confidence)
         require(POSITIVE, precision=self.precision)
 
-    def certified(self, model: Model, rows: Half, tests: int = 1) -> dict[str, Certificate]:
-        """A certificate per sensitive feature, which share 1 - confidence, and ``tests`` of such sets."""
-        level = 1 - (1 - self.confidence) / (tests * len(self.features))
+    def certified(self, model: Model, rows: Half) -> dict[str, Certificate]:
+        """A certificate per sensitive feature, which share 1 - confidence."""
+        level = 1 - (1 - self.confidence) / len(self.features)
         ask = {"parts": self.parts, "precision": self.precision, "notion": notion_in(model)}
         made = {
             name: audit_clients(
@@ -261,7 +265,7 @@ def fit_within(
     Returns
     -------
     Fit, Promise
-        The model, and what may be claimed of it. Where nothing can be, the model of the smallest bound.
+        The model, and what may be claimed of it. Where the limit cannot be, the one foreseen nearest to it.
     """
     require(LIMIT, limit=limit)
     names = (sensitive_features,) if isinstance(sensitive_features, str) else (*sensitive_features,)
@@ -391,34 +395,28 @@ def answered(
     path: Sequence[Candidate],
     limit: float,
     level: float,
-    certify: Callable[..., Mapping[str, Certificate]],
+    certify: Callable[[Model], Mapping[str, Certificate]],
     on_trial: Callable[[Trial], None] | None = None,
 ) -> tuple[Fit, Promise]:
     """The model of the path that a limit gives, and what may be claimed of it.
 
-    certify: from a model, and how many tests share 1 - confidence, to certificates on rows held out.
+    certify: from a model to certificates on rows held out.
     """
     order = sorted((c for c in path if c.says_something), key=lambda c: c.predicted) or [*path]
-    trials: list[Trial] = []
-    passed: list[tuple[Trial, Fit, Mapping[str, Certificate]]] = []
+    tried: list[tuple[Trial, Fit, Mapping[str, Certificate]]] = []
+    kept = 0
     for one in order:
         certificates = certify(one.fit.model)
-        trials.append(_trial(one, certificates))
+        tried.append((_trial(one, certificates), one.fit, certificates))
         if on_trial is not None:
-            on_trial(trials[-1])
-        if trials[-1].upper <= limit and one.says_something and len(passed) == len(trials) - 1:
-            passed.append((trials[-1], one.fit, certificates))
-        elif passed or len(trials) > PATIENCE:
+            on_trial(tried[-1][0])
+        if tried[-1][0].upper > limit or not one.says_something:
             break
-    if passed:
-        best, fitted, certificates = max(passed, key=lambda one: one[0].accuracy)
-        promise = Promise(limit, True, level, best.upper, tuple(trials), (), certificates)
-        return fitted, promise
-    least = min(range(len(trials)), key=lambda k: trials[k].upper)
-    certificates = certify(order[least].fit.model, tests=len(trials))
-    bound = max(made.upper for made in certificates.values())
-    way = tuple(_in_the_way(certificates, limit))
-    return order[least].fit, Promise(limit, False, level, bound, tuple(trials), way, certificates)
+        kept += 1
+    trials = tuple(trial for trial, _, _ in tried)
+    best, fitted, certificates = max(tried[: max(kept, 1)], key=lambda one: one[0].accuracy)
+    way = () if kept else tuple(_in_the_way(certificates, limit))
+    return fitted, Promise(limit, kept > 0, level, best.upper, trials, way, certificates)
 
 
 def _trial(one: Candidate, certificates: Mapping[str, Certificate]) -> Trial:
