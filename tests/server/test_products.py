@@ -10,6 +10,7 @@ from agnosticfair.estimator.classifier import AgnosticFairClassifier
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
+from agnosticfair.report.card import card, markdown
 
 ROWS = small_table(400, 5)
 
@@ -62,8 +63,10 @@ def test_the_estimator_has_one_weight_a_column():
             AgnosticFairClassifier("fl", **features).fit(X, ROWS.labels("yes"))
 
 
-def test_the_card_says_that_values_are_multiplied():
-    from agnosticfair.report.card import _multiplied
-
-    assert _multiplied(0) == ""
-    assert "12 pairs of values" in _multiplied(12)
+@pytest.mark.parametrize("name", ["fl", "agnosticfair-named"])
+def test_the_card_says_that_values_are_multiplied(name):
+    for asked in (method(name), made(name)):
+        fitted = fit({"one": ROWS}, asked, positive="yes")
+        page = markdown(card(fitted, {"one": ROWS}, {"sex": "it was not asked for"}))
+        k = len(fitted.model.encoding.products)
+        assert (f"{k} pairs of values count by themselves, too." in page) == (k > 0)

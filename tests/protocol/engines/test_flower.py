@@ -646,7 +646,7 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
 
     monkeypatch.setattr(limits, "MOST_FITS", 3)
     monkeypatch.setattr(secure_site, "SESSIONS", 2)  # a fit's own, and the one that counts models
-    promised = {"limit": 0.02, "confidence": 0.95, "precision": 0.5}
+    promised = {"limit": 0.5, "confidence": 0.95, "precision": 0.5}
     run = {"method": "agnosticfair-named", "positive": "yes", **promised}
     write_folder(tmp_path / "bank", Federation(files, ROLES, run, least_rows=1))
     config = read_config(tmp_path / "bank") | {"out": str(tmp_path / "out")}
