@@ -107,13 +107,15 @@ class Fit:
     def costs(self) -> str | None:
         """A sentence where the limit costs over a hundredth of the training rows, by what rounds without it had."""
         told = [entry["accuracy"] for entry in self.history if "accuracy" in entry]
-        limited = self.method.fairness is not None and self.method.network is None
-        if not limited or len(told) < 2 or max(told) - told[-1] <= COSTLY:
+        if self.method.fairness is None or self.method.network is not None:
             return None
+        if len(told) < 2 or max(told) - told[-1] <= COSTLY:
+            return None
+        alone = "a limit on everybody alone (fairfl) costs less and lets parts differ, and "
+        alone = "" if self.method.fairness.basis.kind == "constant" else alone
         return (
             f"The limit costs accuracy: a round without it was right on {max(told):.1%} of the training rows, the "
-            f"model is on {told[-1]:.1%}; a limit on everybody alone (fairfl) costs less and lets parts differ, and "
-            "tune shows what a larger tau gives."
+            f"model is on {told[-1]:.1%}; {alone}tune shows what a larger tau gives."
         )
 
     def to_frame(self) -> Any:

@@ -24,7 +24,9 @@ def test_a_limit_that_costs_accuracy_says_so():
     made = fit(dealt(small_table(400, 1), 2), "fl")
     assert made.costs is None, "no limit"
     strict = replace(made, method=method("fairfl"), history=({"accuracy": 0.9}, {"accuracy": 0.8}))
-    assert "90.0% of the training rows, the model is on 80.0%" in strict.costs
+    assert "90.0% of the training rows, the model is on 80.0%; tune shows" in strict.costs
+    parts = replace(strict, method=method("agnosticfair-named"))
+    assert "80.0%; a limit on everybody alone (fairfl) costs less" in parts.costs
     little = replace(strict, history=({"accuracy": 0.9}, {"accuracy": 0.895}))
     assert little.costs is None
 

@@ -239,8 +239,8 @@ class Monitor:
         before = state.batches.get(digest)
         if before is not None and not again and not (labelled and not before):
             raise DataError(
-                f"{who} has the very content of a batch that was counted: leave it out, or say by 'again' that it is "
-                "another one"
+                f"{who} has the very content of a batch that was counted: leave it out, or say by "
+                "again (--again) that it is another one"
             )
         counts = state.counts + batch.counts
         batches = latest({**state.batches, digest: labelled})
