@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 from helpers import dealt, small_table
 
 from agnosticfair.federation import fit
@@ -18,6 +19,32 @@ def test_a_fit_shows_how_it_ended_and_where_it_differs_most():
     frame = made.to_frame()
     assert len(frame) == made.rounds
     assert frame["loss"].iloc[-1] == made.history[-1]["loss"]
+
+
+def test_a_limit_that_is_exceeded_says_so_with_the_part():
+    made = replace(
+        fit(dealt(small_table(60, 1), 2), "fl"),
+        worst_difference=0.3,
+        worst_parts=(("job = a_b", 0.3), ("everybody", 0.1)),
+    )
+    assert made.exceeds is None, "no limit"
+    bound, price = (
+        replace(made, method=method(name, tau=0.1)) for name in ("fairfl", "agnosticfair-named")
+    )
+    assert (
+        bound.exceeds
+        == "Decisions on the training rows differ by up to 0.300 (job = a_b), above tau 0.1."
+    )
+    assert price.exceeds.endswith("no bound, which a limit (--limit) asks for.")
+    assert replace(price, worst_difference=0.1005).exceeds is None, "decisions are steps"
+    assert replace(price, worst_difference=np.nan).exceeds is None
+    assert (
+        "kept by nearly one answer"
+        in replace(price, worst_difference=0.1, nearly_constant=True).collapsed
+    )
+    both = replace(price, nearly_constant=True).collapsed
+    assert "exceeded all the same" in both
+    assert "kept" not in both
 
 
 def test_a_limit_that_costs_accuracy_says_so():

@@ -173,6 +173,7 @@ def own_axes(table: Table, asked: Subpopulations) -> tuple[Axis, ...]:
         Column(np.zeros(len(table), np.int32), ("",)),
         {},
         {**table.sensitive_features, **table.other},
+        how=table.how,
     )
     census = take_census(table, "the rows")
     others = {name: column.categories for name, column in table.other.items()}
