@@ -45,7 +45,7 @@ from agnosticfair.protocol.questions import (
     step_of,
 )
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import deciding, interactions, named, saddle, solvers
+from agnosticfair.server import deciding, interactions, named, saddle, solvers, triples
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
@@ -104,6 +104,10 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     if interacts(method):
         plan, steep = interactions.at_most(plan)
         found += _asked("pair_slopes", "among the rounds, once", steep, _like(steep))
+    if triples.deepens(method):
+        plan, deep = triples.at_most(plan)
+        when = "among the rounds, at most so many parts, and once or more at the end"
+        found += _asked("part_sums", when, deep, _like(deep))
     rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:
