@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from subprocess import PIPE, Popen
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import agnosticfair
 from agnosticfair.experiments.pool import Row
@@ -38,20 +38,18 @@ def run_apart(cell: Cell, python: Path) -> Row:
     paths = [str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])]
     given = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "AGNOSTICFAIR_APART": "1"}
     words = [str(python), "-m", "agnosticfair.experiments.apart"]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with (
+        TemporaryFile("w+") as out,
         TemporaryFile("w+") as errors,
-        subprocess.Popen(words, stderr=errors, text=True, env=given, **pipes) as done,  # noqa: S603
+        Popen(words, stdin=PIPE, stdout=out, stderr=errors, text=True, env=given) as done,  # noqa: S603
     ):
         with suppress(BrokenPipeError):
             # its standard input stays open while we live: it ends with us, however we end
             print(json.dumps(asdict(cell)), file=done.stdin, flush=True)
-        out = done.stdout.read()
         code = done.wait()
-        errors.seek(0)
-        said = errors.read().strip().splitlines()
+        made, said = (file.seek(0) or file.read().strip().splitlines() for file in (out, errors))
     if code == 0:
-        return dict(json.loads(out.splitlines()[-1]))
+        return dict(json.loads(made[-1]))
     return {"why": f"in its own environment: {[f'exit {code}', *said][-1]}"[:300]}
 
 
