@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from subprocess import PIPE, Popen
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import agnosticfair
 from agnosticfair.experiments.pool import Row
@@ -47,10 +47,15 @@ def run_apart(cell: Cell, python: Path) -> Row:
             # its standard input stays open while we live: it ends with us, however we end
             print(json.dumps(asdict(cell)), file=done.stdin, flush=True)
         code = done.wait()
-        made, said = (file.seek(0) or file.read().strip().splitlines() for file in (out, errors))
+        made, said = _lines(out), _lines(errors)
     if code == 0:
         return dict(json.loads(made[-1]))
     return {"why": f"in its own environment: {[f'exit {code}', *said][-1]}"[:300]}
+
+
+def _lines(file: IO[str]) -> list[str]:
+    file.seek(0)
+    return file.read().strip().splitlines()
 
 
 def main() -> None:
