@@ -134,6 +134,17 @@ def test_a_setting_that_fails_is_passed_over(entrants):
     failed, taken = found["tried"]
     assert failed == {"asked": 0.02, "why": "ValueError: it broke"}
     assert taken["accuracy"] == found["rows"][0]["cross_accuracy"]
+    assert taken["behind"] == []  # the other one failed
+
+
+def test_what_was_tried_says_how_sure_its_differences_are():
+    """Of 1,000 rows 30 are right by one alone, and 20 by the other."""
+    one, two, failed = tried(0.2, 700, 0.09), tried(0.05, 690, 0.02, 30), Tried(0.1, why="it broke")
+    ((other, less, error),) = two.told([one, two, failed])["behind"]
+    assert (other, less) == (0.2, pytest.approx(0.01))
+    assert error == pytest.approx(np.sqrt((50 / 1000 - 0.01**2) / 1000))
+    ((_, ahead, same),) = one.told([one, two, failed])["behind"]
+    assert (ahead, same) == (pytest.approx(-0.01), pytest.approx(error))
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def run_cell(cell: Cell) -> Row:
         held = _prepared(cell.dataset, cell.split, cell.seed, cell.folder)
         try:
             tried = _tried(entrant, held, cell.asked)
-            made["tried"] = [setting.told for setting in tried]
+            made["tried"] = [setting.told(tried) for setting in tried]
             return made | {"rows": _measured(entrant, held, tried, cell.limits)}
         except (
             Exception
@@ -245,18 +245,24 @@ class Tried:
     def accuracy(self) -> float:
         return float(self.right.mean())
 
-    @property
-    def told(self) -> Row:
-        """What the rule goes by, for who would check it."""
+    def told(self, others: Sequence[Tried]) -> Row:
+        """What the rule goes by, for who would check it; ``behind``: each other setting that was tried, by how much
+        this one is less accurate, and the standard error of that."""
         if self.why:
             return {"asked": self.asked, "why": self.why}
         numbers = {name: getattr(self, name) for name in ("accuracy", "worst", "beyond", "p90")}
-        return {"asked": self.asked, **numbers}
+        behind = [[t.asked, *self.behind(t)] for t in others if t is not self and not t.why]
+        return {"asked": self.asked, **numbers, "behind": behind}
+
+    def behind(self, other: Tried) -> tuple[float, float]:
+        """By how much it is less accurate, and the standard error of that difference, which is on the same rows."""
+        less = other.right - self.right
+        return float(less.mean()), float(less.std() / np.sqrt(len(less)))
 
     def as_accurate_as(self, other: Tried) -> bool:
-        """Whether it is less accurate by at most ALIKE standard errors of the difference, which is on the same rows."""
-        less = other.right - self.right
-        return bool(less.mean() <= ALIKE * less.std() / np.sqrt(len(less)))
+        """Whether it is less accurate by at most ALIKE standard errors of the difference."""
+        less, error = self.behind(other)
+        return less <= ALIKE * error
 
 
 def _tried(entrant: Entrant, held: Prepared, asked: Sequence[float]) -> list[Tried]:
