@@ -207,7 +207,8 @@ def test_one_number_goes_from_lax_to_strict():
 
 
 def test_parts_are_named_and_of_three_values():
-    plan = planned(dealt(ROWS, 2), named_method(basis=subpopulations(depth=3, least=0.01)))
+    asked = named_method(basis=subpopulations(depth=3, least=0.01), network="linear")
+    plan = planned(dealt(ROWS, 2), asked)
     names = named.part_names(plan)
     assert len(set(names)) == len(names) == plan.kernels[1]
     assert any(name.count(" and ") == 2 for name in names)

@@ -52,7 +52,8 @@ class LimitedState:
     differences are charged for.  promised: by the step to w.  best: the answered w of least merit
     whose decisions keep the limit; ``since``: the rounds it stands.  slopes: the parts whose slopes are asked for,
     None for all.  trials: the weights (T, D) that the next question is about; tries: how many such rounds there were.
-    constant: the intercept of the best answer for everybody, where it is known.
+    constant: the intercept of the best answer for everybody, where it is known.  looked: the round in which parts of
+    three values were last looked at.
     """
 
     game: adversaries.Game
@@ -74,6 +75,7 @@ class LimitedState:
     trials: np.ndarray | None = None
     tries: int = 0
     constant: float | None = None
+    looked: int = 0
     outcome: str = "running"
     history: tuple[dict, ...] = field(default_factory=tuple)
 
@@ -185,6 +187,13 @@ def charges(state: Limits, columns: int) -> tuple[np.ndarray, np.ndarray]:
     strict = (USUAL_TAU / tau) ** STEEP
     prices = np.append(np.full(columns - 1, price), WHOLE)
     return strict * prices, np.append(np.full(columns - 1, tau / 2), 0.0)
+
+
+def begins(state: Limits) -> float:
+    """The difference from which on a part is charged for, or the limit on each."""
+    return (
+        float(charges(state, 2)[1][0]) if state.fairness.spread is not None else state.fairness.tau
+    )
 
 
 def charged(state: Limits, sums: Mapping[str, np.ndarray]) -> np.ndarray:
