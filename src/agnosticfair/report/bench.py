@@ -393,9 +393,9 @@ def _entrants(summary: Json) -> str:
         "## Entrants\n\n"
         + "\n".join(told)
         + (
-            "\n\nAn entrant is one file in `src/agnosticfair/experiments/entrants/` with "
-            "`fit(train, limit) -> decide`. Add yours, name it in `__init__.py` there, "
-            "and run `agnosticfair bench --entrants yours --seeds 0-4`.\n"
+            "\n\nAn entrant is one file with `fit(train, limit) -> decide`, like "
+            "`examples/entrant.py`. Name yours: "
+            "`agnosticfair bench --entrants agnosticfair-named,mine.py --seeds 0-4`.\n"
         )
     )
 
