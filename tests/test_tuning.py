@@ -144,8 +144,25 @@ def test_the_points_of_a_network_have_fewer_rounds():
 
 
 def test_the_knee_is_the_bend():
-    assert knee(np.array([0.1, 0.2, 0.9]), np.array([0.6, 0.8, 0.81])) == 1
-    assert knee(np.array([0.1, 0.1]), np.array([0.6, 0.6])) == 0  # nothing to trade
+    exact = np.zeros((3, 2))
+    assert knee(np.array([0.1, 0.2, 0.9]), np.array([0.6, 0.8, 0.81]), exact) == 1
+    assert knee(np.array([0.1, 0.1]), np.array([0.6, 0.6]), exact[:2]) == 0  # nothing to trade
+
+
+def test_of_points_that_chance_alone_tells_apart_the_knee_is_the_strictest():
+    """Adult's path on seeds 0 and 2, where 0.12 and 0.27 take turns at the height of the other."""
+    taus = np.array([0.02, 0.12, 0.18, 0.27, 1.0])
+    accuracy = np.array([0.7539, 0.8094, 0.8224, 0.8346, 0.8502])
+    for worst in (
+        (0.0092, 0.1170, 0.1795, 0.2213, 0.4361),
+        (0.0092, 0.1070, 0.1795, 0.2313, 0.4361),
+    ):
+        spread = np.column_stack([np.full(5, 0.001), np.full(5, 0.025)])
+        assert taus[knee(np.array(worst), accuracy, spread)] == 0.12
+    assert taus[knee(np.array(worst), accuracy, 20 * spread)] == 0.02, "nothing is known: be fair"
+    turns = ((0.0092, 0.1170, 0.1795, 0.2213, 0.4361), (0.0092, 0.1070, 0.1795, 0.2313, 0.4361))
+    found = {taus[knee(np.array(worst), accuracy, 0 * spread)] for worst in turns}
+    assert found == {0.12, 0.27}, "without standard errors it jumps"
 
 
 @pytest.mark.parametrize(

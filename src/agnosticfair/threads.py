@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
 from agnosticfair.errors import SettingsError
@@ -106,9 +106,22 @@ def walked(
 
 
 def _tell_by(queue: Any) -> None:
-    """Of a worker process: where to put what it makes."""
+    """Of a worker process: where to put what it makes; it ends with the process that started it."""
     global _QUEUE
     _QUEUE = queue
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        ends_after(parent.join)
+
+
+def ends_after(waited: Callable[[], Any]) -> None:
+    """End this process, whatever it does, as soon as ``waited`` returns: nobody is left to take what it makes."""
+
+    def watch() -> None:
+        waited()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _told(walk: Callable[[Task], Iterable[Any]], k: int, task: Task) -> None:

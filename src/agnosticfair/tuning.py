@@ -67,7 +67,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True)
 class Frontier:
-    """The points, by tau; ``knee`` is the place of the one where less fairness stops paying most.
+    """The points, by tau; ``knee`` is the place of the strictest one after which less fairness stops paying.
 
     references: what 'fairfl' and 'fl' do on the same folds.
     """
@@ -198,7 +198,8 @@ def trace(
     points = _means(np.array([_given_way(chain[::-1]) for chain in chains]), path)
     beside = np.array([chain[0].beside for chain in chains])
     means = dict(zip(REFERENCES, _means(beside, [None] * len(REFERENCES)), strict=True))
-    place = knee(np.array([p.worst for p in points]), np.array([p.accuracy for p in points]))
+    drawn = np.array([(p.worst, p.accuracy, *p.spread) for p in points])
+    place = knee(drawn[:, 0], drawn[:, 1], drawn[:, 2:])
     finish = picked or (lambda made: made)
     notion = recipe.fairness.notion if recipe.fairness is not None else ""
     return Frontier(
@@ -355,10 +356,15 @@ def _own_set(made: Fit, parts: Mapping[str, Table], table: Table) -> dict[str, A
     return own_set(fairness, encode(made.model.encoding, table), made.centres, K, table.weights)
 
 
-def knee(worst: np.ndarray, accuracy: np.ndarray) -> int:
-    """The point farthest above the line from the fairest to the most accurate end, both axes from 0 to 1.
+def knee(worst: np.ndarray, accuracy: np.ndarray, spread: np.ndarray) -> int:
+    """The strictest of the points farthest above the line from the fairest to the most accurate end, both axes from 0
+    to 1: of those within one standard error of the farthest, for between them chance alone would choose.
 
-    >>> knee(np.array([0.0, 0.1, 1.0]), np.array([0.5, 0.7, 0.75]))
+    spread: standard errors of accuracy and worst, (n, 2).
+
+    >>> knee(np.array([0.0, 0.1, 0.2, 1.0]), np.array([0.5, 0.7, 0.73, 0.75]), np.zeros((4, 2)))
+    2
+    >>> knee(np.array([0.0, 0.1, 0.2, 1.0]), np.array([0.5, 0.7, 0.73, 0.75]), np.full((4, 2), 0.01))
     1
     """
     ends = (int(np.argmin(worst)), int(np.argmax(accuracy)))
@@ -366,4 +372,7 @@ def knee(worst: np.ndarray, accuracy: np.ndarray) -> int:
     width, height = x[ends[1]], y[ends[1]]
     if width <= 0 or height <= 0:
         return ends[1]
-    return int(np.argmax(y / height - x / width))
+    above = y / height - x / width
+    far = int(np.argmax(above))
+    error = np.hypot(spread[far, 0] / height, spread[far, 1] / width)
+    return int(np.argmax(above >= above[far] - error))

@@ -533,6 +533,16 @@ def test_a_device_without_room_gets_smaller_chunks_and_then_a_sentence(monkeypat
         answer(client, "train", asked)
 
 
+@pytest.mark.parametrize("recipe", ["agnosticfair-named", "fedavg"])
+def test_a_device_that_is_full_before_its_first_use_is_said(recipe, monkeypatch):
+    def full(*asked):
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(networks.Flat, "load", full)
+    with pytest.raises(AgnosticFairError, match="the device has no room for the rows and a step"):
+        fit(TABLES, quick(recipe), positive="yes")
+
+
 @pytest.mark.parametrize("name", ["agnosticfair", "agnosticfair-printed"])
 def test_killed_and_resumed_is_the_same_bit_for_bit(name, tmp_path):
     made = quick(name)

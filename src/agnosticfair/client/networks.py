@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,7 @@ from torch.nn.functional import softplus
 from agnosticfair.client.client import CHUNK, Client, Rows
 from agnosticfair.client.sums.float64 import KERNEL_BYTES, designed
 from agnosticfair.client.sums.named import membership
+from agnosticfair.client.sums.torch_device import is_full, room_for
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.basis import Basis, comes_with_rows, own_width, support, width
 from agnosticfair.mathematics.fairness import Surrogate
@@ -56,16 +57,12 @@ def training(net: Flat, rng: np.random.Generator) -> Iterator[None]:
     net.module.eval()
 
 
-@contextmanager
-def enough_room() -> Iterator[None]:
+def enough_room() -> AbstractContextManager[None]:
     """Local steps take a batch as it is: where the device has no room for one, a sentence."""
-    try:
-        yield
-    except torch.cuda.OutOfMemoryError:
-        raise SettingsError(
-            "the device has no room for the rows and a step on a batch of them: take a smaller batch or "
-            "network, or device 'cpu'"
-        ) from None
+    return room_for(
+        "the rows and a step on a batch of them",
+        "take a smaller batch or network, end other programs on it, or take device 'cpu'",
+    )
 
 
 @dataclass
@@ -214,7 +211,9 @@ def in_chunks(n: int, where: torch.device, visit: Callable[[slice], None]) -> No
         try:
             visit(slice(first, min(first + most, n)))
             first = min(first + most, n)
-        except torch.cuda.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_full(error):
+                raise
             torch.cuda.empty_cache()
             most //= 4
             if most < LEAST_CHUNK:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from subprocess import PIPE, Popen
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
 
 import agnosticfair
 from agnosticfair.experiments.pool import Row
+from agnosticfair.threads import ends_after
 
 if TYPE_CHECKING:
     from agnosticfair.experiments.benchmark import Cell
@@ -34,25 +37,33 @@ def run_apart(cell: Cell, python: Path) -> Row:
     """The rows of a cell, made by another interpreter from this source; its failure is said in ``why``."""
     paths = [str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])]
     given = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "AGNOSTICFAIR_APART": "1"}
-    done = subprocess.run(  # noqa: S603
-        [python, "-m", "agnosticfair.experiments.apart"],
-        input=json.dumps(asdict(cell)),
-        capture_output=True,
-        text=True,
-        env=given,
-        check=False,
-    )
-    if done.returncode == 0:
-        return dict(json.loads(done.stdout.splitlines()[-1]))
-    said = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
-    return {"why": f"in its own environment: {said}"[:300]}
+    words = [str(python), "-m", "agnosticfair.experiments.apart"]
+    with (
+        TemporaryFile("w+") as out,
+        TemporaryFile("w+") as errors,
+        Popen(words, stdin=PIPE, stdout=out, stderr=errors, text=True, env=given) as done,  # noqa: S603
+    ):
+        with suppress(BrokenPipeError):
+            # its standard input stays open while we live: it ends with us, however we end
+            print(json.dumps(asdict(cell)), file=done.stdin, flush=True)
+        code = done.wait()
+        made, said = _lines(out), _lines(errors)
+    if code == 0:
+        return dict(json.loads(made[-1]))
+    return {"why": f"in its own environment: {[f'exit {code}', *said][-1]}"[:300]}
+
+
+def _lines(file: IO[str]) -> list[str]:
+    file.seek(0)
+    return file.read().strip().splitlines()
 
 
 def main() -> None:
     """Read a cell, print its rows as the last line."""
     from agnosticfair.experiments.benchmark import Cell, run_cell
 
-    asked = json.loads(sys.stdin.read())
+    asked = json.loads(sys.stdin.readline())
+    ends_after(lambda: os.read(0, 1))  # no more is written: it returns when the writer is gone
     lists = {name: tuple(asked[name]) for name in ("limits", "asked")}
     row = run_cell(Cell(**asked | lists))
     print("\n" + json.dumps(row, allow_nan=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from agnosticfair.mathematics.notions import NOTIONS
@@ -50,12 +51,20 @@ def figure(found: Frontier) -> Figure:
     axes.errorbar(x, y, xerr=x_error, yerr=y_error, **line)
     best = found.points[found.knee]
     axes.plot(best.worst, best.accuracy, "D", color=RED, ms=9, zorder=5)
-    style: Style = {"xytext": (8, -11), "textcoords": "offset points"}
+    near, last = (np.ptp(x) / 20, np.ptp(y) / 20), (np.inf, np.inf)
     for at, taus in _together(found).items():
         own = best.tau in taus
         text = ", ".join(f"{tau:g}" for tau in taus)
         look: Style = {"fontsize": 10, "color": RED} if own else {"fontsize": 8, "color": GREY}
-        axes.annotate(f"knee, tau {text}" if own else text, at, **style, **look)
+        close = bool(np.all(np.abs(np.subtract(at, last)) < near))
+        style: Style = {
+            "xytext": (-8, 6) if close else (8, -11),
+            "ha": "right" if close else "left",
+        }
+        axes.annotate(
+            f"knee, tau {text}" if own else text, at, textcoords="offset points", **style, **look
+        )
+        last = (np.inf, np.inf) if close else at
     for shape, (name, p) in zip("sv", found.references.items(), strict=False):
         said = f"{name}: {BESIDE.get(name, '')}"
         axes.plot(

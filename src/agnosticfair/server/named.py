@@ -135,8 +135,9 @@ def with_pairs(plan: Plan, total: Reply) -> Plan:
 
 
 def deeper(plan: Plan) -> Plan | None:
-    """The plan with the parts of three values that may be large enough, to be counted; None where none is asked for."""
-    if fairness_of(plan.method).basis.depth < DEEPEST:
+    """The plan with the parts of three values that may be large enough, to be counted; None where none is asked for.
+    A linear model looks for those that matter in its midst (``server.triples``)."""
+    if fairness_of(plan.method).basis.depth < DEEPEST or plan.method.network is None:
         return None
     found = triples(parts_in(plan))
     return with_parts(plan, axes_in(plan), found) if found else None

@@ -7,6 +7,7 @@ import pytest
 from helpers import dealt, small_table
 
 from agnosticfair.data.stream import Stream
+from agnosticfair.errors import AgnosticFairError
 from agnosticfair.federation import fit, in_process
 from agnosticfair.mathematics.basis import subpopulations
 from agnosticfair.methods import method
@@ -15,7 +16,7 @@ ROWS = small_table(700, 5)
 RECIPES = {
     "spread": {},
     "each": {"spread": None, "tau": 0.25, "floor": 0.1},
-    "three values": {"basis": subpopulations(depth=3, least=0.05), "floor": 0.1},
+    "three values": {"basis": subpopulations(depth=3, least=0.02), "floor": 0.1},
     "odds": {"notion": "equalized_odds", "products": 0.1},
 }
 
@@ -55,6 +56,8 @@ def test_a_stream_gives_the_model_of_memory(name, streamed):
     np.testing.assert_array_equal(stream.model.w, memory.model.w)
     assert stream.worst_parts == memory.worst_parts
     assert stream.history == memory.history
+    deep = (np.asarray(memory.named.parts)[:, -1, 0] >= 0).any()
+    assert deep == (name == "three values")
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -77,3 +80,21 @@ def test_a_device_works_in_chunks(monkeypatch):
     monkeypatch.setattr(named_device, "CELLS", 3000)
     chunks = fit(in_process({"one": ROWS}, device="cpu"), made("spread"), positive="yes")
     np.testing.assert_array_equal(whole.model.w, chunks.model.w)
+
+
+@pytest.mark.parametrize("said", ["CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED"])
+def test_a_device_without_room_is_said_and_other_errors_are_not_hidden(said, monkeypatch):
+    pytest.importorskip("torch", reason="needs agnosticfair[torch]")
+    from agnosticfair.client.sums import named_device
+
+    def fail(*asked):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(named_device, "on_grid", fail)
+    with pytest.raises(
+        AgnosticFairError, match=f"no room for {len(ROWS)} rows and their parts: end"
+    ):
+        fit(in_process({"one": ROWS}, device="cpu"), made("spread"), positive="yes")
+    said = "no kernel image is available"
+    with pytest.raises(RuntimeError, match="kernel image"):
+        fit(in_process({"one": ROWS}, device="cpu"), made("spread"), positive="yes")

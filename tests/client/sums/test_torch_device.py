@@ -73,7 +73,7 @@ def test_rows_that_do_not_fit_are_said_in_a_sentence(monkeypatch):
     rows = narrowed(rows_and_question(n=50)[0])
     monkeypatch.setattr(device, "device_of", lambda name: name)
     monkeypatch.setattr(torch, "empty", full)
-    with pytest.raises(SettingsError, match=r"50 rows .* more than cuda has room for"):
+    with pytest.raises(SettingsError, match=r"the device has no room for 50 rows of \d+ numbers"):
         device.load([lambda: rows], "cuda")
 
 
@@ -81,6 +81,18 @@ def test_rows_that_do_not_fit_are_said_in_a_sentence(monkeypatch):
 def test_a_device_that_is_not_there_is_named(name):
     with pytest.raises(SettingsError, match=f"device '{name}' is not to be had"):
         device.device_of(name)
+
+
+def test_a_device_that_is_full_before_its_first_use_is_said_in_one_sentence(monkeypatch):
+    def full(*shape, **options):
+        raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported late.")
+
+    monkeypatch.setattr(torch, "empty", full)
+    with pytest.raises(SettingsError) as said:
+        device.device_of("cpu")
+    assert str(said.value) == (
+        "device 'cpu' is not to be had (it has no room left): name another, such as 'cpu'"
+    )
 
 
 def test_batches_are_sorted_by_cell():

@@ -18,7 +18,7 @@ import torch
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums.float64 import KERNEL_BITS, MASS
 from agnosticfair.client.sums.named import WEIGHT_BITS
-from agnosticfair.client.sums.torch_device import device_of
+from agnosticfair.client.sums.torch_device import device_of, room_for
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import FEATURE_BITS, indicators
 from agnosticfair.mathematics.sums import OF_FAIR, named, of_fair, of_loss, row_values
@@ -85,9 +85,15 @@ def weighed(v: torch.Tensor, bits: Any, weights: torch.Tensor | None) -> torch.T
     return v if weights is None else on_grid(v * weights.reshape(-1, *(1,) * (v.ndim - 1)), bits)
 
 
-@torch.inference_mode()
 def part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     """What ``named.part_values`` adds up."""
+    rows = f"{len(client.rows)} rows and their parts"
+    with room_for(rows, "end other programs on it, or leave out the device"):
+        return _part_values(client, broadcast)
+
+
+@torch.inference_mode()
+def _part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     task, asked, rows = broadcast.task, broadcast.asked, client.kept(broadcast.task, there)
     new: dict[str, Any] = {"dtype": torch.float64, "device": rows.X.device}
     C = on_grid(torch.as_tensor(asked.C, **new), WEIGHT_BITS)

@@ -7,7 +7,8 @@ few enough features, ``triton_kernel`` does it in one kernel that never writes K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -34,7 +35,7 @@ def device_of(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        why = str(error).strip().splitlines()[0]
+        why = "it has no room left" if is_full(error) else str(error).strip().splitlines()[0]
         raise SettingsError(
             f"device {name!r} is not to be had ({why}): name another, such as 'cpu'"
         ) from None
@@ -48,25 +49,21 @@ def load(batches: Sequence[Callable[[], Rows32]], name: str) -> Rows32:
     starts = np.concatenate([[0], np.cumsum(sizes.sum(axis=0))])
     first = batches[0]()
     n, width, weighed = int(starts[-1]), first.Z.shape[1], first.weights is not None
-    try:
+    size = f"{n} rows of {width} numbers, {n * width * 4 / 2**30:.1f} GiB"
+    with room_for(size, "name device 'cpu', which reads them from disk"):
         Z = torch.empty((n, width), device=device)
         y = torch.empty(n, device=device)
         weights = torch.empty(n, device=device) if weighed else None
-    except torch.OutOfMemoryError:
-        raise SettingsError(
-            f"{n} rows of {width} numbers, {n * width * 4 / 2**30:.1f} GiB, are more than {device} has "
-            "room for: name device 'cpu', which reads them from disk"
-        ) from None
-    places = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
-    for batch, place in zip(batches, places, strict=True):
-        rows = batch()
-        for j, at in enumerate(place):
-            part = slice(rows.starts[j], rows.starts[j + 1])
-            into = slice(at, at + part.stop - part.start)
-            Z[into] = torch.from_numpy(np.ascontiguousarray(rows.Z[part])).to(device)
-            y[into] = torch.from_numpy(rows.y[part]).to(device)
-            if weights is not None:
-                weights[into] = torch.from_numpy(rows.weights[part]).to(device)
+        places = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
+        for batch, place in zip(batches, places, strict=True):
+            rows = batch()
+            for j, at in enumerate(place):
+                part = slice(rows.starts[j], rows.starts[j + 1])
+                into = slice(at, at + part.stop - part.start)
+                Z[into] = torch.from_numpy(np.ascontiguousarray(rows.Z[part])).to(device)
+                y[into] = torch.from_numpy(rows.y[part]).to(device)
+                if weights is not None:
+                    weights[into] = torch.from_numpy(rows.weights[part]).to(device)
     return Rows32(Z, y, starts, weights)
 
 
@@ -82,7 +79,9 @@ def add_up(rows: Rows32, q: Question32, fuse: bool | None = None) -> tuple[np.nd
             found = triton_kernel.add_up(rows, q) if triton_kernel.fits(q) else None
             if found is not None and all(np.isfinite(part).all() for part in found):
                 return found  # else a value was too large for half precision
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_full(error):
+                raise
             torch.cuda.empty_cache()
     most = MOST
     while True:
@@ -90,7 +89,7 @@ def add_up(rows: Rows32, q: Question32, fuse: bool | None = None) -> tuple[np.nd
             asked = moved(q, lambda v: torch.from_numpy(v).to(rows.Z.device))
             return plain(rows, asked, most)
         except RuntimeError as error:
-            if not _is_full(error):
+            if not is_full(error):
                 raise
             most //= 2
             if most < LEAST:
@@ -101,10 +100,25 @@ def add_up(rows: Rows32, q: Question32, fuse: bool | None = None) -> tuple[np.nd
             torch.cuda.empty_cache()
 
 
-def _is_full(error: RuntimeError) -> bool:
-    """Whether a device has no room left, of which its libraries speak in their own words."""
+def is_full(error: BaseException) -> bool:
+    """Whether a device has no room left, of which its libraries speak in their own words.
+
+    >>> is_full(RuntimeError("CUDA error: out of memory")), is_full(RuntimeError("no kernel image"))
+    (True, False)
+    """
     words = ("out of memory", "ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
+
+
+@contextmanager
+def room_for(what: str, remedy: str) -> Iterator[None]:
+    """Where the device has no room, a sentence; a device's first use may find none for its own library, too."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_full(error):
+            raise
+        raise SettingsError(f"the device has no room for {what}: {remedy}") from None
 
 
 def plain(
