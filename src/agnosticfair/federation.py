@@ -40,7 +40,7 @@ from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
-from agnosticfair.server import checkpoints, interactions, named, solvers
+from agnosticfair.server import checkpoints, interactions, named, solvers, triples
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.threads import cpus, one_thread
@@ -221,7 +221,7 @@ def _fitted(
         tuple(asker.events),
         inner.under_floor,
         state.plan.task.centres,
-        interactions.start_of(state),
+        triples.start_of(state),
         state.plan.task.named,
         *named.ranked(state.plan, inner),
         *ends_constant(state),
@@ -329,19 +329,23 @@ def _to_the_end(
     asker: Asker, state: solvers.SolverState, after: Callable[[solvers.SolverState], None]
 ) -> solvers.SolverState:
     """The last state: round after round, each shown to ``after``."""
-    while not state.done or interactions.wanted(state):
-        if interactions.wanted(state):
-            state = _with_interactions(asker, state)
+    while not (state := _widened(asker, state)).done:
         state = solvers.step(state, asker.total(solvers.question(state)))
         after(state)
     return state
 
 
-def _with_interactions(asker: Asker, state: solvers.SolverState) -> solvers.SolverState:
-    """The fit goes on with further features: which, clients' slopes say, and how they lie, one question at w = 0."""
-    plan = interactions.chosen(state, asker.total(interactions.question(state)))
-    begun = solvers.init(plan)
-    return interactions.onward(state, begun, asker.total(solvers.question(begun)))
+def _widened(asker: Asker, state: solvers.SolverState) -> solvers.SolverState:
+    """The fit with further features, or parts of three values, where it is time to look for them: features are chosen
+    by clients' slopes, and how they lie is one question at w = 0."""
+    if interactions.wanted(state):
+        plan = interactions.chosen(state, asker.total(interactions.question(state)))
+        begun = solvers.init(plan)
+        state = interactions.onward(state, begun, asker.total(solvers.question(begun)))
+    if triples.wanted(state):
+        asked = triples.question(state)
+        state = triples.onward(state, asked, asker.total(asked))
+    return state
 
 
 def summaries(asker: Asker) -> dict[str, Census]:

@@ -1,7 +1,9 @@
 """The benchmark: its rule, its seeds, its cells on the disk, and that one failure is one row."""
 
 import json
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from agnosticfair.errors import SettingsError
 from agnosticfair.experiments import benchmark, kept
 from agnosticfair.experiments.benchmark import Cell, Tried, cells, chosen, here, parsed, run_cell
-from agnosticfair.experiments.entrants import ENTRANTS, Entrant, Train
+from agnosticfair.experiments.entrants import ENTRANTS, Entrant, Train, digest, from_file
 from agnosticfair.experiments.sceptic import as_accurate, moved
 
 CELL = Cell("oulad", "shift", 0, "coin", limits=(0.1,), asked=(0.02, 0.2))
@@ -147,6 +149,35 @@ def test_what_was_tried_says_how_sure_its_differences_are():
     assert (ahead, same) == (pytest.approx(-0.01), pytest.approx(error))
 
 
+def unlabelled(train: Train, limit: float):
+    return lambda table: np.full(len(table), float(table.target is None))
+
+
+def signs(train: Train, limit: float):
+    return lambda table: np.resize([-1.0, 1.0], len(table))
+
+
+def one_number(train: Train, limit: float):
+    return lambda table: 0.5
+
+
+@pytest.mark.parametrize(
+    ("fit", "why"),
+    [
+        (by_group, "looks at 'gender' when it decides: say sees=True"),
+        (signs, "by a number from 0 to 1"),
+        (one_number, "does not decide each of"),
+        (unlabelled, ""),
+    ],
+)
+def test_what_an_entrant_says_of_itself_is_checked(fit, why, entrants, monkeypatch):
+    monkeypatch.setitem(ENTRANTS, "coin", Entrant("coin", fit, "", asks=False))
+    found = run_cell(CELL)
+    assert why in found.get("why", "")
+    if not why:  # no label is shown where it decides: it decides positively, always
+        assert found["rows"][0]["test"]["positive_rate"] == 1
+
+
 @pytest.mark.parametrize(
     ("asked", "named"),
     [
@@ -236,6 +267,78 @@ def test_a_run_that_was_stopped_is_taken_up_again(entrants, tmp_path, call):
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == json.loads(first)
     assert "<table" in (tmp_path / "out" / "bench.html").read_text()
     assert "## Verdict" in (tmp_path / "out" / "bench.md").read_text()
+
+
+OUTSIDE = """
+import numpy as np
+from agnosticfair.experiments.entrants import Entrant
+
+def fit(train, limit):
+    return lambda table: np.full(len(table), 0.5)
+
+ENTRANT = Entrant("mine", fit, "a coin")
+"""
+
+
+def test_an_entrant_is_entered_by_its_file(tmp_path, call):
+    file, out = tmp_path / "mine.py", tmp_path / "out"
+    file.write_text(OUTSIDE)
+    words = ("bench", "--quick", "--datasets", "oulad", "--entrants", str(file), "--out", str(out))
+    words += ("--jobs", "1")
+    assert "1 cells in" in call(*words)[1]
+    (row,) = json.loads((out / "results.json").read_text())["cells"]
+    assert (row["entrant"], row["note"]) == ("mine", "a coin")
+    assert row["file"] == digest(str(file))
+    assert row["rows"][0]["test"]["accuracy"] == pytest.approx(0.5)
+    assert "0 cells in" in call(*words)[1]
+    file.write_text(OUTSIDE + "# another\n")
+    from_file.cache_clear()
+    assert "1 cells in" in call(*words)[1]
+
+
+def test_the_example_of_an_entrant_runs():
+    file = Path(__file__).parents[2] / "examples" / "entrant.py"
+    (cell,) = cells(["oulad"], [0], [str(file)], limits=(0.1,), asked=(0.05,))
+    found = run_cell(cell)
+    assert "why" not in found
+    assert found["rows"][0]["test"]["accuracy"] > 0.6
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "there is no file '.*mine.py' with an entrant"),
+        ("x = 1", "has no entrant: end it with ENTRANT"),
+        ("1 / 0", "cannot be run: ZeroDivisionError"),
+        (OUTSIDE.replace("mine", "fl"), "not the only entrant 'fl'"),
+    ],
+)
+def test_a_file_that_holds_no_entrant_is_refused(text, said, tmp_path):
+    file = tmp_path / "mine.py"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SettingsError, match=said):
+        cells(["oulad"], [0], [str(file)])
+
+
+def test_reported_seeds_want_an_entrant_s_file_committed(tmp_path):
+    def git(*words):
+        subprocess.run(
+            ["git", "-c", "user.name=n", "-c", "user.email=e", *words], cwd=tmp_path, check=True
+        )
+
+    file, clean = tmp_path / "mine.py", kept.Code("abc", True, "")
+    file.write_text(OUTSIDE)
+    kept.authorise([3], clean, [str(file)])
+    git("init", "-q")
+    with pytest.raises(SettingsError, match=r"mine.py' is not as its repository's commit has it"):
+        kept.authorise([20], clean, [str(file)])
+    git("add", "mine.py")
+    git("commit", "-qm", "Enter")
+    kept.authorise([20], clean, [str(file)])
+    file.write_text(OUTSIDE + "# another\n")
+    with pytest.raises(SettingsError, match="take seeds 0 to 19"):
+        kept.authorise([20], clean, [str(file)])
 
 
 def test_seeds_in_words():

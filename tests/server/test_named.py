@@ -154,10 +154,10 @@ def test_the_price_after_a_step_is_a_quadratic_of_the_step():
     changed = False
     for size in (0.01, 0.1, 1.0, 5.0):
         p = size * rng.normal(size=len(state.w))
-        after = limited.penalty(state, sums_, p)
-        exact = limited.charge(state, sums_, sums_["J_g"] @ p).value
+        moved = limited.charge(state, sums_, sums_["J_g"] @ p)
+        after = limited.penalty(state, sums_, (p, moved))
         np.testing.assert_allclose(
-            after.value + after.slope @ p + p @ after.curve @ p / 2, exact, rtol=1e-9
+            after.value + after.slope @ p + p @ after.curve @ p / 2, moved.value, rtol=1e-9
         )
         changed |= not np.array_equal(after.over, before.over)
     assert changed
@@ -207,7 +207,8 @@ def test_one_number_goes_from_lax_to_strict():
 
 
 def test_parts_are_named_and_of_three_values():
-    plan = planned(dealt(ROWS, 2), named_method(basis=subpopulations(depth=3, least=0.01)))
+    asked = named_method(basis=subpopulations(depth=3, least=0.01), network="linear")
+    plan = planned(dealt(ROWS, 2), asked)
     names = named.part_names(plan)
     assert len(set(names)) == len(names) == plan.kernels[1]
     assert any(name.count(" and ") == 2 for name in names)

@@ -22,13 +22,19 @@ def bench(
     ] = None,
     splits: Annotated[str, Option(help="shift (each data set's own), iid, or both.")] = "shift",
     entrants: Annotated[
-        str | None, Option(help="Names with commas between; by default all but networks.")
+        str | None,
+        Option(
+            help="Names, or files of your own, with commas between; by default all but networks."
+        ),
     ] = None,
     seeds: Annotated[
         str, Option(help="As in 0-4,7: 0 to 19 for development, 20 to 39 for reporting.")
     ] = "0-2",
     quick: Annotated[
-        bool, Option("--quick", help="One seed, two data sets, five entrants, one limit.")
+        bool,
+        Option(
+            "--quick", help="One seed and limit; two data sets and five entrants, unless named."
+        ),
     ] = False,
     jobs: Jobs = None,
     commit: Annotated[
@@ -47,19 +53,19 @@ def bench(
     """
     from agnosticfair.data.datasets import DATASETS
     from agnosticfair.experiments.benchmark import LIMITS, cells, here, parsed
-    from agnosticfair.experiments.entrants import ENTRANTS
+    from agnosticfair.experiments.entrants import ENTRANTS, is_file
     from agnosticfair.experiments.kept import authorise, code, results_of, run_kept
 
     check_folder(out)
     folder = None if data_folder is None else str(data_folder)
     own, numbers = code(commit), parsed(seeds)
-    authorise(numbers, own)
     names = listed(entrants, ENTRANTS) if entrants else [k for k in ENTRANTS if "mlp" not in k]
+    authorise(numbers, own, filter(is_file, names))
     asked = listed(datasets or "all", DATASETS)
     options: dict[str, Any] = {"limits": LIMITS, "folder": folder}
     if quick:
-        numbers, asked, options = numbers[:1], QUICK_DATA, options | QUICK
-        names = QUICK_ENTRANTS
+        numbers, options = numbers[:1], options | QUICK
+        asked, names = asked if datasets else QUICK_DATA, names if entrants else QUICK_ENTRANTS
     found, absent = here(asked, folder)
     wanted = cells(found, numbers, names, listed(splits, ("shift", "iid")), **options)
     begin = perf_counter()

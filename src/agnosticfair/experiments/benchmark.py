@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -37,7 +38,15 @@ from agnosticfair.experiments.deployments import (
     named_suite,
     natural_parts,
 )
-from agnosticfair.experiments.entrants import ENTRANTS, Decide, Entrant, Train
+from agnosticfair.experiments.entrants import (
+    ENTRANTS,
+    Decide,
+    Entrant,
+    Train,
+    digest,
+    from_file,
+    is_file,
+)
 from agnosticfair.experiments.entrants.ours import model_of
 from agnosticfair.experiments.pool import Row, run_cells
 from agnosticfair.experiments.sceptic import as_accurate, moved
@@ -55,7 +64,7 @@ DEVELOPMENT, REPORTED = range(20), range(20, 40)
 
 @dataclass(frozen=True)
 class Cell:
-    """One entrant on one split of one data set, at all limits."""
+    """One entrant on one split of one data set, at all limits; file: where it is, if outside this package."""
 
     dataset: str
     split: str
@@ -64,6 +73,7 @@ class Cell:
     limits: tuple[float, ...] = LIMITS
     asked: tuple[float, ...] = ASKED
     folder: str | None = None
+    file: str | None = None
 
     @property
     def key(self) -> str:
@@ -91,10 +101,7 @@ def cells(
     >>> [cell.key for cell in cells(["adult"], [0, 1], ["fl"])]
     ['adult-shift-00-fl', 'adult-shift-01-fl']
     """
-    seeds, entrants, splits = [*dict.fromkeys(seeds)], [*entrants], [*splits]
-    for name in entrants:
-        if name not in ENTRANTS:
-            raise SettingsError(f"no entrant {name!r}; there are: {', '.join(ENTRANTS)}")
+    seeds, files, splits = [*dict.fromkeys(seeds)], _files(entrants), [*splits]
     for name in splits:
         if name not in SPLITS:
             raise SettingsError(f"no split {name!r}; there are: {', '.join(SPLITS)}")
@@ -107,15 +114,29 @@ def cells(
         if not 0 < limit <= 1:
             raise SettingsError(f"limit {limit} is no difference of two rates: give one up to 1")
     made = [
-        Cell(dataset(data).name, split, seed, name, tuple(limits), tuple(asked), folder)
+        Cell(dataset(data).name, split, seed, name, tuple(limits), tuple(asked), folder, file)
         for data in dict.fromkeys(datasets)
         for split in splits
         for seed in seeds
-        for name in dict.fromkeys(entrants)
+        for name, file in files.items()
     ]
     if not made:
         raise SettingsError("nothing is left to run: name data sets, seeds and entrants")
     return made
+
+
+def _files(entrants: Iterable[str]) -> dict[str, str | None]:
+    """Entrants by name, each with its file if it is not of this package."""
+    found: dict[str, str | None] = {}
+    for word in entrants:
+        name = from_file(word).name if is_file(word) else word
+        if is_file(word) and (name in ENTRANTS or name in found):
+            raise SettingsError(f"{word!r} is not the only entrant {name!r}: give it another name")
+        if not is_file(word) and name not in ENTRANTS:
+            known = ", ".join(ENTRANTS)
+            raise SettingsError(f"no entrant {name!r}; there are: {known}; or name a file, mine.py")
+        found[name] = str(Path(word).expanduser().resolve()) if is_file(word) else None
+    return found
 
 
 def parsed(seeds: str) -> list[int]:
@@ -206,8 +227,9 @@ def _scores(train: Train, split: Split) -> tuple[np.ndarray, np.ndarray]:
 def run_cell(cell: Cell) -> Row:
     """The rows of a cell, one a limit; what an entrant cannot do is said in ``why``."""
     head = {"dataset": cell.dataset, "split": cell.split, "seed": cell.seed}
-    entrant = ENTRANTS[cell.entrant]
+    entrant = ENTRANTS[cell.entrant] if cell.file is None else from_file(cell.file)
     about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
+    about |= {} if cell.file is None else {"file": digest(cell.file)}
     made = head | {"entrant": cell.entrant, **about, "rows": []}
     if not entrant.installed:
         python = interpreter(cell.entrant)
@@ -279,16 +301,16 @@ def _cross_fitted(entrant: Entrant, held: Prepared, asked: float) -> Tried:
             decide = entrant.fit(replace(held.train, clients=kept), asked)
             for name, table in held.train.clients.items():
                 out = held.folds[name] == fold
-                p[name][out] = decide(table.take(out))
+                p[name][out] = decided(decide, table.take(out))
     except Exception as error:
         return Tried(asked, why=f"{type(error).__name__}: {error}"[:300])
     y = held.table.labels(held.train.positive)
     s = held.table.column(held.train.sensitive_features).codes
-    decided = np.concatenate([*p.values()])
-    found = measure_all(held.named, y, decided, s)
+    own = np.concatenate([*p.values()])
+    found = measure_all(held.named, y, own, s)
     rd, error_of = found["risk_difference"], found["risk_difference_error"]
     least, p90 = float((rd - BEYOND * error_of).max()), float(np.quantile(rd, 0.9))
-    return Tried(asked, 1.0 - np.abs(y - decided), float(rd.max()), least, p90)
+    return Tried(asked, 1.0 - np.abs(y - own), float(rd.max()), least, p90)
 
 
 def chosen(tried: Sequence[Tried], limit: float) -> tuple[Tried, bool]:
@@ -324,6 +346,8 @@ def _measured(
             begin = perf_counter()
             decide = entrant.fit(replace(held.train), setting.asked)  # nothing encoded before
             fits[setting.asked] = decide, perf_counter() - begin
+            if not entrant.sees:
+                _check_blind(decide, held)
         decide, seconds = fits[setting.asked]
         about = {"limit": limit, "asked": setting.asked if entrant.asks else None, "kept": kept}
         about |= {"cross_worst": setting.worst, "cross_beyond": setting.beyond}
@@ -332,13 +356,34 @@ def _measured(
     return rows
 
 
+def decided(decide: Decide, table: Table) -> np.ndarray:
+    """What an entrant decides, (n,), on rows whose labels it is not shown."""
+    p = np.asarray(decide(replace(table, target=None)), float)
+    if p.shape != (len(table),) or not ((p > -1e-6) & (p < 1 + 1e-6)).all():
+        raise SettingsError(
+            f"it does not decide each of {len(table)} rows by a number from 0 to 1: give the probability of a positive"
+        )
+    return p
+
+
+def _check_blind(decide: Decide, held: Prepared) -> None:
+    """Raise if an entrant that says it does not see the sensitive feature decides otherwise where that is another."""
+    test, name = held.split.test, held.train.sensitive_features
+    own = test.sensitive_features[name]
+    other = replace(own, codes=(own.codes + 1) % len(own.categories))
+    swapped = replace(test, sensitive_features={**test.sensitive_features, name: other})
+    if (decided(decide, test) != decided(decide, swapped)).any():
+        raise SettingsError(f"it looks at {name!r} when it decides: say sees=True in its file")
+
+
 def _on_deployments(decide: Decide, held: Prepared, limit: float) -> Row:
     test, train = held.split.test, held.train
-    y, s, p = test.labels(train.positive), test.column(train.sensitive_features).codes, decide(test)
+    y, s = test.labels(train.positive), test.column(train.sensitive_features).codes
+    p = decided(decide, test)
     found = measure_all(held.suite, y, p, s)
     own = measure(
         held.table.labels(train.positive),
-        np.concatenate([decide(table) for table in train.clients.values()]),
+        np.concatenate([decided(decide, table) for table in train.clients.values()]),
         held.table.column(train.sensitive_features).codes,
     )
     y_train = held.table.labels(train.positive)

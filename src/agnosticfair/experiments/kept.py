@@ -13,6 +13,7 @@ from typing import Any
 import agnosticfair
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
+from agnosticfair.experiments import entrants
 from agnosticfair.experiments.benchmark import REPORTED, Cell, key_of, run
 from agnosticfair.experiments.pool import Row
 
@@ -89,8 +90,9 @@ def _show(commit: str, name: str, where: Path) -> bytes:
     return subprocess.run(words, cwd=where, capture_output=True, check=True).stdout  # noqa: S603
 
 
-def authorise(seeds: Iterable[int], own: Code) -> None:
-    """Raise unless these seeds may be run: reported ones are for a commit without local changes."""
+def authorise(seeds: Iterable[int], own: Code, files: Iterable[str] = ()) -> None:
+    """Raise unless these seeds may be run: reported ones are for a commit without local changes, also of those
+    files that hold an entrant."""
     reported = sorted({*seeds} & {*REPORTED})
     if not reported:
         return
@@ -103,6 +105,13 @@ def authorise(seeds: Iterable[int], own: Code) -> None:
             f"seed {reported[0]} is for reporting, and the code differs from commit {own.commit[:12]}: commit "
             "your changes, or take seeds 0 to 19"
         )
+    for file in files:
+        words, where = ("--", Path(file).name), Path(file).expanduser().resolve().parent
+        if not _git("ls-files", *words, where=where) or _git("status", "-s", *words, where=where):
+            raise SettingsError(
+                f"seed {reported[0]} is for reporting, and {file!r} is not as its repository's commit has it: commit "
+                "it, or take seeds 0 to 19"
+            )
 
 
 def write_cell(folder: Path, cell: Cell, own: Code, row: Row) -> None:
@@ -121,7 +130,8 @@ def read_cell(folder: Path, cell: Cell, own: Code) -> Row | None:
         return None
     same = (found.pop("source", None), found.pop("limits", None), found.pop("asked", None))
     known = same == (own.source, [*cell.limits], [*cell.asked]) and "why" not in found
-    return found if known else None
+    file = None if cell.file is None else entrants.digest(cell.file)
+    return found if known and found.get("file") == file else None
 
 
 def run_kept(

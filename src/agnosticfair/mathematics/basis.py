@@ -125,7 +125,8 @@ def subpopulations(
         Whose values name parts: all features unless said, or by '*' among others, ``("*", "race")``. Columns that are
         no features, and sensitive ones, may be named; 'site' is the client that holds a row.
     depth : int
-        Values in one part, 1 to 3.
+        Values in one part, 1 to 3. Of three values those parts are compared that come near the limit: a linear fit
+        looks for them when it is nearly done, and at its end (``server.triples``); a network has all of them.
     least : float
         The share of the rows that a part holds at least.
     bands : int

@@ -30,8 +30,8 @@ from agnosticfair.server import adversaries, exact, trying
 from agnosticfair.server.limited import (
     FIRST_DAMPING,
     LimitedState,
+    begins,
     charged,
-    charges,
     cuts_at,
     decided,
     deviation,
@@ -55,6 +55,9 @@ violation STRICTER times more, and after RETREAT rounds thresholds move towards 
 SMOOTH, STEPS, REFUSED = (5.0, 0.5), (5.0, 0.2), 1.2e-3
 """By how much a refused step raises the damping and a good one lowers it: where differences have a price, and where
 decisions are limited. Where they have a price, a refused step that promised less than REFUSED is the last."""
+
+CLOSE = 0.9
+"""Parts are near the limit, and their slopes are asked for, from this share of the difference on that is too large."""
 
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
 """A reply with slopes of parts, or with trials' decisions, has at most MOST_BYTES of numbers, unless its other sums
@@ -163,8 +166,7 @@ def working_set(
     worst = np.maximum(now, then)
     order = np.argsort(-worst, kind="stable")[: most_slopes(sums["psi_g"], D)]
     mixed = not fairness.each  # which part of a mixture will matter is not known
-    begin = charges(state, len(worst) + 1)[1][0] if spreads else fairness.tau
-    return np.sort(order if mixed else order[worst[order] > 0.9 * begin])
+    return np.sort(order if mixed else order[worst[order] > CLOSE * begins(state)])
 
 
 def most_slopes(psi: np.ndarray, D: int) -> int:

@@ -52,7 +52,8 @@ class LimitedState:
     differences are charged for.  promised: by the step to w.  best: the answered w of least merit
     whose decisions keep the limit; ``since``: the rounds it stands.  slopes: the parts whose slopes are asked for,
     None for all.  trials: the weights (T, D) that the next question is about; tries: how many such rounds there were.
-    constant: the intercept of the best answer for everybody, where it is known.
+    constant: the intercept of the best answer for everybody, where it is known.  looked: the round in which parts of
+    three values were last looked at.
     """
 
     game: adversaries.Game
@@ -74,6 +75,7 @@ class LimitedState:
     trials: np.ndarray | None = None
     tries: int = 0
     constant: float | None = None
+    looked: int = 0
     outcome: str = "running"
     history: tuple[dict, ...] = field(default_factory=tuple)
 
@@ -167,7 +169,7 @@ def cuts_at(
         values = np.einsum("kgm,gm->k", cuts, psi)
     else:
         columns = limited_columns(state, theta.shape[1] - 1)
-        found = differences(state, psi, theta)[:, columns]
+        found = differences(state, psi[:, columns], theta[:, columns])
         chosen = np.argwhere(found > least)
         order = np.argsort(-found[found > least], kind="stable")[:MOST_CUTS]
         chosen = chosen[order]
@@ -185,6 +187,13 @@ def charges(state: Limits, columns: int) -> tuple[np.ndarray, np.ndarray]:
     strict = (USUAL_TAU / tau) ** STEEP
     prices = np.append(np.full(columns - 1, price), WHOLE)
     return strict * prices, np.append(np.full(columns - 1, tau / 2), 0.0)
+
+
+def begins(state: Limits) -> float:
+    """The difference from which on a part is charged for, or the limit on each."""
+    return (
+        float(charges(state, 2)[1][0]) if state.fairness.spread is not None else state.fairness.tau
+    )
 
 
 def charged(state: Limits, sums: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -252,10 +261,12 @@ class Penalty:
 
 
 def penalty(
-    state: LimitedState, sums: Mapping[str, np.ndarray], p: np.ndarray | None = None
+    state: LimitedState,
+    sums: Mapping[str, np.ndarray],
+    after: tuple[np.ndarray, Charge] | None = None,
 ) -> Penalty:
-    """What is charged after the step p, where slopes are known; at these sums unless said."""
-    found = charge(state, sums, 0.0 if p is None else sums["J_g"] @ p)
+    """What is charged at these sums.  after: a step p instead, and what is charged there, where slopes are known."""
+    p, found = (None, charge(state, sums)) if after is None else after
     parts = state.game.compared.parts
     J = np.einsum("kg,gkd->kd", found.shares(parts), sums["J_g"][:, found.m])
     excess = found.excess if p is None else found.excess - J @ p

@@ -45,7 +45,7 @@ from agnosticfair.protocol.questions import (
     step_of,
 )
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import deciding, interactions, named, saddle, solvers
+from agnosticfair.server import deciding, interactions, named, saddle, solvers, triples
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
@@ -101,9 +101,8 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         found += _asked("clusters", steps, around, _like(around))
     if kind is not None:
         plan = server.centred(plan, b)
-    if interacts(method):
-        plan, steep = interactions.at_most(plan)
-        found += _asked("pair_slopes", "among the rounds, once", steep, _like(steep))
+    plan, midst = _in_the_midst(plan)
+    found += midst
     rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:
@@ -118,6 +117,19 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         asked = Broadcast(1, plan.task, trials)
         found += _asked("trials", "some of these rounds instead", asked, _like(asked))
     return found
+
+
+def _in_the_midst(plan: server.Plan) -> tuple[server.Plan, list[Explained]]:
+    """The messages by which a fit finds features and parts on its way, and the plan with as many as there can be."""
+    found: list[Explained] = []
+    if interacts(plan.method):
+        plan, steep = interactions.at_most(plan)
+        found += _asked("pair_slopes", "among the rounds, once", steep, _like(steep))
+    if triples.deepens(plan.method):
+        plan, deep = triples.at_most(plan)
+        when = "among the rounds, and at the end, with at most so many parts"
+        found += _asked("part_sums", when, deep, _like(deep))
+    return plan, found
 
 
 def _asked(step: str, rounds: str, *messages: Message) -> list[Explained]:
@@ -171,7 +183,7 @@ def explain_audit(
     by_name = server.fairness_of(method).basis.kind == "named"  # then over one constant, and parts
     M = 1 if by_name else server.kernels_wanted(method) or AUDITED.kernels
     plan, found = _named(plan, census)[0], list[Explained]()
-    plan = interactions.at_most(plan)[0] if interacts(method) else plan
+    plan = _in_the_midst(plan)[0]
     d = plan.task.encoding.width
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")

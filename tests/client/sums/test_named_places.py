@@ -16,7 +16,7 @@ ROWS = small_table(700, 5)
 RECIPES = {
     "spread": {},
     "each": {"spread": None, "tau": 0.25, "floor": 0.1},
-    "three values": {"basis": subpopulations(depth=3, least=0.05), "floor": 0.1},
+    "three values": {"basis": subpopulations(depth=3, least=0.02), "floor": 0.1},
     "odds": {"notion": "equalized_odds", "products": 0.1},
 }
 
@@ -56,6 +56,8 @@ def test_a_stream_gives_the_model_of_memory(name, streamed):
     np.testing.assert_array_equal(stream.model.w, memory.model.w)
     assert stream.worst_parts == memory.worst_parts
     assert stream.history == memory.history
+    deep = (np.asarray(memory.named.parts)[:, -1, 0] >= 0).any()
+    assert deep == (name == "three values")
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -1,4 +1,4 @@
-"""Entrants of the benchmark, one small file each: add a file, and its entrant here."""
+"""Entrants of the benchmark, one small file each: add a file, and its entrant here; or name your own file."""
 
 from agnosticfair.experiments.entrants.boosted import BOOSTED
 from agnosticfair.experiments.entrants.entrant import Coded, Decide, Entrant, Train
@@ -9,6 +9,7 @@ from agnosticfair.experiments.entrants.fairlearn import EXPONENTIATED, THRESHOLD
 from agnosticfair.experiments.entrants.fedfb import FEDFB
 from agnosticfair.experiments.entrants.logofair import LOGOFAIR
 from agnosticfair.experiments.entrants.ours import AGNOSTICFAIR, FAIRFL, FL, NAMED, NETWORK
+from agnosticfair.experiments.entrants.outside import digest, from_file, is_file
 from agnosticfair.experiments.entrants.oxonfair import OXONFAIR
 
 _OURS = (AGNOSTICFAIR, NAMED, FAIRFL, FL, NETWORK)
@@ -16,4 +17,4 @@ _PEERS = (EXPONENTIATED, THRESHOLD, OXONFAIR, FAIRGRAD, FEDFB, FAIRFED, LOGOFAIR
 
 ENTRANTS = {entrant.name: entrant for entrant in (*_OURS, *_PEERS)}
 
-__all__ = ["ENTRANTS", "Coded", "Decide", "Entrant", "Train"]
+__all__ = ["ENTRANTS", "Coded", "Decide", "Entrant", "Train", "digest", "from_file", "is_file"]
