@@ -204,4 +204,29 @@ def test_the_page_is_self_contained_and_escapes(made):
     assert "job = <b>" not in text
     assert "job = &lt;b&gt;" in text
     assert text.count("<circle") > 9
+    assert (
+        text.count("h0") == 3 * 3
+    )  # of each of three entrants with a result, a dot for every deployment
+    assert "prefers-color-scheme: dark" in text
     assert 'data-value="0.06"' in text
+
+
+def test_a_click_sorts_the_page_s_table_and_nothing_is_cut_off(browser, made, tmp_path):
+    file = tmp_path / "bench.html"
+    file.write_text(page(made), encoding="utf-8")
+    for width in (1400, 390):
+        shown = browser.new_page(viewport={"width": width, "height": 900})
+        shown.goto(file.as_uri())
+        beside = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert shown.evaluate(beside) == 0
+        head = shown.get_by_role("button", name="RD p90")
+        column = (
+            "[...document.querySelectorAll('tbody tr')].map(r => r.cells[8].dataset.value ?? '')"
+        )
+        orders = []
+        for _ in range(2):
+            head.click()
+            orders.append([float(v) for v in shown.evaluate(column) if v])
+        assert orders[0] == sorted(orders[0])
+        assert orders[1] == sorted(orders[0], reverse=True)
+        shown.close()
