@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.errors import needing
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
@@ -18,6 +19,9 @@ from agnosticfair.server.plan import Start
 
 COSTLY = 0.01
 """Accuracy that a limit may cost without a word."""
+
+KEPT = 1e-3
+"""A difference above tau by no more than this keeps it: decisions are steps."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +103,30 @@ class Fit:
         found = "no other decisions were met"
         if self.smallest_tau is not None:
             found = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
+        if self.exceeds is None:
+            return f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
         return (
-            f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
+            f"nearly everybody gets one answer, and tau {fairness.tau:g} is exceeded all the same; "
+            f"{found}: take other columns."
+        )
+
+    @property
+    def exceeds(self) -> str | None:
+        """A sentence where decisions on the training rows differ by more than tau, with the part in which they do."""
+        fairness = self.method.fairness
+        if fairness is None or fairness.surrogate.kind == "covariance":
+            return None
+        if not self.worst_difference > fairness.tau + KEPT:
+            return None
+        where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
+        bound = (
+            ": a named part has a price and no bound, which a limit (--limit) asks for"
+            if fairness.spread is not None
+            else ""
+        )
+        return (
+            f"Decisions on the training rows differ by up to {self.worst_difference:.3f}{where}, above tau "
+            f"{fairness.tau:g}{bound}."
         )
 
     @property
@@ -120,7 +146,8 @@ class Fit:
 
     def to_frame(self) -> Any:
         """The rounds as a pandas frame, a line each."""
-        import pandas as pd
+        with needing("audit", "a frame needs the package 'pandas'"):
+            import pandas as pd
 
         return pd.DataFrame(list(self.history)).set_index("round")
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.fits import compared, own_set
-from agnosticfair.auditing.parts import asked_parts, own_axes, searched
-from agnosticfair.data.axes import codes_of
+from agnosticfair.auditing.parts import asked_parts, searched
+from agnosticfair.data.axes import codes_of, own_axes
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table, concatenate
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, needing
 from agnosticfair.federation import Fit, fit, fit_along, in_process
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.mathematics.metrics import accuracy, positive_rate
@@ -81,7 +81,8 @@ class Frontier:
 
     def to_frame(self) -> Any:
         """The points as a pandas frame, a line each, and what accuracy they cost against 'fairfl' and 'fl'."""
-        import pandas as pd
+        with needing("audit", "a frame needs the package 'pandas'"):
+            import pandas as pd
 
         lines = [{k: v for k, v in vars(p).items() if k != "spread"} for p in self.points]
         made = pd.DataFrame(lines).assign(knee=[k == self.knee for k in range(len(lines))])
@@ -323,7 +324,7 @@ def _over_parts(
 ) -> Callable[[Model, np.ndarray], list[tuple[float, float]]]:
     """The same over named parts: which parts there are does not hang on decisions, and is found once."""
     asked = asked_parts(fairness.basis)
-    axes = own_axes(table, asked)
+    axes = own_axes(table, asked.columns, asked.bands)
     codes, sizes = codes_of(table, axes), sizes_of(axes)
 
     def counts(column: Column, y_hat: np.ndarray, count: Counting) -> np.ndarray:

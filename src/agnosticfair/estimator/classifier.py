@@ -415,7 +415,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if self.fit_.named is None:
             return ()
-        said = parts_in_units(*self.fit_.named.agreed, self._feature_names(), *self._units)
+        dates = () if self._layout is None else self._layout.dates
+        said = parts_in_units(*self.fit_.named.agreed, self._feature_names(), *self._units, dates)
         return tuple((said[name], worst) for name, worst in self.fit_.worst_parts)
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.inputs import codes, name_of
+from agnosticfair.auditing.inputs import codes, days, name_of
 from agnosticfair.data.axes import FEATURES, SITE, band_axis
 from agnosticfair.data.census import MOST_VALUES
 from agnosticfair.data.encoding import shown
@@ -39,13 +39,15 @@ class Layout:
     """What the columns of a frame are, as they were when it was fitted on.
 
     features: their names, in order.  categories: of those with texts.  sensitive: the names of the groups'
-    columns.  parts: of those that name parts of the population and are no features.
+    columns.  parts: of those that name parts of the population and are no features.  dates: of the features that
+    are dates.
     """
 
     features: tuple[Any, ...]
     categories: Mapping[Any, tuple[str, ...]]
     sensitive: tuple[Any, ...] = ()
     parts: tuple[Any, ...] = ()
+    dates: tuple[Any, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,8 +67,10 @@ def parts_in_units(
     columns: Sequence[str],
     low: np.ndarray,
     span: np.ndarray,
+    dates: Sequence[Any] = (),
 ) -> dict[str, str]:
-    """What a fit calls each of its named parts -> the same in the columns' own names and units.
+    """What a fit calls each of its named parts -> the same in the columns' own names and units.  dates: the columns
+    that are days since 1970.
 
     >>> axes = (band_axis("x0", (0.5,)), band_axis("x1", (1.0,)))
     >>> low, span = np.array([20.0, 0.0]), np.array([40.0, 1.0])
@@ -81,7 +85,13 @@ def parts_in_units(
         elif "=" in columns[j] and len(axis.edges) == 1 and (low[j], span[j]) == (0.0, 1.0):
             own.append(Axis(columns[j], ("no", "yes")))
         else:
-            own.append(band_axis(columns[j], [low[j] + span[j] * edge for edge in axis.edges]))
+            edges = [low[j] + span[j] * edge for edge in axis.edges]
+            dated = columns[j] in dates
+            if dated and float(low[j]).is_integer() and float(span[j]).is_integer():
+                edges = [
+                    float(np.ceil(edge - 1e-3)) for edge in edges
+                ]  # no row between: whole days
+            own.append(band_axis(columns[j], edges, dated))
     return {part_name(axes, part): part_name(own, part) for part in parts}
 
 
@@ -116,8 +126,8 @@ def layout_of(
     features = tuple(name for name in columns if name not in named)
     texts = {name: _texts(_values(X, name)) for name in features}
     categories = {k: tuple(sorted({*v})) for k, v in texts.items() if v is not None}
-    dated = any(_values(X, name).dtype.kind == "M" for name in features)
-    made = Layout(features, categories, groups, others)
+    dated = tuple(name for name in features if _values(X, name).dtype.kind == "M")
+    made = Layout(features, categories, groups, others, dated)
     return made if named or categories or dated else None
 
 
@@ -228,9 +238,7 @@ def _numbers(layout: Layout, X: Any, name: Any) -> np.ndarray:
             )
         return (np.asarray(texts)[:, None] == np.asarray(known)).astype(float)
     if values.dtype.kind == "M":
-        if np.isnat(values).any():
-            raise DataError(f"column {name!r} of X has missing dates: fill them or drop the rows")
-        return values.astype("datetime64[us]").astype(float) / 86_400e6
+        return days(values, name)
     try:
         return values.astype(float)
     except (TypeError, ValueError):

@@ -103,14 +103,6 @@ def gram(codes: np.ndarray, sizes: Sequence[int], v: np.ndarray) -> np.ndarray:
     return crossed.gram(crossed.cross(codes, sizes), v)
 
 
-def gram_by_cell(
-    codes: np.ndarray, sizes: Sequence[int], v: np.ndarray, cells: np.ndarray, count: int
-) -> np.ndarray:
-    """``gram`` over the rows of each cell, (count, I, I).  cells: (n,), each < count."""
-    own = (cells == j for j in range(count))
-    return np.stack([gram(codes[inside], sizes, v[inside]) for inside in own])
-
-
 def read(grams: np.ndarray, sizes: Sequence[int], parts: Sequence[Part]) -> np.ndarray:
     """The sums of parts of one or two values in Gram matrices (..., I, I): (..., M)."""
     return grams[(..., *places(sizes, parts))]

@@ -24,7 +24,7 @@ from agnosticfair.auditing.certificate import (
     upper,
     worst_first,
 )
-from agnosticfair.data.encoding import band_names, shown
+from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
@@ -226,7 +226,7 @@ def _uses(model: Model) -> Section:
 
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
-    bands = {name: ", ".join(band_names(edges)) for name, edges in model.encoding.bands}
+    bands = {name: ", ".join(model.encoding.bands_of(name)) for name, _ in model.encoding.bands}
     cut = (f" {name} counts by its bands, too: {names}." for name, names in bands.items())
     products = len(model.encoding.products)
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
@@ -391,7 +391,7 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
         points.append("This method does not constrain how groups are treated.")
     else:
         points.append(_aimed(fitted.method, fairness))
-        points += [fitted.costs] if fitted.costs else []
+        points += [text for text in (fitted.exceeds, fitted.costs) if text]
         points.append(
             f"Fairness here means {fairness.notion.replace('_', ' ')}. Other meanings can contradict it."
         )
