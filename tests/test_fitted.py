@@ -1,12 +1,17 @@
 """What a fit says of itself: a limit that is exceeded, and what one costs."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from helpers import dealt, small_table
 
+from agnosticfair import audit
+from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
+from agnosticfair.tuning import Frontier
 
 
 def test_a_limit_that_is_exceeded_says_so_with_the_part():
@@ -33,6 +38,18 @@ def test_a_limit_that_is_exceeded_says_so_with_the_part():
     both = replace(price, nearly_constant=True).collapsed
     assert "exceeded all the same" in both
     assert "kept" not in both
+
+
+def test_a_frame_without_pandas_is_a_sentence(monkeypatch):
+    free = fit(dealt(small_table(60, 1), 2), "fl")
+    certificate = audit(
+        np.arange(40) % 2, np.eye(40), np.arange(40) % 2, sensitive_features=[0, 1] * 20
+    )
+    path = Frontier((), 0, "demographic_parity", 2, {}, float)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for made in (free, certificate, path):
+        with pytest.raises(SettingsError, match=r"'pandas': pip install 'agnosticfair\[audit\]'"):
+            made.to_frame()
 
 
 def test_a_limit_that_costs_accuracy_says_so():

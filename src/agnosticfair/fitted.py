@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.errors import needing
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
@@ -145,7 +146,8 @@ class Fit:
 
     def to_frame(self) -> Any:
         """The rounds as a pandas frame, a line each."""
-        import pandas as pd
+        with needing("audit", "a frame needs the package 'pandas'"):
+            import pandas as pd
 
         return pd.DataFrame(list(self.history)).set_index("round")
 
