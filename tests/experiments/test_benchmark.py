@@ -91,6 +91,7 @@ def test_a_cell_chooses_on_training_rows_and_measures_on_others(entrants):
     assert row["train"]["risk_difference"] == pytest.approx(0.02)
     counts = [told["count"] for told in row["kinds"].values()]
     assert sum(counts) == row["all"]["count"] == len(row["deployments"])
+    assert np.mean(row["deployment_errors"]) == pytest.approx(row["all"]["error"], abs=1e-4)
     assert {"natural", "pair", "triple", "mixture"} <= {*row["kinds"]}
     lax = run_cell(replace(CELL, limits=(0.3,)))["rows"][0]
     assert lax["asked"] in (0.02, 0.2)

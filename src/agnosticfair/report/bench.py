@@ -44,21 +44,27 @@ def _cells(line: Json) -> list[str]:
     sees = "yes" if line["sees"] else "no"
     if not line["seeds"]:
         return [name, sees, f"no result: {line['why']}", *[""] * (len(HEADER) - 3)]
+    constant = " (constant)" if is_constant(line) else ""
+    spread = line["spread"]["p90"]
     return [
         name,
         sees,
-        f"{line['accuracy']:.3f} ± {line['accuracy_error']:.3f}",
-        f"{line['balanced']:.3f}",
-        f"{line['positives']:.3f}" + (" (constant)" if is_constant(line) else ""),
-        f"{line['test']:.3f} ± {line['test_error']:.3f}",
+        _sure(line, "accuracy"),
+        _sure(line, "balanced"),
+        _sure(line, "positives") + constant,
+        _sure(line, "test"),
         f"{line['mean']:.3f} ± {line['error']:.3f}",
-        f"{line['p90']:.3f}",
-        f"{line['max']:.3f} ± {line['max_error']:.3f}",
+        f"{line['p90']:.3f}" + (f" ({spread:.3f})" if line["seeds"] > 1 else ""),
+        _sure(line, "max"),
         f"{line['beyond']:.0f} of {line['count']:.0f}",
         f"{line['kept'] * line['seeds']:.0f} of {line['seeds']}",
         f"{line['sceptic_p90']:.3f} / {line['sceptic_max']:.3f}",
         f"{line['ratio']:.1f}",
     ]
+
+
+def _sure(line: Json, name: str) -> str:
+    return f"{line[name]:.3f} ± {line[f'{name}_error']:.3f}"
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -119,7 +125,7 @@ def _provenance(summary: Json) -> str:
     absent = "".join(f" Not here, so left out: {name}." for name in summary["absent"])
     return (
         f"Results of {commit} ({state[summary['clean']]}), {kind} {span(seeds)}, means over the seeds; ± is the mean "
-        f"standard error of one seed's number.{_fewer(summary)}{absent}\n"
+        f"standard error of one seed's number, in brackets the deviation over seeds.{_fewer(summary)}{absent}\n"
     )
 
 
