@@ -9,14 +9,13 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from agnosticfair.commands.options import DataFolder, Jobs, Json, listed
+from agnosticfair.commands.options import DataFolder, Jobs, Json, example, listed
 from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import DataError
 from agnosticfair.threads import cpus
 
-EPILOG = "Example: agnosticfair bench --quick --out bench"
 
-
+@example("bench --quick --out bench")
 def bench(
     datasets: Annotated[
         str | None, Option(help="Names with commas between, or all; by default all that are here.")
