@@ -165,12 +165,16 @@ def band_names(edges: Sequence[float], dated: bool = False) -> tuple[str, ...]:
 
 
 def encode(
-    encoding: Encoding, table: Table, who: str = "the data", out: np.ndarray | None = None
+    encoding: Encoding,
+    table: Table,
+    who: str = "the data",
+    out: np.ndarray | None = None,
+    places: np.ndarray | None = None,
 ) -> np.ndarray:
     """The feature matrix X, (n, d) float64: numeric columns scaled to [0, 1], then one-hots.
 
     Scaled values are multiples of 2^-20, so that sums over rows can be exact; float32 holds them, too.
-    ``out``: where to write X, of any type.
+    ``out``: where to write X, of any type.  places: the row of X for each row of the table; in order unless said.
 
     A numeric column that was constant in training encodes to 0.
 
@@ -179,13 +183,14 @@ def encode(
     """
     X = np.empty((len(table), encoding.width)) if out is None else out
     X[:] = 0.0
+    every: Any = slice(None) if places is None else places
     for j, (name, low, high) in enumerate(encoding.numeric):
         values = _values(table, name, who)
         if not encoding.scale:
-            X[:, j] = values
+            X[every, j] = values
         elif high - low > 1 / wire.LARGEST:
-            X[:, j] = on_grid((values - low) / (high - low), FEATURE_BITS)
-    start, rows = len(encoding.numeric), np.arange(len(table))
+            X[every, j] = on_grid((values - low) / (high - low), FEATURE_BITS)
+    start, rows = len(encoding.numeric), np.arange(len(table)) if places is None else places
     for name, categories in encoding.categorical:
         X[rows, start + _codes(table, name, categories, who)] = 1.0
         start += len(categories)
