@@ -18,7 +18,8 @@ from itertools import product
 
 import numpy as np
 
-from agnosticfair.auditing.parts import asked_parts, own_axes, own_counts, searched
+from agnosticfair.auditing.parts import asked_parts, own_counts, searched
+from agnosticfair.data.axes import own_axes
 from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
 from agnosticfair.data.splits import iid
 from agnosticfair.data.table import Table
@@ -38,7 +39,7 @@ HEAD = ("data", "seed", "majority", "ours", "EG", "ours, worst part", "EG, worst
 def worst_part(table: Table, name: str, y: np.ndarray, decided: np.ndarray) -> float:
     """The largest difference of decisions in a named part of these rows that is estimable."""
     asked = asked_parts(method("auto").fairness.basis)
-    axes, s = own_axes(table, asked), table.column(name)
+    axes, s = own_axes(table, asked.columns, asked.bands), table.column(name)
     cells = (s.codes * 2 + y) * 2 + decided
     counts = own_counts(table, axes, cells, len(s.categories))
     return searched(axes, asked, counts).worst("demographic_parity")[0]

@@ -4,7 +4,7 @@
 
 The observer sees every noisy total of one site, knows all rows but the canary, and scores by the likelihood
 ratio: nobody who sees the messages or the model can do better. Epsilon is bounded from below at confidence
-0.95 (``protocol/privacy/audit.py``); a claim under that bound would be refuted, as halved noise is.
+0.95 (``canary.py``); a claim under that bound would be refuted, as halved noise is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 from dataclasses import replace
 
 import numpy as np
+from canary import epsilon_of, least_mu
 from write_privacy import keep
 
 from agnosticfair.client.client import Client
@@ -23,7 +24,6 @@ from agnosticfair.data.table import concatenate
 from agnosticfair.methods import method
 from agnosticfair.private import Budget
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.audit import epsilon_of, least_mu
 from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,

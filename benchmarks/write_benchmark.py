@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from agnosticfair.experiments.kept import source_of
-from agnosticfair.report.bench import aggregate, document, readme
+from agnosticfair.report.bench import document, readme
+from agnosticfair.report.bench_numbers import aggregate
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMMARY, REPORT, README = (

@@ -1,6 +1,7 @@
 """Small tables and clients that several tests share."""
 
 import csv
+import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,15 @@ from agnosticfair.protocol.messages import Reply
 from agnosticfair.report.explorer import values
 from agnosticfair.server import plan as server
 from agnosticfair.server import solvers
+
+
+def script(name):
+    """A module of benchmarks/."""
+    path = Path(__file__).resolve().parents[1] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
 
 
 def small_table(n: int = 300, seed: int = 0, groups: int = 2) -> Table:

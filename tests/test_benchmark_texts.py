@@ -1,19 +1,13 @@
 """README's table and docs/benchmark.md are what the script makes of docs/benchmark.json: never typed."""
 
-import importlib.util
 import json
 from pathlib import Path
+
+from helpers import script
 
 from agnosticfair.report.bench import document, readme
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
 
 
 write = script("write_benchmark")

@@ -122,7 +122,7 @@ ELSEWHERE = {
     "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
     "protocol/privacy/test_privacy": "private server/private",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
-    "report/test_bench": "report/bench_page",
+    "report/test_bench": "report/bench_numbers report/bench_page",
     "server/test_exact": "server/adversaries",
     "server/test_named": "server/limited server/plan server/stepping",
     "test_reductions": "server/averaging",

@@ -53,6 +53,7 @@ LIMIT = Kind(
 )
 NOT_NEGATIVE = Kind("a number, 0 or more", lambda v: v >= 0)
 SHARE = Kind("a number from 0 to 1", lambda v: 0 <= v <= 1)
+CONFIDENCE = Kind("a number between 0 and 1, both left out", lambda v: 0 < v < 1)
 COUNT = Kind("a whole number, 1 or more", lambda v: v >= 1, Integral, int)
 NATURAL = Kind("a whole number, 0 or more", lambda v: v >= 0, Integral, int)
 FLAG = Kind("a bool", type=bool, read=bool)

@@ -18,8 +18,8 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.fits import compared, own_set
-from agnosticfair.auditing.parts import asked_parts, own_axes, searched
-from agnosticfair.data.axes import codes_of
+from agnosticfair.auditing.parts import asked_parts, searched
+from agnosticfair.data.axes import codes_of, own_axes
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table, concatenate
 from agnosticfair.errors import SettingsError
@@ -323,7 +323,7 @@ def _over_parts(
 ) -> Callable[[Model, np.ndarray], list[tuple[float, float]]]:
     """The same over named parts: which parts there are does not hang on decisions, and is found once."""
     asked = asked_parts(fairness.basis)
-    axes = own_axes(table, asked)
+    axes = own_axes(table, asked.columns, asked.bands)
     codes, sizes = codes_of(table, axes), sizes_of(axes)
 
     def counts(column: Column, y_hat: np.ndarray, count: Counting) -> np.ndarray:

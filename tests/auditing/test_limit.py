@@ -172,7 +172,7 @@ def test_under_masks_every_model_of_a_path_is_counted():
 @pytest.mark.parametrize(
     ("ask", "sentence"),
     [
-        ({"limit": 0}, "limit is 0; it must be a number above 0 and below 1"),
+        ({"limit": 0}, "limit is 0; it must be a number between 0 and 1, both left out"),
         ({"limit": 0.1, "confidence": 1}, "confidence is 1; it must be"),
         ({"limit": 0.1, "precision": -1}, "precision is -1; it must be a positive number"),
         ({"limit": 0.1, "method": "fl"}, "method 'fl' has no price on named parts"),

@@ -14,6 +14,7 @@ import agnosticfair
 from agnosticfair import audit, audit_clients
 from agnosticfair.auditing import parts as named
 from agnosticfair.auditing import proof
+from agnosticfair.data.axes import own_axes
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError
 from agnosticfair.mathematics import reweighed
 from agnosticfair.mathematics.basis import gaussian, subpopulations
@@ -32,7 +33,7 @@ def held(n=4000, seed=1, groups=2):
 def test_counts_are_those_of_the_rows_of_each_part():
     table, decided = held(600)
     asked = named.Subpopulations(depth=3, least=0.02)
-    axes = named.own_axes(table, asked)
+    axes = own_axes(table, asked.columns, asked.bands)
     s, y = table.column("sex").codes, table.labels("yes").astype(int)
     cells = (s * 2 + y) * 2 + decided
     found = named.searched(axes, asked, named.own_counts(table, axes, cells, 2))

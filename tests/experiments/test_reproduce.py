@@ -10,13 +10,13 @@ from agnosticfair.data.datasets import DATASETS
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.experiments import reproduce
 from agnosticfair.experiments.paper import PAPER, reported
+from agnosticfair.experiments.pool import run_cells
 from agnosticfair.experiments.reproduce import (
     CLIENTS,
     MEASURES,
     SETTINGS,
     PaperCell,
     cells,
-    run,
     run_cell,
 )
 from agnosticfair.methods import METHODS
@@ -96,20 +96,20 @@ def test_a_diverging_fit_is_a_row(monkeypatch):
 
 def test_rows_come_in_the_order_of_tasks_and_are_told():
     tasks, told = cells(["adult"], ["shift"], ["qffl", "fl"], 1), []
-    rows = run(tasks, 1, told.append)
+    rows = run_cells(run_cell, tasks, 1, told.append)
     assert [r["method"] for r in rows] == ["qffl", "fl"]
     assert told == rows
 
 
 def test_no_jobs_are_refused():
     with pytest.raises(SettingsError, match="0 jobs"):
-        run([PaperCell("adult", "shift", "fl", 0)], 0)
+        run_cells(run_cell, [PaperCell("adult", "shift", "fl", 0)], 0)
 
 
 @pytest.mark.slow
 def test_rows_do_not_depend_on_the_number_of_jobs():
     tasks = cells(["adult"], ["shift"], ["fl", "agnosticfair-a", "agnosticfair-printed"], 1)
-    assert timeless(run(tasks, 2)) == timeless(run(tasks, 1))
+    assert timeless(run_cells(run_cell, tasks, 2)) == timeless(run_cells(run_cell, tasks))
 
 
 def die(task):
@@ -117,10 +117,9 @@ def die(task):
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_is_a_sentence(monkeypatch):
-    monkeypatch.setattr(reproduce, "run_cell", die)
+def test_a_worker_that_dies_is_a_sentence():
     with pytest.raises(SettingsError, match="fewer jobs"):
-        run(cells(["adult"], ["shift"], ["fl", "afl"], 1), 2)
+        run_cells(die, cells(["adult"], ["shift"], ["fl", "afl"], 1), 2)
 
 
 def test_the_paper_s_numbers_have_their_place():

@@ -14,9 +14,10 @@ from agnosticfair.commands.shifts import shifts as command
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.splits import Split
 from agnosticfair.errors import SettingsError, SolverError
-from agnosticfair.experiments import peers, reproduce, shifts
+from agnosticfair.experiments import reproduce, shifts
 from agnosticfair.experiments.deployments import measure
-from agnosticfair.experiments.entrants import entrant, fairgrad
+from agnosticfair.experiments.entrants import Train, entrant, fairgrad
+from agnosticfair.experiments.pool import run_cells
 from agnosticfair.experiments.sceptic import matching_threshold
 from agnosticfair.experiments.shifts import (
     COMPARED,
@@ -27,7 +28,7 @@ from agnosticfair.experiments.shifts import (
     TAUS,
     SuiteCell,
     cells,
-    run,
+    fit_peer,
     run_cell,
     worst_reweighing,
 )
@@ -36,6 +37,14 @@ from agnosticfair.mathematics.basis import gaussian_kernel, row_priorities
 from agnosticfair.report.shifts import figures, grids, summarise
 
 FL = SuiteCell("adult", "shift", "fl", 0)
+
+
+def peer(name, split):
+    return fit_peer(name, Train(split.train, "yes", "sex", 0))
+
+
+def run(tasks, jobs=1, on_done=None):
+    return run_cells(run_cell, tasks, jobs, on_done)
 
 
 def test_cells_cover_what_is_asked_for():
@@ -256,28 +265,28 @@ def small_split():
 def test_a_pooled_peer_lowers_the_risk_difference_of_its_training_rows(name):
     pytest.importorskip("fairlearn")
     split = small_split()
-    found = peers.fit_peer(name, split, "yes", "sex", 0)
+    found = peer(name, split)
     p = np.concatenate([found.decide(t) for t in split.train.values()])
     s = np.concatenate([t.column("sex").codes for t in split.train.values()])
     y = np.concatenate([t.labels("yes") for t in split.train.values()])
     assert measure(y, p, s)["risk_difference"] < 0.04 < measure(y, y, s)["risk_difference"]
-    assert found.outcome == peers.DONE
+    assert found.outcome == shifts.DONE
     assert found.seconds > 0
     assert ((p >= 0) & (p <= 1)).all()
 
 
 @pytest.mark.slow
 def test_fairgrad_learns_from_clients(monkeypatch):
-    if not peers.PEERS["declearn-fairgrad"].installed:
+    if not shifts.PEERS["declearn-fairgrad"].installed:
         pytest.skip("declearn with websockets is not installed")
     monkeypatch.setattr(fairgrad, "ROUNDS", 100)
     monkeypatch.setattr(fairgrad, "BATCH", 16)
     split = small_split()
-    found = peers.fit_peer("declearn-fairgrad", split, "yes", "sex", 0)
+    found = peer("declearn-fairgrad", split)
     y, p = split.test.labels("yes"), found.decide(split.test)
     assert {*p} == {0.0, 1.0}
     assert measure(y, p, split.test.column("sex").codes)["accuracy"] > 0.6
-    assert found.outcome == peers.DONE
+    assert found.outcome == shifts.DONE
 
 
 def test_the_gradient_of_a_batch_is_declearn_s_own():
@@ -296,17 +305,17 @@ def test_the_gradient_of_a_batch_is_declearn_s_own():
 
 def test_peers_that_cannot_be_are_refused(monkeypatch):
     with pytest.raises(SettingsError, match="fairlearn-eq"):
-        peers.fit_peer("fairlearn-eq", small_split(), "yes", "sex", 0)
+        peer("fairlearn-eq", small_split())
     monkeypatch.setattr(entrant, "find_spec", lambda name: None)
     with pytest.raises(SettingsError, match=r"agnosticfair\[peers\]"):
-        peers.fit_peer("fairlearn-eg", small_split(), "yes", "sex", 0)
+        peer("fairlearn-eg", small_split())
 
 
 def test_a_peer_s_failure_is_a_row(monkeypatch):
     def fail(train, limit):
         raise ValueError("it broke")
 
-    monkeypatch.setitem(peers.PEERS, "broken", entrant.Entrant("broken", fail, ""))
+    monkeypatch.setitem(shifts.PEERS, "broken", entrant.Entrant("broken", fail, ""))
     found = run_cell(SuiteCell("adult", "shift", "broken", 0))
     assert (found["outcome"], found["why"]) == ("diverged", "broken failed: it broke")
 

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from agnosticfair.report.bench import OURS, aggregate, document, grids, paragraph, readme, verdict
+from agnosticfair.data.datasets import DATASETS
+from agnosticfair.report.bench import document, grids, paragraph, readme
+from agnosticfair.report.bench_numbers import OURS, aggregate, verdict
 from agnosticfair.report.bench_page import page
 
 KINDS = {"test set": 1, "pair": 2}
@@ -78,7 +80,7 @@ def test_a_verdict_leaves_out_who_sees_and_counts_accuracy(made):
     assert not verdict(aggregate(far)["lines"])["won"]
     beaten = results(cell(OURS, p90=0.05, top=0.3), cell("fairfl", p90=0.06, top=0.2))
     assert not verdict(aggregate(beaten)["lines"])["won"]
-    assert "the lowest max is fairfl's" in document(beaten)
+    assert "- adult, limits 0.05, 0.1: lower: fairfl (as accurate)." in document(beaten)
     constant = cell("fairfl", accuracy=0.995, p90=0.0, top=0.0)  # positive for everybody
     assert verdict(aggregate(results(cell(OURS), constant))["lines"])["won"]
     itself = results(cell(OURS, accuracy=0.995, p90=0.0, top=0.0), cell("fairfl"))
@@ -116,17 +118,66 @@ def test_the_document_shows_every_cell_and_its_code(made):
         assert text.count(f"{entrant}") > 2
     assert "no result: fairlearn is not installed" in text
     assert "commit `0123456789ab` (without local changes), development seeds 0 to 1" in text
-    assert "Won: 1 of 1 at 0.05, 1 of 1 at 0.1" in text
+    assert "It is missed at every limit: 1 of 1 at 0.05, 1 of 1 at 0.1." in text
+    assert "Fewer were run of some: fairfl (shift) has seed 0; seer (shift) has seed 0." in text
     assert document(aggregate(made)) == text
     assert len(grids(made)) == 2
 
 
 def test_words_follow_the_numbers(made):
     lines = [f for f in aggregate(made)["lines"] if f["limit"] == 0.1]
-    assert "takes 70% off the p90" in paragraph({0.1: lines})
+    told = paragraph({0.1: lines})
+    assert "takes 70% off the p90" in told
+    assert told.endswith("Won at 0.1.")
+    assert "1 of 3 deployments are over the limit beyond error" in told
     alike = results(cell(OURS, p90=0.1), cell("fairfl", p90=0.1))
     assert "Robustness buys little here" in paragraph({0.1: aggregate(alike)["lines"]})
     assert paragraph({0.1: []}) == "Our default gave no result."
+
+
+def test_an_entrant_with_fewer_seeds_is_compared_on_these():
+    """Seed 1 is hard for everybody; who ran on seed 0 alone is not ahead by that."""
+    ours = [cell(OURS, seed=k, p90=0.05 + 0.2 * k, accuracy=0.8 - 0.1 * k) for k in range(2)]
+    few = cell("eg", p90=0.06, top=0.2, accuracy=0.79)
+    lines = [f for f in aggregate(results(*ours, few))["lines"] if f["limit"] == 0.1]
+    found = verdict(lines)
+    assert line(results(*ours, few), OURS)["p90"] > 0.06
+    assert (found["best"]["entrant"], found["lowest"]["p90"]) == (OURS, OURS)
+    assert found["won"]
+
+
+def test_what_lost_cells_have_in_common_is_counted():
+    lower = cell("eg", p90=0.01, accuracy=0.78)
+    ours = cell("agnosticfair", p90=0.02, top=0.1, accuracy=0.79) | {"ours": True}
+    told = document(results(cell(OURS), lower, ours))
+    assert "In 2 of 2 cells: in 2 a method of others is lower." in told
+    assert (
+        "of 4 times that an entrant is lower in p90 or max there, it is less accurate 4 times, by 1.5 points"
+        in told
+    )
+    assert (
+        "lower: agnosticfair (1.0 points less accurate) and eg (2.0 points less accurate)." in told
+    )
+    among_us = document(results(cell(OURS), ours))
+    assert "in 2 only other recipes of ours are lower" in among_us
+    constant = document(results(cell(OURS, accuracy=0.995), lower))
+    assert "in 2 our default is constant" in constant
+    assert "It decides 99.5% of the rows alike" in constant
+    poor = document(results(cell(OURS, accuracy=0.7, p90=0.01, top=0.01), cell("fairfl")))
+    assert "in 2 our default is over 0.02 less accurate than the best" in poor
+    assert "fairfl keeps the limit and is 10.0 points more accurate." in poor
+
+
+@pytest.mark.parametrize(
+    ("won", "said"), [(6, "met at 0.05 and 0.1"), (3, "missed at every limit")]
+)
+def test_the_bar_is_four_of_six(won, said):
+    every = [
+        c
+        for k, data in enumerate(DATASETS)
+        for c in (cell(OURS, data, top=0.1), cell("eg", data, top=0.2 if k < won else 0.05))
+    ]
+    assert f"**It is {said}: {won} of 6 at 0.05, {won} of 6 at 0.1.**" in document(results(*every))
 
 
 def test_readme_s_table_has_a_line_per_data_set(made):

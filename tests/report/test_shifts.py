@@ -7,11 +7,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from rich.console import Console
 
-from agnosticfair.experiments import peers
 from agnosticfair.experiments.deployments import KINDS
-from agnosticfair.experiments.shifts import (
-    MOVED,
-)
+from agnosticfair.experiments.shifts import MOVED, PEERS
 from agnosticfair.report.figures import png
 from agnosticfair.report.shifts import HEAD, PUBLISHED, figures, grids, summarise
 from agnosticfair.report.tables import document, markdown, terminal
@@ -58,7 +55,7 @@ def row(method="fl", seed=0, **changes):
 
 def suite():
     """Rows for all that the report can show."""
-    names = ("fl", "fairfl", "agnosticfair", *MOVED, *peers.PEERS)
+    names = ("fl", "fairfl", "agnosticfair", *MOVED, *PEERS)
     made = [row(m, k, spread=0.1 + 0.05 * i) for i, m in enumerate(names) for k in (0, 1)]
     made += [row("agnosticfair", tau=t, spread=t, frontier=True) for t in (0.1, 0.2)]
     made += [row("fairfl", tau=t, spread=2 * t, frontier=True) for t in (0.1, 0.2)]

@@ -37,7 +37,6 @@ from agnosticfair.auditing.parts import (
     Found,
     Subpopulations,
     asked_parts,
-    own_axes,
     own_counts,
     searched,
 )
@@ -45,6 +44,7 @@ from agnosticfair.auditing.question import BOUND, AuditQuestion, opened
 from agnosticfair.auditing.worst import measured
 from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
+from agnosticfair.data.axes import own_axes
 from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import Fold
@@ -212,7 +212,7 @@ def audit(
     if wanted.parts is None:
         return bounded(made, wanted, psi)
     table = X if isinstance(X, Table) else table_of(X)
-    axes = own_axes(table, wanted.parts)
+    axes = own_axes(table, wanted.parts.columns, wanted.parts.bands)
     counts = own_counts(table, axes, held.cells, len(held.groups))
     if not held_out:
         return looked_at(made, wanted, axes, counts)

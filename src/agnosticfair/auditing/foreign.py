@@ -6,6 +6,7 @@ code when it is read, so that it is read only where a user says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -83,18 +84,12 @@ def predictions_of(made: Any, frame: Any, target: str, *, threshold: float = 0.5
     if hasattr(made, "get_inputs"):
         return _run(made, frame, target)
     wanted = getattr(made, "feature_names_in_", None)
-    if wanted is not None and (absent := [name for name in wanted if name not in frame.columns]):
-        raise DataError(f"the model reads the column {shown(absent)}, which is not there: add it")
+    _check_there(() if wanted is None else wanted, frame)
     rows = frame.drop(columns=target) if wanted is None else frame[list(wanted)]
     if threshold != 0.5 and not hasattr(made, "predict_proba"):
         raise SettingsError(f"threshold {threshold:g} needs probabilities, and the model has none")
     ask = made.predict if threshold == 0.5 else made.predict_proba
-    try:
-        found = np.asarray(ask(rows))
-    except Exception as error:  # whatever the code in it does
-        raise DataError(
-            f"the model cannot decide on these rows ({_said(error)}): give the columns that it was fitted on"
-        ) from None
+    found = _answered(ask, rows)
     of_bits = found.ndim == 2 and np.asarray(made.classes_).dtype.kind in NUMBERS
     return found[:, 1] if of_bits else found
 
@@ -114,20 +109,26 @@ def _session(path: Path) -> Any:
 def _run(session: Any, frame: Any, target: str) -> np.ndarray:
     """The first output for inputs that are columns, or for one that is all columns but the target."""
     inputs = session.get_inputs()
-    absent = [one.name for one in inputs if one.name not in frame.columns]
-    if not absent:
-        fed = {one.name: _tensor(one, frame[one.name]) for one in inputs}
-    elif len(inputs) == 1:
+    if len(inputs) == 1 and inputs[0].name not in frame.columns:
         fed = {inputs[0].name: _tensor(inputs[0], frame.drop(columns=target))}
     else:
+        _check_there([one.name for one in inputs], frame)
+        fed = {one.name: _tensor(one, frame[one.name]) for one in inputs}
+    return _answered(lambda given: session.run(None, given)[0], fed)
+
+
+def _check_there(wanted: Iterable[str], frame: Any) -> None:
+    if absent := [name for name in wanted if name not in frame.columns]:
         raise DataError(f"the model reads the column {shown(absent)}, which is not there: add it")
+
+
+def _answered(ask: Callable[[Any], Any], rows: Any) -> np.ndarray:
     try:
-        found = session.run(None, fed)
-    except Exception as error:
+        return np.asarray(ask(rows))
+    except Exception as error:  # whatever the code in it does
         raise DataError(
             f"the model cannot decide on these rows ({_said(error)}): give the columns that it was fitted on"
         ) from None
-    return np.asarray(found[0])
 
 
 def _tensor(one: Any, values: Any) -> np.ndarray:
@@ -145,7 +146,7 @@ def _tensor(one: Any, values: Any) -> np.ndarray:
     return made[:, None] if made.ndim < len(one.shape) else made
 
 
-def _said(error: Exception, most: int = 160) -> str:
+def _said(error: Exception) -> str:
     """An error of somebody's code, on one short line."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= 160 else f"{text[:159]}…"

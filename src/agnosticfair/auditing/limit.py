@@ -34,7 +34,6 @@ import numpy as np
 
 from agnosticfair.auditing.audit import WEIGHTED, audit_clients, counting
 from agnosticfair.auditing.certificate import Certificate, upper
-from agnosticfair.auditing.parts import CONFIDENCE
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema
 from agnosticfair.data.stream import Stream, of_fold
@@ -48,7 +47,7 @@ from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server.plan import Start
-from agnosticfair.settings import POSITIVE, Kind, require
+from agnosticfair.settings import CONFIDENCE, POSITIVE, require
 
 METHOD = "agnosticfair-named"
 WEAKEST, STRONGEST, USUAL = 0.01, 6.0, 1.0
@@ -72,16 +71,9 @@ UNWEIGHTED = (
 
 NOTHING: Mapping[str, Any] = {}
 
-LIMIT = Kind("a number above 0 and below 1", lambda v: 0 < v < 1)
 
-
-@dataclass(frozen=True)
-class Foreseen:
-    """What the rows that a model was fitted on foresee: the bound, about; the accuracy, and the share of positives."""
-
-    predicted: float
-    accuracy: float
-    positive: float
+Foreseen = tuple[float, float, float]
+"""What the rows that a model was fitted on foresee: the bound, about; the accuracy, and the share of positives."""
 
 
 @dataclass(frozen=True)
@@ -221,9 +213,7 @@ class Asked:
             bound = max(one.foreseen(notion, self.precision, 1 - level) for one in found)
             cells = found[0].counts[0]  # (G, label, decision)
             right = np.trace(cells, axis1=1, axis2=2).sum()
-            return Foreseen(
-                bound, float(right / cells.sum()), float(cells[..., 1].sum() / cells.sum())
-            )
+            return bound, float(right / cells.sum()), float(cells[..., 1].sum() / cells.sum())
 
         return look
 
@@ -267,7 +257,7 @@ def fit_within(
     Fit, Promise
         The model, and what may be claimed of it. Where the limit cannot be, the one foreseen nearest to it.
     """
-    require(LIMIT, limit=limit)
+    require(CONFIDENCE, limit=limit)
     names = (sensitive_features,) if isinstance(sensitive_features, str) else (*sensitive_features,)
     asked = Asked(confidence, precision, parts, names)
     asking = {"deadline": deadline, "secure": secure, "schema": schema}
@@ -290,7 +280,7 @@ def check_promise(
     limit: float, confidence: float, precision: float, *, epsilon: float | None, drop: bool
 ) -> None:
     """Raise where sites could not be held to a limit, before they are asked for anything."""
-    require(LIMIT, limit=limit)
+    require(CONFIDENCE, limit=limit)
     Asked(confidence, precision, None, ("",))
     if epsilon is not None:
         raise SettingsError("no limit is searched under noise: leave out --limit or --epsilon")
@@ -376,7 +366,7 @@ def walked(
         made = fit(method=chosen, start=start_between(path, price), **rows.asked, **how)
         made = replace(made, model=replace(made.model, trained_on=fitting.digest))
         look = look or asked.foreseen(made.model, fitting)
-        path.append(Candidate(made, price, *vars(look(made.model)).values()))
+        path.append(Candidate(made, price, *look(made.model)))
         yield path[-1]
 
 
@@ -432,10 +422,5 @@ def _in_the_way(certificates: Mapping[str, Certificate], limit: float) -> Iterat
         yield "no part has rows enough for the precision asked for"
     for part in sorted(parts, key=lambda part: -part.high):
         if part.high > limit and isfinite(part.difference):
-            real = part.difference > limit
-            why = (
-                f"shows {part.difference:.3f}"
-                if real
-                else f"shows {part.difference:.3f}, with too few rows to know"
-            )
-            yield f"{part.name} ({part.rows:,} rows) {why}"
+            few = "" if part.difference > limit else ", with too few rows to know"
+            yield f"{part.name} ({part.rows:,} rows) shows {part.difference:.3f}{few}"

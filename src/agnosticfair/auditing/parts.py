@@ -8,7 +8,7 @@ part with too few is never asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb, prod
@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import axes_of, chosen_columns, codes_of, histogram
-from agnosticfair.data.census import take_census
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.axes import codes_of
+from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.confidence import Bounds
@@ -32,9 +31,8 @@ from agnosticfair.mathematics.parts import (
     sizes_of,
     triples,
 )
-from agnosticfair.settings import COUNT, SHARE, Kind, require
+from agnosticfair.settings import CONFIDENCE, COUNT, POSITIVE, SHARE, require
 
-CONFIDENCE = Kind("a number between 0 and 1, both left out", lambda v: 0 < v < 1)
 Asked = Callable[[Sequence[Part]], np.ndarray]
 """From parts to their counts, (M, G, 2, 2)."""
 
@@ -165,26 +163,6 @@ def asked_parts(parts: Any) -> Subpopulations:
     return Subpopulations(None if parts is None else tuple(parts))
 
 
-def own_axes(table: Table, asked: Subpopulations) -> tuple[Axis, ...]:
-    """The axes of rows that lie in one place: those that they would agree on as the only client."""
-    table = Table(
-        table.numeric,
-        table.categorical,
-        Column(np.zeros(len(table), np.int32), ("",)),
-        {},
-        {**table.sensitive_features, **table.other},
-    )
-    census = take_census(table, "the rows")
-    others = {name: column.categories for name, column in table.other.items()}
-    names = chosen_columns(census, asked.columns, others, ())
-    counts = {
-        name: histogram(table.numeric[name], *census.numeric[name])
-        for name in names
-        if name in census.numeric
-    }
-    return axes_of(census, counts, asked.bands, asked.columns, others)
-
-
 def own_counts(table: Table, axes: Sequence[Axis], cells: np.ndarray, groups: int) -> Asked:
     """A function that counts over rows that lie in one place.  cells: (n,) (group * 2 + label) * 2 + decision."""
     codes = codes_of(table, axes)
@@ -249,7 +227,7 @@ def records(
     nan, for nothing holds beyond these rows, and no sharp one is searched.
     """
     require(CONFIDENCE, confidence=level)
-    require(Kind("a positive number", lambda v: v > 0), precision=precision)
+    require(POSITIVE, precision=precision)
     spends = share * (1 - level)
     _, able, keep = found.levels(notion, precision, spends)
     k, n = confidence.compared(found.counts, notion)
@@ -308,9 +286,3 @@ def worst_of(made: Sequence[PartRecord]) -> PartRecord | None:
     """The estimable part of the largest measured difference."""
     able = [part for part in made if part.estimable]
     return max(able, key=lambda part: part.difference, default=None)
-
-
-def summary(made: Sequence[PartRecord]) -> Mapping[str, int]:
-    """How many parts are estimable, and how many are not."""
-    able = sum(part.estimable for part in made)
-    return {"estimable": able, "not estimable": len(made) - able}

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from agnosticfair.auditing.parts import CONFIDENCE, Subpopulations, asked_parts
+from agnosticfair.auditing.parts import Subpopulations, asked_parts
 from agnosticfair.mathematics.basis import Basis, Reweighing, check_seed, constant, gaussian
 from agnosticfair.mathematics.notions import notion_of
-from agnosticfair.settings import NATURAL, POSITIVE, SHARE, Kind, require
+from agnosticfair.settings import CONFIDENCE, NATURAL, POSITIVE, SHARE, Kind, require
 
 BOUND = 5.0
 """Of alpha, where kernels are asked for without one."""

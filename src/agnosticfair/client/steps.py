@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from agnosticfair.client import answers, private
@@ -20,14 +21,7 @@ from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import (
-    AverageNetwork,
-    Moments,
-    PartSums,
-    Sums,
-    TrainNetwork,
-    step_of,
-)
+from agnosticfair.protocol.questions import PartSums, Sums, step_of
 
 Answer = Census | Candidates | Reply
 
@@ -60,23 +54,10 @@ def part_sums(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     return named_device.part_values(client, broadcast)
 
 
-# PyTorch is imported when the first step that needs it is asked for
-def _moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
-    from agnosticfair.client import networks
-
-    return networks.moments(client, broadcast)
-
-
-def _train(client: Client, broadcast: Broadcast[TrainNetwork]) -> Reply:
-    from agnosticfair.client import networks
-
-    return networks.train(client, broadcast)
-
-
-def _average_network(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
-    from agnosticfair.client import averaging_networks
-
-    return averaging_networks.average(client, broadcast)
+def _by_torch(module: str, name: str) -> Callable[[Client, Any], Answer]:
+    """A function of a module that imports PyTorch, which it does when the first question is asked."""
+    room = f"agnosticfair.client.{module}"
+    return lambda client, broadcast: getattr(import_module(room), name)(client, broadcast)
 
 
 STEPS: dict[str, Step] = {
@@ -96,9 +77,14 @@ STEPS: dict[str, Step] = {
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("part_decisions", answers.part_decisions, by_batch=True),
-        Step("moments", _moments, in_memory=True, network=True),
-        Step("train", _train, in_memory=True, network=True),
-        Step("average_network", _average_network, in_memory=True, network=True),
+        Step("moments", _by_torch("networks", "moments"), in_memory=True, network=True),
+        Step("train", _by_torch("networks", "train"), in_memory=True, network=True),
+        Step(
+            "average_network",
+            _by_torch("averaging_networks", "average"),
+            in_memory=True,
+            network=True,
+        ),
         Step("private_counts", private.counts, in_memory=True),
         Step("private_moments", private.moments, in_memory=True),
         Step("private_slopes", private.slopes, in_memory=True),

@@ -35,7 +35,8 @@ def reproduce(
     from agnosticfair.data.datasets import load_dataset
     from agnosticfair.experiments.detail import decided_files
     from agnosticfair.experiments.paper import DATASETS
-    from agnosticfair.experiments.reproduce import SETTINGS, cells, run
+    from agnosticfair.experiments.pool import run_cells
+    from agnosticfair.experiments.reproduce import SETTINGS, cells, run_cell
     from agnosticfair.methods import METHODS
     from agnosticfair.report import figures, tables
     from agnosticfair.runs.provenance import provenance
@@ -49,9 +50,9 @@ def reproduce(
         seeds,
         folder,
     )
-    begin = perf_counter()
+    begin, jobs = perf_counter(), cpus() if jobs is None else jobs
     with progress(len(tasks), "fits") as advance:
-        rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+        rows = run_cells(run_cell, tasks, jobs, lambda row: advance(row["method"]))
     kept = decided_files(rows, 2, folder)
     results = {
         "format": "agnosticfair-results-1",

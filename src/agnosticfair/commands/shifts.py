@@ -45,7 +45,8 @@ def shifts(
     """
     from agnosticfair.data.datasets import DATASETS, load_dataset
     from agnosticfair.experiments.detail import decided_files
-    from agnosticfair.experiments.shifts import COMPARED, DIRICHLET, cells, clients_of, run
+    from agnosticfair.experiments.pool import run_cells
+    from agnosticfair.experiments.shifts import COMPARED, DIRICHLET, cells, clients_of, run_cell
     from agnosticfair.methods import METHODS
     from agnosticfair.report import shifts as report
     from agnosticfair.runs.provenance import provenance
@@ -58,9 +59,9 @@ def shifts(
     how: dict[str, Any] = {"frontier": frontier, "strict": strict, "network": network}
     how |= {"peers": _peers() if peers else (), "folder": folder}
     tasks = cells(names, setting, chosen, seeds, **how)
-    begin = perf_counter()
+    begin, jobs = perf_counter(), cpus() if jobs is None else jobs
     with progress(len(tasks), "fits") as advance:
-        rows = run(tasks, cpus() if jobs is None else jobs, lambda row: advance(row["method"]))
+        rows = run_cells(run_cell, tasks, jobs, lambda row: advance(row["method"]))
     asked: dict[str, Any] = {
         "dataset": dataset,
         "setting": setting,
@@ -81,7 +82,7 @@ def shifts(
 
 def _peers() -> list[str]:
     """The peers that are installed; none is an error."""
-    from agnosticfair.experiments.peers import PEERS
+    from agnosticfair.experiments.shifts import PEERS
 
     found = [name for name, peer in PEERS.items() if peer.installed]
     if not found:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agnosticfair.data.census import MOST_VALUES, Census
+from agnosticfair.data.census import MOST_VALUES, Census, take_census
 from agnosticfair.data.encoding import band_names, check_finite, shown
-from agnosticfair.data.table import Table
+from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.parts import FEATURES, SITE, Axis
 
@@ -137,6 +137,18 @@ def axes_of(
             values = values_of(census, others).get(name, clients)
             found.append(Axis(name, tuple(sorted(values))))
     return tuple(axis for axis in found if len(axis.values) > 1)
+
+
+def own_axes(
+    table: Table, columns: Sequence[str] | None = None, bands: int = 4
+) -> tuple[Axis, ...]:
+    """The axes of rows that lie in one place: those that they would agree on as the only client."""
+    further = {**table.sensitive_features, **table.other}
+    nothing = Column(np.zeros(len(table), np.int32), ("",))
+    census = take_census(Table(table.numeric, table.categorical, nothing, {}, further), "the rows")
+    counts = {name: histogram(v, *census.numeric[name]) for name, v in table.numeric.items()}
+    others = {name: column.categories for name, column in further.items()}
+    return axes_of(census, counts, bands, columns, others)
 
 
 def codes_of(

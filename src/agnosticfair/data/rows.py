@@ -69,18 +69,26 @@ class Fold:
 
 def digest_of(tables: Iterable[Table]) -> str:
     """The same for the same rows in any order and over any clients: a sum of hashes, which add up."""
+    return _digest(row_hashes(table) for table in tables)
+
+
+def _digest(of_each: Iterable[np.ndarray]) -> str:
     total, n = 0, 0
-    for table in tables:
-        hashes = _mixed(row_hashes(table), np.zeros(len(table), np.uint64))
-        total, n = (total + int(np.add.reduce(hashes, dtype=np.uint64))) % 2**64, n + len(table)
+    for own in of_each:
+        hashes = _mixed(own, np.zeros(len(own), np.uint64))
+        total, n = (total + int(np.add.reduce(hashes, dtype=np.uint64))) % 2**64, n + len(own)
     return hashlib.sha256(f"{n} {total}".encode()).hexdigest()
 
 
 def sketch_of(tables: Iterable[Table], buckets: int) -> np.ndarray:
     """How many rows fall into each of so many buckets by their content, (buckets,): counts, which add up."""
+    return _sketch((row_hashes(table) for table in tables), buckets)
+
+
+def _sketch(of_each: Iterable[np.ndarray], buckets: int) -> np.ndarray:
     found = np.zeros(buckets, np.int64)
-    for table in tables:
-        hashes = _mixed(row_hashes(table), np.ones(len(table), np.uint64))
+    for own in of_each:
+        hashes = _mixed(own, np.ones(len(own), np.uint64))
         found += np.bincount((hashes % np.uint64(buckets)).astype(np.int64), minlength=buckets)
     return found
 
@@ -113,8 +121,9 @@ def fingerprint_of(tables: Sequence[Table]) -> str:
     buckets = _buckets(sum(map(len, tables)))
     if not buckets:
         return digest_of(tables)
-    packed = zlib.compress(sketch_of(tables, buckets).astype("<u4").tobytes(), 9)
-    return f"{digest_of(tables)}:{b64encode(packed).decode()}"
+    of_each = [row_hashes(table) for table in tables]
+    packed = zlib.compress(_sketch(of_each, buckets).astype("<u4").tobytes(), 9)
+    return f"{_digest(of_each)}:{b64encode(packed).decode()}"
 
 
 def known_again(fingerprint: str, tables: Sequence[Table]) -> float:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from agnosticfair.data.axes import axes_of, codes_of, histogram
-from agnosticfair.data.census import take_census
+from agnosticfair.data.axes import codes_of, own_axes
 from agnosticfair.data.datasets import Shift
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.splits import Split
@@ -166,14 +165,8 @@ class _Parts:
 
     @classmethod
     def of(cls, table: Table, sensitive_feature: str) -> _Parts:
-        further = {k: c for k, c in table.sensitive_features.items() if k != sensitive_feature} | {
-            **table.other
-        }
-        census = take_census(table, "the test set")
-        counts = {k: histogram(v, *census.numeric[k]) for k, v in table.numeric.items()}
-        columns = sorted({*table.numeric, *table.categorical, *further})
-        others = {name: column.categories for name, column in further.items()}
-        axes = axes_of(census, counts, columns=columns, others=others)
+        names = {*table.numeric, *table.categorical, *table.sensitive_features, *table.other}
+        axes = own_axes(table, sorted(names - {sensitive_feature}))
         codes = codes_of(table, axes)
         shallow = named_parts(codes, sizes_of(axes), LEAST_ROWS / len(table))
         return cls(axes, codes, table.column(sensitive_feature).codes, shallow)

@@ -36,6 +36,11 @@ def detail(fitted: Fit | None, p: np.ndarray) -> dict[str, Any]:
     return {**about, "decisions": p.tolist()}
 
 
+def number(value: float) -> float | None:
+    """A measure, None where there is none: a group is absent."""
+    return None if np.isnan(value) else float(value)
+
+
 def decided_files(rows: Sequence[Row], clients: int, folder: str | None) -> dict[str, bytes]:
     """Files of test rows with their decisions, which are taken out of the rows' details.
 

@@ -6,10 +6,9 @@ processes they are computed. Only ``seconds`` differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isnan
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -18,14 +17,15 @@ from agnosticfair.data.datasets import dataset
 from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
-from agnosticfair.experiments.detail import SEED, detail, split_of
+from agnosticfair.experiments.detail import SEED, detail, number, split_of
 from agnosticfair.experiments.paper import as_printed
-from agnosticfair.experiments.pool import Row, run_cells
+from agnosticfair.experiments.pool import Row
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
+from agnosticfair.settings import require_name
 
 SETTINGS = ("shift", "iid", "clients")
 """Tables 1 and 2 with Figure 2; Table 3; Figure 3."""
@@ -68,8 +68,7 @@ def cells(
     for name in names:
         recipe(name)
     for setting in settings:
-        if setting not in SETTINGS:
-            raise SettingsError(f"no setting {setting!r}; there are: {', '.join(SETTINGS)}")
+        require_name("setting", setting, SETTINGS)
     if seeds < 1:
         raise SettingsError(f"{seeds} seeds leave nothing to run: ask for at least 1")
     wanted = []
@@ -88,13 +87,6 @@ def cells(
             f"nothing to run: setting 'clients' (Figure 3) is for adult and {', '.join(COMPARED)}"
         )
     return wanted
-
-
-def run(
-    wanted: Sequence[PaperCell], jobs: int = 1, on_done: Callable[[Row], None] | None = None
-) -> list[Row]:
-    """The row of every cell, in the order of the wanted; ``on_done`` sees each as it arrives."""
-    return run_cells(run_cell, wanted, jobs, on_done)
 
 
 def tuned(name: str, data: str) -> Method:
@@ -165,16 +157,12 @@ def measure(model: Model, split: Split, positive: str) -> Row:
     parts = [split.test_part == k for k in range(len(split.parts))]
     local = [metrics.risk_difference(y_hat[part], s[part]) for part in parts]
     return {
-        "train_accuracy": _number(metrics.accuracy(train[0], train[1])),
-        "train_risk_difference": _number(metrics.risk_difference(train[1], train[2])),
-        "test_accuracy": _number(metrics.accuracy(y, y_hat)),
-        "test_risk_difference": _number(metrics.risk_difference(y_hat, s)),
-        "test_balanced_accuracy": _number(metrics.balanced_accuracy(y, y_hat)),
-        "client_risk_differences": [_number(value) for value in local],
-        "majority_rate": _number(metrics.majority_rate(y)),
-        "label_risk_difference": _number(metrics.risk_difference(y, s)),
+        "train_accuracy": number(metrics.accuracy(train[0], train[1])),
+        "train_risk_difference": number(metrics.risk_difference(train[1], train[2])),
+        "test_accuracy": number(metrics.accuracy(y, y_hat)),
+        "test_risk_difference": number(metrics.risk_difference(y_hat, s)),
+        "test_balanced_accuracy": number(metrics.balanced_accuracy(y, y_hat)),
+        "client_risk_differences": [number(value) for value in local],
+        "majority_rate": number(metrics.majority_rate(y)),
+        "label_risk_difference": number(metrics.risk_difference(y, s)),
     }
-
-
-def _number(value: float) -> float | None:
-    return None if isnan(value) else float(value)

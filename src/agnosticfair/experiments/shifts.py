@@ -8,10 +8,12 @@ difference: FairFL with its threshold raised until, on the *training* rows, it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import permutations
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from agnosticfair.auditing.inputs import features_of
 from agnosticfair.auditing.worst import profile
-from agnosticfair.data.census import encoding_of, merge, take_census
 from agnosticfair.data.datasets import dataset
-from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
@@ -35,10 +35,10 @@ from agnosticfair.experiments.deployments import (
     natural_parts,
     summarise,
 )
-from agnosticfair.experiments.detail import SEED, detail, split_of
+from agnosticfair.experiments.detail import SEED, detail, number, split_of
+from agnosticfair.experiments.entrants import ENTRANTS, Train
 from agnosticfair.experiments.paper import as_printed
-from agnosticfair.experiments.peers import PEERS, fit_peer
-from agnosticfair.experiments.pool import Row, run_cells
+from agnosticfair.experiments.pool import Row
 from agnosticfair.experiments.sceptic import matching_threshold
 from agnosticfair.federation import Fit, fit
 from agnosticfair.mathematics.ambiguity import Ambiguity, Worst
@@ -46,6 +46,7 @@ from agnosticfair.mathematics.basis import gaussian_kernel, row_priorities
 from agnosticfair.mathematics.fairness import Surrogate, worst_pair
 from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
+from agnosticfair.settings import require_name
 
 SETTINGS = ("shift", "iid", "dirichlet")
 
@@ -67,6 +68,12 @@ FACTORS = (0.25, 0.5, 0.75, 1.5, 2.0, 3.0)  # of the data set's tau, for agnosti
 TAUS = (0.005, 0.05, 0.1, 0.15)  # for fairfl's frontier
 KEPT = (0.8, 0.6, 0.45, 0.3, 0.2, 0.1)  # share of fairfl's positives left by a moved threshold
 FRONTIER_SEEDS = 3
+
+PEERS = {k: ENTRANTS[k] for k in ("fairlearn-eg", "fairlearn-threshold", "declearn-fairgrad")}
+"""The entrants of other libraries beside our methods, an optional extra: 'agnosticfair[peers]'."""
+
+ASKED, DONE = 0.01, "done"
+"""The difference that peers are asked for; and how their fits end, with an outcome of their own, or none."""
 
 BOUND, WIDTH, KERNELS, FLOOR, OTHER_SEED = 5.0, 1.0, 200, 0.05, 991
 """The set that every model is certified over; its kernels are drawn with a seed of their own."""
@@ -118,8 +125,7 @@ def cells(
     names, datasets = list(dict.fromkeys(methods)), list(dict.fromkeys(datasets))
     for name in names:
         recipe(name)
-    if setting not in SETTINGS:
-        raise SettingsError(f"no setting {setting!r}; there are: {', '.join(SETTINGS)}")
+    require_name("setting", setting, SETTINGS)
     if seeds < 1:
         raise SettingsError(f"{seeds} seeds leave nothing to run: ask for at least 1")
     if setting == "dirichlet" and datasets != ["adult"]:
@@ -157,13 +163,6 @@ def _frontier(plain: SuiteCell, names: Sequence[str]) -> list[SuiteCell]:
     ]
 
 
-def run(
-    wanted: Sequence[SuiteCell], jobs: int = 1, on_done: Callable[[Row], None] | None = None
-) -> list[Row]:
-    """The row of every cell, in the order of the wanted; ``on_done`` sees each as it arrives."""
-    return run_cells(run_cell, wanted, jobs, on_done)
-
-
 def run_cell(cell: SuiteCell) -> Row:
     """Fit and measure one cell. A fit that diverges is a row without measures, unless strict."""
     # One thread: a sum split over threads is rounded in another order.
@@ -192,17 +191,12 @@ def _ended(decider: Decider) -> Row:
 
 @dataclass(frozen=True)
 class PreparedSuite:
-    """A split with what all of its models share: the encoding, the training rows in one place, the
-    deployments. X, y, s: of the training rows."""
+    """A split with what all of its models share: the training rows, by client and in one place, and the
+    deployments."""
 
     split: Split
-    encoding: Encoding
-    X: np.ndarray
-    y: np.ndarray
-    s: np.ndarray
+    train: Train
     deployments: Suite
-    positive: str
-    sensitive_feature: str
 
 
 def clients_of(setting: str) -> int:
@@ -212,19 +206,10 @@ def clients_of(setting: str) -> int:
 @lru_cache(maxsize=1)
 def _prepared(name: str, setting: str, seed: int, folder: str | None) -> PreparedSuite:
     source, split = dataset(name), split_of(name, setting, clients_of(setting), seed, folder)
-    train = split.train
     natural = natural_parts(split, source.shift) if setting == "shift" else None
-    encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
-    return PreparedSuite(
-        split,
-        encoding,
-        np.concatenate([encode(encoding, t) for t in train.values()]),
-        np.concatenate([t.labels(source.positive) for t in train.values()]),
-        np.concatenate([t.column(source.sensitive_features).codes for t in train.values()]),
-        deployments(split.test, encoding, seed, source.sensitive_features, natural),
-        source.positive,
-        source.sensitive_features,
-    )
+    train = Train(split.train, source.positive, source.sensitive_features, seed)
+    suite = deployments(split.test, train.encoding, seed, source.sensitive_features, natural)
+    return PreparedSuite(split, train, suite)
 
 
 def _recipe(cell: SuiteCell) -> Method | None:
@@ -241,7 +226,7 @@ def _recipe(cell: SuiteCell) -> Method | None:
 
 def _decider(cell: SuiteCell, held: PreparedSuite) -> Decider:
     if cell.method in PEERS:
-        return fit_peer(cell.method, held.split, held.positive, held.sensitive_feature, cell.seed)
+        return fit_peer(cell.method, held.train)
     moved = cell.method in MOVED
     name = "fairfl" if moved else cell.method
     fitted = _fitted(replace(cell, method=name, kept=None, frontier=False))
@@ -254,6 +239,23 @@ def _decider(cell: SuiteCell, held: PreparedSuite) -> Decider:
     return Decider(decide, *told, fitted)
 
 
+def fit_peer(name: str, train: Train) -> Decider:
+    """Fit a peer; the time is that of its own fit alone."""
+    require_name("peer", name, PEERS)
+    if not PEERS[name].installed:
+        needed = " and ".join(PEERS[name].packages)
+        raise SettingsError(f"{name} needs {needed}: pip install 'agnosticfair[peers]'")
+    train.encoded  # noqa: B018 (its time is not the peer's)
+    begin = perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what another library says to its own authors
+            decide = PEERS[name].fit(train, ASKED)
+    except Exception as error:  # another's failure is a row of the table, not the end of the suite
+        raise SolverError(f"{name} failed: {error}") from error
+    return Decider(decide, DONE, 0, perf_counter() - begin)
+
+
 @lru_cache(maxsize=8)
 def _fitted(cell: SuiteCell) -> Fit:
     """Our own fits, kept because the sceptic's rows need them again."""
@@ -262,8 +264,8 @@ def _fitted(cell: SuiteCell) -> Fit:
     return fit(
         held.split.train,
         chosen,
-        sensitive_features=held.sensitive_feature,
-        positive=held.positive,
+        sensitive_features=held.train.sensitive_features,
+        positive=held.train.positive,
         seed=cell.seed,
         strict=cell.strict,
     )
@@ -275,8 +277,8 @@ def _threshold(cell: SuiteCell, fitted: Fit, held: PreparedSuite) -> float:
     if cell.kept is not None:
         return float(np.quantile(d[d > 0], 1 - cell.kept)) if (d > 0).any() else 0.0
     other = _on_train(_fitted(replace(cell, method="agnosticfair")), held)
-    what = MOVED[cell.method]
-    return matching_threshold(d, held.y, what, measure(held.y, other > 0, held.s)[what])
+    what, rows = MOVED[cell.method], held.train.pooled
+    return matching_threshold(d, rows.y, what, measure(rows.y, other > 0, rows.s)[what])
 
 
 def _on_train(fitted: Fit, held: PreparedSuite) -> np.ndarray:
@@ -285,20 +287,20 @@ def _on_train(fitted: Fit, held: PreparedSuite) -> np.ndarray:
 
 def _measured(decider: Decider, held: PreparedSuite, cell: SuiteCell) -> Row:
     """What a model does on the training rows, the test set and its parts, and every deployment."""
-    split = held.split
+    split, own = held.split, held.train.pooled
     train = np.concatenate([decider.decide(t) for t in split.train.values()])
-    p, y = decider.decide(split.test), split.test.labels(held.positive)
-    s = split.test.column(held.sensitive_feature).codes
+    p, y = decider.decide(split.test), split.test.labels(held.train.positive)
+    s = split.test.column(held.train.sensitive_features).codes
     found = entries(held.deployments, measure_all(held.deployments, y, p, s))
     parts = [split.test_part == k for k in range(len(split.parts))]
-    K, worst = worst_reweighing(held.X, train, held.s, cell.seed + OTHER_SEED)
+    K, worst = worst_reweighing(own.X, train, own.s, cell.seed + OTHER_SEED)
     shown = cell.seed == SEED and not cell.frontier
     about = detail(decider.fitted, p) | {"worst": _reached(held, train, K, worst)} if shown else {}
     return {
-        **{f"train_{k}": v for k, v in measure(held.y, train, held.s).items()},
+        **{f"train_{k}": v for k, v in measure(own.y, train, own.s).items()},
         **{f"test_{k}": v for k, v in measure(y, p, s).items()},
         "part_risk_differences": [
-            _number(measure(y[part], p[part], s[part])["risk_difference"]) for part in parts
+            number(measure(y[part], p[part], s[part])["risk_difference"]) for part in parts
         ],
         **summarise(found),
         "certified_risk_difference": None if worst is None else float(worst.value),
@@ -330,11 +332,12 @@ def _reached(held: PreparedSuite, p: np.ndarray, K: np.ndarray, worst: Worst | N
     """Where the certificate's bound is reached: alpha, its groups, and the features' profile."""
     if worst is None:
         return None
-    X, n = held.X, len(held.X)
+    X, s, n = held.train.pooled.X, held.train.pooled.s, len(p)
     sums = {"psi_x": np.vstack([K.T @ X, X.sum(axis=0)]), "x_squares": (X**2).sum(axis=0)}
-    tilts = profile(sums, worst.alpha, n, features_of(held.encoding))
-    theta, groups = K @ worst.alpha, held.split.test.column(held.sensitive_feature).categories
-    parts = {name: held.s == g for g, name in enumerate(groups) if (held.s == g).any()}
+    tilts = profile(sums, worst.alpha, n, features_of(held.train.encoding))
+    column = held.split.test.column(held.train.sensitive_features)
+    theta, groups = K @ worst.alpha, enumerate(column.categories)
+    parts = {name: s == g for g, name in groups if (s == g).any()}
     return {
         "alpha": worst.alpha.tolist(),
         "profile": [asdict(tilt) for tilt in tilts],
@@ -349,7 +352,3 @@ def _reached(held: PreparedSuite, p: np.ndarray, K: np.ndarray, worst: Worst | N
             for name, part in parts.items()
         },
     }
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else value

@@ -185,17 +185,11 @@ def worst_linear(A: Ambiguity, c: ArrayLike) -> Worst:
 
 
 def worst_linear_subject_to(
-    A: Ambiguity,
-    c: ArrayLike,
-    *,
-    A_ub: ArrayLike | None = None,
-    b_ub: ArrayLike | None = None,
-    A_eq: ArrayLike | None = None,
-    b_eq: ArrayLike | None = None,
+    A: Ambiguity, c: ArrayLike, *, A_ub: ArrayLike, b_ub: ArrayLike
 ) -> Worst:
-    """max c . alpha over A with A_ub @ alpha <= b_ub and A_eq @ alpha = b_eq: a linear program.
+    """max c . alpha over A with A_ub @ alpha <= b_ub: a linear program.
 
-    c: (M,).  A_ub: (r, M), b_ub: (r,); A_eq: (q, M), b_eq: (q,).  The value is the dual's.
+    c: (M,).  A_ub: (r, M), b_ub: (r,).  The value is the dual's.
 
     >>> A = Ambiguity(np.array([1.0, 1.0]), 2)
     >>> worst_linear_subject_to(A, [1.0, 3.0], A_ub=[[0.0, 1.0]], b_ub=[0.5]).alpha
@@ -206,9 +200,11 @@ def worst_linear_subject_to(
     scale, h = shares(A)
     c = np.asarray(c, float) * scale
     size = float(np.abs(c).max()) or 1.0
-    rows_ub, rhs_ub = _rows(A_ub, b_ub, scale)
-    rows_eq, rhs_eq = _rows(A_eq, b_eq, scale)
-    rows_eq, rhs_eq = np.vstack([rows_eq, h > 0]), np.append(rhs_eq, 1.0)
+    rows = np.atleast_2d(np.asarray(A_ub, float)) * scale
+    sizes = np.abs(rows).max(axis=1)
+    sizes[sizes == 0] = 1.0
+    rows_ub, rhs_ub = rows / sizes[:, None], np.atleast_1d(np.asarray(b_ub, float)) / sizes
+    rows_eq, rhs_eq = (h > 0)[None].astype(float), np.ones(1)
     lp = linprog(
         -c / size,
         A_ub=rows_ub,
@@ -228,13 +224,3 @@ def worst_linear_subject_to(
     shown = float(c @ u)
     value = max(float(bound), shown)
     return Worst(value, u * scale, Outcome.OPTIMAL, value - shown)
-
-
-def _rows(rows: ArrayLike | None, rhs: ArrayLike | None, scale: Array) -> tuple[Array, Array]:
-    """Constraints on alpha as constraints on u, each row of size one."""
-    if rows is None or rhs is None:
-        return np.zeros((0, len(scale))), np.zeros(0)
-    rows = np.atleast_2d(np.asarray(rows, float)) * scale
-    size = np.abs(rows).max(axis=1)
-    size[size == 0] = 1.0
-    return rows / size[:, None], np.atleast_1d(np.asarray(rhs, float)) / size

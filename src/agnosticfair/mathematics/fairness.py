@@ -158,13 +158,15 @@ def covariance_cut(alpha: np.ndarray, psi_theta: np.ndarray, s_bar: float) -> np
     return np.outer(np.arange(len(psi_theta)) - s_bar, alpha) / n
 
 
-def kernel_cuts(psi_theta: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Cuts (k, P, M) that compare the parts under each kernel by itself, parts of no mass left out."""
+def kernel_cuts(
+    psi_theta: np.ndarray, pairs: Pairs, kernels: Sequence[int] | None = None
+) -> np.ndarray:
+    """Cuts (k, P, M) that compare the parts under each kernel, or some, by itself, parts of no mass left out."""
     P, M = psi_theta.shape
     return np.array(
         [
             rate_cut(np.eye(M)[m], psi_theta, j, k)
-            for m in range(M)
+            for m in (range(M) if kernels is None else kernels)
             for j, k in pairs
             if psi_theta[j, m] > 0 and (k is None or psi_theta[k, m] > 0)
         ]
@@ -173,14 +175,7 @@ def kernel_cuts(psi_theta: np.ndarray, pairs: Pairs) -> np.ndarray:
 
 def uniform_cuts(psi_theta: np.ndarray, pairs: Pairs) -> np.ndarray:
     """Cuts (k, P, M) that compare the parts under the last kernel alone, which is K = 1."""
-    P, M = psi_theta.shape
-    return np.array(
-        [
-            rate_cut(np.eye(M)[-1], psi_theta, j, k)
-            for j, k in pairs
-            if psi_theta[j, -1] > 0 and (k is None or psi_theta[k, -1] > 0)
-        ]
-    ).reshape(-1, P, M)
+    return kernel_cuts(psi_theta, pairs, (-1,))
 
 
 def worst_rate_cuts(

@@ -7,15 +7,6 @@ from typing import Any
 import numpy as np
 
 
-def with_intercept(X: np.ndarray) -> np.ndarray:
-    """X (n, d) with a column of ones behind it.
-
-    >>> with_intercept(np.array([[2.0]]))
-    array([[2., 1.]])
-    """
-    return np.hstack([X, np.ones((len(X), 1))])
-
-
 def units(low: np.ndarray, high: np.ndarray, scale: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """low and span of columns with these ranges, so that (X - low) / span lies in [0, 1]; a constant column has
     span 1, and without ``scale`` all keep their own units.

@@ -21,6 +21,9 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import crossed
 
 DEEPEST = 3
+EVERY = -1
+"""Stands for everybody among the numbers of parts."""
+
 SITE, FEATURES = "site", "*"
 """The axis whose values are the clients; and what stands for all features among the columns that name parts."""
 
@@ -100,14 +103,6 @@ def gram(codes: np.ndarray, sizes: Sequence[int], v: np.ndarray) -> np.ndarray:
     return crossed.gram(crossed.cross(codes, sizes), v)
 
 
-def gram_by_cell(
-    codes: np.ndarray, sizes: Sequence[int], v: np.ndarray, cells: np.ndarray, count: int
-) -> np.ndarray:
-    """``gram`` over the rows of each cell, (count, I, I).  cells: (n,), each < count."""
-    own = (cells == j for j in range(count))
-    return np.stack([gram(codes[inside], sizes, v[inside]) for inside in own])
-
-
 def read(grams: np.ndarray, sizes: Sequence[int], parts: Sequence[Part]) -> np.ndarray:
     """The sums of parts of one or two values in Gram matrices (..., I, I): (..., M)."""
     return grams[(..., *places(sizes, parts))]
@@ -124,14 +119,26 @@ def places(sizes: Sequence[int], parts: Sequence[Part]) -> tuple[np.ndarray, np.
 @dataclass(frozen=True)
 class Places:
     """Which parts have up to two values, and where they stand in a Gram matrix of all values; others are deep.
-    axes: of every part.  by_axes: see ``by_axes``."""
+
+    sizes: of all axes.  axes: of every part.  place: of every part among all combinations of values on its axes, of
+    which each has one more, none of them.  wider: see ``wider_parts``."""
 
     shallow: np.ndarray
     deep: np.ndarray
     at: tuple[np.ndarray, np.ndarray]
-    values: int
-    axes: dict[int, tuple[int, ...]]
-    by_axes: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]
+    sizes: tuple[int, ...]
+    axes: tuple[tuple[int, ...], ...]
+    place: tuple[int, ...]
+    wider: np.ndarray
+
+    @property
+    def values(self) -> int:
+        """Of all axes."""
+        return sum(self.sizes)
+
+    def shape(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """How many values these axes have, with none of them."""
+        return tuple(self.sizes[axis] + 1 for axis in axes)
 
 
 def all_places(sizes: Sequence[int], parts: Sequence[Part]) -> Places:
@@ -143,9 +150,33 @@ def all_places(sizes: Sequence[int], parts: Sequence[Part]) -> Places:
     depth = np.array([len(part) for part in parts], int)
     shallow, deep = np.flatnonzero(depth <= 2), np.flatnonzero(depth > 2)
     at = places(sizes, [part for part in parts if len(part) <= 2])
-    together = by_axes(parts)
-    used = {int(m): own for own, (numbers, _) in together.items() for m in numbers}
-    return Places(shallow, deep, at, sum(sizes), used, together)
+    axes = tuple(tuple([axis for axis, _ in part]) for part in parts)
+    own = tuple(_place(sizes, part) for part in parts)
+    return Places(shallow, deep, at, tuple(sizes), axes, own, wider_parts(parts))
+
+
+def _place(sizes: Sequence[int], part: Part) -> int:
+    found = 0
+    for axis, value in part:
+        found = found * (sizes[axis] + 1) + value + 1
+    return found
+
+
+def wider_parts(parts: Sequence[Part]) -> np.ndarray:
+    """The numbers of the parts without the first, second and third of each part's values, (M, 3): EVERY where none is
+    left, less where it is not among them.
+
+    >>> wider_parts([((0, 1),), ((0, 1), (1, 3))])
+    array([[-1, -2, -2],
+           [-2,  0, -2]])
+    """
+    numbers = {(): EVERY} | {part: m for m, part in enumerate(parts)}
+    found = np.full((len(parts), DEEPEST), EVERY - 1)
+    for m, part in enumerate(parts):
+        found[m, : len(part)] = [
+            numbers.get(part[:k] + part[k + 1 :], EVERY - 1) for k in range(len(part))
+        ]
+    return found
 
 
 def part_sums(codes: np.ndarray, parts: Sequence[Part], v: np.ndarray) -> np.ndarray:

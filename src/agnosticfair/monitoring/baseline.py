@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.data import axes as agreed
-from agnosticfair.data.census import take_census
+from agnosticfair.data.axes import codes_of, own_axes
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import DataError, ModelError, SettingsError
@@ -259,15 +258,6 @@ def _group_column(table: Table, baseline: Baseline) -> Column | None:
     return intersected(columns) if len(names) > 1 else columns[names[0]]
 
 
-def _axes(rows: Table, columns: Sequence[str] | None, bands: int) -> tuple[Axis, ...]:
-    """The axes that rows in one place agree on."""
-    bare = replace(rows, target=Column(np.zeros(len(rows), np.int32), ("",)))
-    census = take_census(bare, "the rows")
-    counts = {k: agreed.histogram(v, *census.numeric[k]) for k, v in rows.numeric.items()}
-    others = {k: c.categories for k, c in rows.other.items()}
-    return agreed.axes_of(census, counts, bands, columns, others)
-
-
 def baseline_of(
     model: Model,
     rows: Table,
@@ -315,8 +305,8 @@ def baseline_of(
         )
     if not 0 < least < 1:
         raise SettingsError(f"least is {least!r}; it must be a share between 0 and 1")
-    axes = _axes(rows, columns, bands)
-    codes = agreed.codes_of(rows, axes)
+    axes = own_axes(rows, columns, bands)
+    codes = codes_of(rows, axes)
     found = named_parts(codes, sizes_of(axes), least, depth)
     ones = np.ones(len(rows))
     return Baseline(

@@ -22,14 +22,13 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
-from agnosticfair.mathematics.parts import gram_by_cell, part_sums, read, sizes_of, starts_of
+from agnosticfair.mathematics.parts import counted, members, sizes_of, starts_of
 from agnosticfair.model import Model, check_labels
 from agnosticfair.monitoring.baseline import OTHER, Baseline, as_baseline, groups_of, strange_groups
 from agnosticfair.monitoring.state import MOST_STRANGE, MonitorState, from_bytes, latest
 from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, judge, part_differences
-from agnosticfair.settings import Kind, require
+from agnosticfair.settings import CONFIDENCE, require
 
-CONFIDENCE = Kind("a number between 0 and 1", lambda v: 0 < v < 1)
 POSITIVE_LABEL = "1"
 """The label of rows whose decisions are handed over."""
 LOOKS = 256
@@ -256,20 +255,9 @@ class Monitor:
     def _tally(self, seen: Batch) -> np.ndarray:
         """Rows of each part by group, label and decision; undecided rows are in none."""
         parts, sizes = self.baseline.parts, sizes_of(self.baseline.axes)
-        shape = self.state.counts.shape
-        codes, there = seen.codes[seen.decided], seen.decided
+        shape, there = self.state.counts.shape, seen.decided
         cells = ((seen.group * 3 + seen.label) * 2 + seen.decision)[there]
-        found = np.zeros((len(parts), shape[1] * 6), np.int64)
-        ones = np.ones(len(cells))
-        found[0] = np.bincount(cells, minlength=shape[1] * 6)
-        shallow = [k for k, part in enumerate(parts) if 0 < len(part) <= 2]
-        deep = [k for k, part in enumerate(parts) if len(part) > 2]
-        for cell in np.unique(cells):
-            own = cells == cell
-            (grams,) = gram_by_cell(codes[own], sizes, ones[own], np.zeros(own.sum(), int), 1)
-            found[shallow, cell] = read(grams, sizes, [parts[k] for k in shallow])
-            found[deep, cell] = part_sums(codes[own], [parts[k] for k in deep], ones[own])
-        return found.reshape(shape)
+        return counted(seen.codes[there], sizes, parts, cells, shape[1] * 6).reshape(shape)
 
     def _values(self, seen: Batch, rows: Table) -> tuple[np.ndarray, Mapping[str, tuple[str, ...]]]:
         """Rows of each value of each axis, those of none last; and values never seen, by column."""
@@ -318,9 +306,7 @@ class Monitor:
         part, n = self.baseline.parts[place], len(seen.codes)
         if before.rows + n != self.state.rows:  # only labels were added
             return self.state.rows
-        inside = seen.decided.copy()
-        for axis, value in part:
-            inside &= seen.codes[:, axis] == value
+        inside = seen.decided & members(seen.codes, part)
         cells = (seen.group * 3 + seen.label) * 2 + seen.decision
         for stop in np.unique(np.linspace(0, n, LOOKS + 1).astype(int)[1:]):
             there = np.bincount(cells[:stop][inside[:stop]], minlength=self.state.counts[0].size)

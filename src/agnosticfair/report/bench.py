@@ -1,4 +1,4 @@
-"""The benchmark in numbers and words: means over seeds, verdicts, a written report and README's table.
+"""The benchmark in words: verdicts, a written report and README's table.
 
 All of it is made from the results; nothing is typed.
 """
@@ -8,161 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from agnosticfair.data.datasets import DATASETS
+from agnosticfair.report.bench_numbers import (
+    COUNTED,
+    MAIN_LIMIT,
+    NEAR,
+    OURS,
+    Json,
+    aggregate,
+    by_data,
+    is_constant,
+    verdict,
+)
 from agnosticfair.report.static import static
 from agnosticfair.report.tables import Grid
-
-Json = dict[str, Any]
-OURS = "agnosticfair-named"
-MAIN_LIMIT = 0.1
-NEAR = 0.02  # accuracy that a verdict allows below the best that keeps the limit
-CONSTANT = 0.01  # share of positives, or negatives, under which a classifier hardly decides
-COUNTED = ("won", "alike", "ahead", "unbeaten")  # what a verdict may say for our default
-KEPT = 0.5  # share of seeds in which the rule must find the limit kept, to count as keeping it
-
-NUMBERS = {
-    "accuracy": lambda row: row["test"]["accuracy"],
-    "accuracy_error": lambda row: row["test"]["accuracy_error"],
-    "balanced": lambda row: row["test"]["balanced_accuracy"],
-    "positives": lambda row: row["test"]["positive_rate"],
-    "test": lambda row: row["test"]["risk_difference"],
-    "test_error": lambda row: row["test"]["risk_difference_error"],
-    "mean": lambda row: row["all"]["mean"],
-    "p90": lambda row: row["all"]["p90"],
-    "max": lambda row: row["all"]["max"],
-    "max_error": lambda row: row["worst_error"],
-    "error": lambda row: row["all"]["error"],
-    "beyond": lambda row: row["all"]["beyond"],
-    "count": lambda row: row["all"]["count"],
-    "kept": lambda row: float(row["kept"]),
-    "cross_worst": lambda row: row["cross_worst"],
-    "sceptic_accuracy": lambda row: row["sceptic"]["accuracy"],
-    "sceptic_mean": lambda row: row["sceptic"]["mean"],
-    "sceptic_p90": lambda row: row["sceptic"]["p90"],
-    "sceptic_max": lambda row: row["sceptic"]["max"],
-    "ratio": lambda row: row["ratio"],
-}
-
-
-def aggregate(results: Mapping[str, Any]) -> Json:
-    """The results without single seeds and deployments: a line per data set, split, limit and entrant."""
-    groups: dict[tuple[str, str, str], list[Json]] = {}
-    for cell in results["cells"]:
-        groups.setdefault((cell["dataset"], cell["split"], cell["entrant"]), []).append(cell)
-    limits = sorted({row["limit"] for cell in results["cells"] for row in cell["rows"]})
-    lines = [
-        _line(limit, *key, those)
-        for key, those in groups.items()
-        for limit in limits or [MAIN_LIMIT]
-    ]
-    order = [*DATASETS]
-    lines.sort(
-        key=lambda line: (line["split"] != "shift", order.index(line["dataset"]), line["limit"])
-    )
-    head = {k: results[k] for k in ("commit", "clean", "source", "absent")}
-    seeds = sorted({cell["seed"] for cell in results["cells"]})
-    return {"format": "agnosticfair-bench-summary-1", **head, "seeds": seeds, "lines": lines}
-
-
-def _line(limit: float, dataset: str, split: str, entrant: str, cells: Sequence[Json]) -> Json:
-    rows = [
-        row | {"seed": cell["seed"]}
-        for cell in cells
-        for row in cell["rows"]
-        if row["limit"] == limit
-    ]
-    whys = [cell["why"] for cell in cells if "why" in cell]
-    about = {k: cells[0][k] for k in ("note", "sees", "pooled", "ours")}
-    head = {"dataset": dataset, "split": split, "entrant": entrant, "limit": limit, **about}
-    head |= {"seeds": len(rows), "failed": len(whys), "why": whys[0] if whys else None}
-    if not rows:
-        return head
-    values = {name: [get(row) for row in rows] for name, get in NUMBERS.items()}
-    kinds = {
-        kind: {
-            k: _short(np.mean([r["kinds"][kind][k] for r in rows])) for k in ("mean", "p90", "max")
-        }
-        for kind in rows[0]["kinds"]
-        if all(kind in row["kinds"] for row in rows)
-    }
-    worst = [row["worst"] for row in rows]
-    return head | {
-        **{name: _short(np.mean(found)) for name, found in values.items()},
-        "spread": {
-            k: _short(np.std(values[k], ddof=len(rows) > 1)) for k in ("accuracy", "p90", "max")
-        },
-        "each": [[row["seed"], [_short(row["all"][k]) for k in ("p90", "max")]] for row in rows],
-        "kinds": kinds,
-        "worst": max(worst, key=worst.count),
-    }
-
-
-def _short(value: Any) -> float:
-    return float(f"{float(value):.5g}")
-
-
-def verdict(lines: Iterable[Json]) -> Json:
-    """How our default stands on one data set at one limit, among those that decide and do not see the attribute.
-
-    best: the most accurate that keeps the limit.  lowest: whose p90 and max are lowest.  won: both are
-    our default's, at an accuracy within two points of the best that keeps the limit.  alike: the same among those
-    within two points of it, for whoever gives up more accuracy is lower by that.  ahead: the same among our default
-    and the methods of others.  beaten: by whom among those alike, beyond error; unbeaten: by nobody, where our default
-    decides, at that accuracy.
-    """
-    blind = [line for line in lines if line["seeds"] and not line["sees"]]
-    own = next((line for line in blind if line["entrant"] == OURS), None)
-    there = [line for line in blind if not is_constant(line)]
-    keeping = [line for line in there if line["kept"] > KEPT]
-    best = max(keeping, key=lambda line: line["accuracy"], default=None)
-    near = own is not None and best is not None and own["accuracy"] >= best["accuracy"] - NEAR
-    alike = [t for t in there if best is not None and t["accuracy"] >= best["accuracy"] - NEAR]
-    others = [t for t in there if t is own or not t["ours"]]
-    above = {t["entrant"]: _above(t, own or t) for t in there}
-    means = {name: found.mean(axis=0) for name, found in above.items()}
-    lowest = {
-        k: min(means, key=lambda name: means[name][place])
-        for place, k in enumerate(("p90", "max"))
-        if means
-    }
-
-    def leads(among: Sequence[Json]) -> bool:
-        return near and own in there and all((means[t["entrant"]] >= 0).all() for t in among)
-
-    won = {"won": leads(there), "alike": leads(alike), "ahead": leads(others)}
-    beaten = [t["entrant"] for t in alike if own is not None and _beyond(-above[t["entrant"]])]
-    won["unbeaten"] = near and own in there and not beaten
-    return {"own": own, "best": best, "lowest": lowest, "near": near, **won, "beaten": beaten}
-
-
-def _above(line: Json, own: Json) -> np.ndarray:
-    """By how much p90 and max are above our default's, (seeds, 2), on the seeds that both have."""
-    theirs, ours = (dict(t["each"]) for t in (line, own))
-    shared = sorted(theirs.keys() & ours.keys())
-    return np.array([np.subtract(theirs[seed], ours[seed]) for seed in shared] or [[np.inf] * 2])
-
-
-def _beyond(more: np.ndarray) -> bool:
-    """Whether a mean over seeds, of (seeds, 2), is over two of its standard errors."""
-    n = len(more)
-    return n > 1 and bool((more.mean(axis=0) > 2 * more.std(axis=0, ddof=1) / np.sqrt(n)).any())
-
-
-def is_constant(line: Json) -> bool:
-    """Whether hardly any row of the test set is decided otherwise than the rest: fair, and of no use."""
-    return not CONSTANT < line["positives"] < 1 - CONSTANT
-
-
-def by_data(summary: Json, split: str = "shift") -> dict[str, dict[float, list[Json]]]:
-    """The lines of a split: data set -> limit -> its entrants."""
-    found: dict[str, dict[float, list[Json]]] = {}
-    for line in summary["lines"]:
-        if line["split"] == split:
-            found.setdefault(line["dataset"], {}).setdefault(line["limit"], []).append(line)
-    return found
-
 
 HEADER = (
     *(
@@ -232,19 +91,24 @@ def grids(results: Mapping[str, Any]) -> list[Grid]:
 
 
 def document(results: Mapping[str, Any]) -> str:
-    """The written report: question, protocol, verdict, results, where we lose, a paragraph per data set."""
+    """The written report: question, protocol, verdict, where we lose, every cell with a paragraph per data set, what
+    was changed after results were seen, entrants."""
     summary = results if "lines" in results else aggregate(results)
     assert isinstance(summary, dict)
     parts = [static("benchmark.md"), _provenance(summary), _verdicts(summary), _losses(summary)]
     parts += ["## Every cell\n"]
-    for split in dict.fromkeys(line["split"] for line in summary["lines"]):
+    for split in _splits(summary):
         for data, limits in by_data(summary, split).items():
-            about = f" {DATASETS[data].note}." if split == "shift" else " At random, 70/30."
-            parts += [f"### {data}, {split}\n", f"{about.strip()} {paragraph(limits)}\n"]
+            about = f"{DATASETS[data].note}." if split == "shift" else "At random, 70/30."
+            parts += [f"### {data}, {split}\n", f"{about} {paragraph(limits)}\n"]
             for limit, those in limits.items():
                 parts += [f"Limit {limit:g}:\n", table(HEADER, map(_cells, those)) + "\n"]
-    parts += [_entrants(summary)]
+    parts += [static("benchmark_changes.md"), _entrants(summary)]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _splits(summary: Json) -> list[str]:
+    return [*dict.fromkeys(line["split"] for line in summary["lines"])]
 
 
 def _provenance(summary: Json) -> str:
@@ -254,15 +118,46 @@ def _provenance(summary: Json) -> str:
     commit = f"commit `{summary['commit'][:12]}`" if summary["commit"] else "an unknown commit"
     absent = "".join(f" Not here, so left out: {name}." for name in summary["absent"])
     return (
-        f"Results of {commit} ({state[summary['clean']]}), {kind} {_span(seeds)}, means over the seeds; ± is the mean "
-        f"standard error of one seed's number.{absent}\n"
+        f"Results of {commit} ({state[summary['clean']]}), {kind} {span(seeds)}, means over the seeds; ± is the mean "
+        f"standard error of one seed's number.{_fewer(summary)}{absent}\n"
     )
 
 
-def _span(seeds: Sequence[int]) -> str:
-    if len(seeds) < 2:
-        return f"seed {seeds[0]}" if seeds else "no seed"
-    return f"seeds {seeds[0]} to {seeds[-1]}"
+def _fewer(summary: Json) -> str:
+    """Which splits and entrants were run on fewer seeds, or on fewer data sets, than the rest."""
+    told = []
+    for split in _splits(summary):
+        ran: dict[str, dict[str, tuple[int, ...]]] = {}
+        for line in summary["lines"]:
+            if line["split"] == split and line["seeds"]:
+                own = tuple(sorted(seed for seed, _ in line["each"]))
+                ran.setdefault(line["entrant"], {})[line["dataset"]] = own
+        data = {*by_data(summary, split)}
+        usual = max((own for by in ran.values() for own in by.values()), key=len, default=())
+        if len(usual) < len(summary["seeds"]):
+            told.append(f"split {split} has {span(usual)}")
+        for name, by in ran.items():
+            own = max(by.values(), key=len)
+            where = "" if {*by} == data else f" on {', '.join(by)}"
+            if own != usual or where:
+                told.append(f"{name} ({split}) has {span(own)}{where}")
+    return f" Fewer were run of some: {'; '.join(told)}." if told else ""
+
+
+def span(seeds: Sequence[int]) -> str:
+    """Seeds in words.
+
+    >>> span([20, 21, 22, 30]), span([3])
+    ('seeds 20 to 22 and 30', 'seed 3')
+    """
+    runs: list[list[int]] = []
+    for seed in seeds:
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    told = [f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return f"seed{'s' * (len(seeds) > 1)} {' and '.join(told)}" if told else "no seed"
 
 
 def _judged(summary: Json) -> Iterator[tuple[str, float, Json]]:
@@ -272,37 +167,56 @@ def _judged(summary: Json) -> Iterator[tuple[str, float, Json]]:
             yield data, limit, verdict(those)
 
 
+BAR = 4  # data sets of six on which our default was to win
+MEANINGS = {
+    "won": "of all entrants that do not see the attribute and are not constant",
+    "alike": f"of those whose accuracy is within {NEAR:g} of the best, too: giving up accuracy lowers RD by itself",
+    "ahead": "of itself and the methods of others: our other recipes are left out",
+    "unbeaten": "or is not told apart from it: nobody of *alike* is lower in p90 or max by over two standard errors of "
+    "the seeds' differences",
+}
+
+
 def _verdicts(summary: Json) -> str:
-    lines = []
-    for data, limit, v in _judged(summary):
-        best, lowest = v["best"], [v["lowest"].get(name, "") for name in ("p90", "max")]
-        kept = f"{best['entrant']} {_brief(best)}" if best else "nobody"
-        said = ["yes" if v[name] else "no" for name in COUNTED]
-        numbers = (f"{limit:g}", _brief(v["own"]), kept, *lowest)
-        lines.append((data, *numbers, *said, ", ".join(v["beaten"])))
+    judged, limits, data = [*_judged(summary)], _limits(summary), by_data(summary)
+
+    def counts(name: str) -> list[str]:
+        won = [sum(v[name] for _, at, v in judged if at == limit) for limit in limits]
+        return [f"{n} of {len(data)}" for n in won]
+
+    heads = [f"at {limit:g}" for limit in limits]
+    counted = [(f"*{name}*", MEANINGS[name], *counts(name)) for name in COUNTED]
     header = ["data", "limit", OURS, "most accurate that keeps it", "lowest p90", "lowest max"]
     header += [*COUNTED, "lower beyond error"]
-    text = (
-        "Among entrants that do not see the attribute and are not constant; accuracy, then RD p90 / max "
-        "over all deployments. "
-        "*Won*: our default has the lowest p90 and the lowest max at an accuracy within "
-        f"{NEAR:g} of the best that keeps the limit. *Alike*: the same among those whose accuracy is within that, for "
-        "whoever gives up more of it is lower by that alone. *Ahead*: the same among our default and the methods of "
-        "others, our other recipes left out. *Lower beyond error*: those alike whose p90 or max is lower by over two "
-        "standard errors of the seeds' differences; *unbeaten*, which is less than won: there are none. An entrant "
-        "with fewer seeds is compared on these."
+    return (
+        f"## Verdict\n\n{bar(summary)}\n\n"
+        f"{table(('', 'our default has the lowest p90 and max', *heads), counted)}\n\n"
+        f"Throughout, its accuracy is within {NEAR:g} of the best that keeps the limit. Every cell (accuracy, then RD "
+        "p90 / max over all deployments; an entrant with fewer seeds is compared on these):\n\n"
+        f"{table(header, map(_judgement, judged))}\n"
     )
-    count, limits = len(by_data(summary)), _limits(summary)
 
-    def told(name: str) -> str:
-        place = header.index(name)
-        won = [sum(x[1] == f"{limit:g}" and x[place] == "yes" for x in lines) for limit in limits]
-        return ", ".join(
-            f"{n} of {count} at {limit:g}" for n, limit in zip(won, limits, strict=True)
-        )
 
-    counts = " ".join(f"{name.capitalize()}: {told(name)}." for name in COUNTED)
-    return f"## Verdict\n\n{text} {counts}\n\n{table(header, lines)}\n"
+def bar(summary: Json) -> str:
+    """What our default was to reach, and whether it does."""
+    judged, limits, count = [*_judged(summary)], _limits(summary), len(by_data(summary))
+    won = [sum(v["won"] for _, at, v in judged if at == limit) for limit in limits]
+    reached = [f"{n} of {count} at {limit:g}" for n, limit in zip(won, limits, strict=True)]
+    met = [f"{limit:g}" for n, limit in zip(won, limits, strict=True) if n >= BAR]
+    said = f"met at {' and '.join(met)}" if met else "missed at every limit"
+    return (
+        f"The bar, set beforehand: on at least {BAR} of six data sets, under their own shift, our default (`{OURS}`) "
+        "has both the lowest p90 and the lowest max of all entrants that do not see the attribute, at an accuracy "
+        f"within {NEAR:g} of the best of them that keeps the limit. **It is {said}: {', '.join(reached)}.**"
+    )
+
+
+def _judgement(judged: tuple[str, float, Json]) -> tuple[str, ...]:
+    data, limit, v = judged
+    lowest = [v["lowest"].get(name, "") for name in ("p90", "max")]
+    kept = f"{v['best']['entrant']} {_brief(v['best'])}" if v["best"] else "nobody"
+    said = ["yes" if v[name] else "no" for name in COUNTED]
+    return (data, f"{limit:g}", _brief(v["own"]), kept, *lowest, *said, ", ".join(v["beaten"]))
 
 
 def _limits(summary: Json) -> list[float]:
@@ -316,13 +230,47 @@ def _brief(line: Json | None) -> str:
 
 
 def _losses(summary: Json) -> str:
-    """Every data set and limit where our default does not win, and why not."""
+    """Every data set and limit where our default does not win, and why not; those with one reason together."""
+    lost = [(data, limit, v) for data, limit, v in _judged(summary) if not v["won"]]
+    if not lost:
+        return "## Where we lose\n\nNowhere in this run.\n"
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for data, limit, v in lost:
+        reasons.setdefault((data, _why(v)), []).append(f"{limit:g}")
     found = [
-        f"- {data}, limit {limit:g}: {_why(v)}"
-        for data, limit, v in _judged(summary)
-        if not v["won"]
+        f"- {data}, limit{'s' * (len(at) > 1)} {', '.join(at)}: {why}"
+        for (data, why), at in reasons.items()
     ]
-    return "## Where we lose\n\n" + ("\n".join(found) if found else "Nowhere in this run.") + "\n"
+    every = len([*_judged(summary)])
+    return (
+        f"## Where we lose\n\n{common([v for *_, v in lost], every)}\n\n" + "\n".join(found) + "\n"
+    )
+
+
+def common(lost: Sequence[Json], every: int) -> str:
+    """What the cells that our default does not win have in common."""
+    there = [v for v in lost if v["own"] is not None and not is_constant(v["own"])]
+    near = [v for v in there if v["near"]]
+    reasons = {
+        "our default is constant, or gave no result": len(lost) - len(there),
+        "only other recipes of ours are lower": sum(v["ahead"] for v in near),
+        "a method of others is lower": sum(not v["ahead"] for v in near),
+        f"our default is over {NEAR:g} less accurate than the best": len(there) - len(near),
+    }
+    told = "; in ".join(f"{n} {why}" for why, n in reasons.items() if n)
+    costs = [cost for v in there for cost in v["lower"].values()]
+    less = [cost for cost in costs if cost >= SAME]
+    bought = (
+        f" Lower differences are paid for in accuracy: of {len(costs)} times that an entrant is lower in p90 or max "
+        f"there, it is less accurate {len(less)} times, by {100 * sum(less) / len(less):.1f} points on average."
+        if len(less) > len(costs) / 2
+        else ""
+    )
+    unbeaten = sum(v["unbeaten"] for v in lost)
+    return (
+        f"In {len(lost)} of {every} cells: in {told}.{bought} In {unbeaten} of the {len(lost)} nobody as accurate is "
+        "lower beyond the error of the seeds."
+    )
 
 
 def _why(v: Json) -> str:
@@ -330,17 +278,33 @@ def _why(v: Json) -> str:
     if own is None:
         return "our default gave no result."
     told = ["our default is constant"] if is_constant(own) else []
-    told += [
-        f"the lowest {k} is {name}'s" for k, name in v["lowest"].items() if name != own["entrant"]
-    ]
+    lower = sorted(v["lower"].items(), key=lambda item: item[1])
+    if lower and not is_constant(own):
+        told.append(f"lower: {_listed([f'{name} ({_priced(cost)})' for name, cost in lower])}")
     if best is None:
         told.append("nobody keeps the limit on the training rows")
     elif not v["near"]:
-        gap = best["accuracy"] - own["accuracy"]
-        told.append(
-            f"{best['entrant']} keeps the limit and is {100 * gap:.1f} points more accurate"
-        )
+        told.append(f"{best['entrant']} keeps the limit and is {_priced(-v['behind'])}")
     return "; ".join(told) + "."
+
+
+SAME = 0.0005  # accuracy that rounds to nothing
+
+
+def _priced(cost: float) -> str:
+    """>>> _priced(0.012), _priced(-0.0001)
+    ('1.2 points less accurate', 'as accurate')
+    """
+    if abs(cost) < SAME:
+        return "as accurate"
+    return f"{100 * abs(cost):.1f} points {'less' if cost > 0 else 'more'} accurate"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """>>> _listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def paragraph(limits: Mapping[float, Sequence[Json]]) -> str:
@@ -354,29 +318,48 @@ def paragraph(limits: Mapping[float, Sequence[Json]]) -> str:
         f"At limit {limit:g} our default has accuracy {own['accuracy']:.3f} and RD p90 / max {_both(own)} "
         f"(worst: {own['worst']})"
     ]
+    over = f"{own['beyond']:.0f} of {own['count']:.0f} deployments are over the limit beyond error"
     if plain is not None:
         said[0] += f", where {plain['entrant']} has {plain['accuracy']:.3f} and {_both(plain)}"
-    fair = there.get("fairfl")
+        over += f", with {plain['entrant']} {plain['beyond']:.0f}"
+    said.append(over)
+    if is_constant(own):
+        alike = max(own["positives"], 1 - own["positives"])
+        said.append(f"It decides {alike:.1%} of the rows alike, so that all this is worth nothing")
+    else:
+        said += _bought(own, there.get("fairfl"))
+    return ". ".join([*said, _standing(limits)]) + "."
+
+
+def _bought(own: Json, fair: Json | None) -> list[str]:
+    """What robustness is worth against fairness under training weights, and against the sceptic."""
+    said = []
     if fair is not None:
         gain = 1 - own["p90"] / fair["p90"] if fair["p90"] > 0 else 0.0
-        cost = 100 * (fair["accuracy"] - own["accuracy"])
-        if gain > 0.1:
-            said.append(
-                "Against fairness under training weights alone (`fairfl`) robustness takes "
-                f"{100 * gain:.0f}% off the p90 for {cost:.1f} points of accuracy"
-            )
-        else:
-            said.append(
-                f"Robustness buys little here: `fairfl` has p90 {fair['p90']:.3f}, "
-                f"{cost:+.1f} points more accurate"
-            )
+        price = _priced(fair["accuracy"] - own["accuracy"])
+        said.append(
+            f"Robustness takes {gain:.0%} off the p90 of fairness under training weights (`fairfl`), and is {price}"
+            if gain > 0.1
+            else f"Robustness buys little here: `fairfl` has p90 {fair['p90']:.3f}, and our default is {price}"
+        )
     works = own["p90"] < own["sceptic_p90"]
     said.append(
         "The sceptic, who moves `fairfl`'s threshold to the same accuracy on training rows, has "
         f"{_both(own, 'sceptic_')}: "
         + ("more than other positives is at work" if works else "no worse than our default")
     )
-    return ". ".join(said) + "."
+    return said
+
+
+def _standing(limits: Mapping[float, Sequence[Json]]) -> str:
+    """At which limits our default wins, as the verdict says it."""
+    won: dict[bool, list[str]] = {True: [], False: []}
+    for limit, lines in limits.items():
+        won[verdict(lines)["won"]].append(f"{limit:g}")
+    told = [
+        f"{word} at {_listed(won[by])}" for word, by in (("won", True), ("lost", False)) if won[by]
+    ]
+    return ", ".join(told).capitalize()
 
 
 def _both(line: Json, whose: str = "") -> str:
@@ -420,5 +403,5 @@ def readme(summary: Json) -> str:
     return (
         table(header, lines)
         + f"\n\nTest accuracy, then RD p90 / max over all deployments, at limit {limit:g}, "
-        f"settings chosen on training rows; {_span(seeds)}, commit `{(summary['commit'] or 'unknown')[:12]}`.\n"
+        f"settings chosen on training rows; {span(seeds)}, commit `{(summary['commit'] or 'unknown')[:12]}`.\n"
     )

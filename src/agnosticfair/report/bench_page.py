@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.experiments.deployments import KINDS
-from agnosticfair.report.bench import MAIN_LIMIT, OURS, Json, aggregate, by_data, paragraph
+from agnosticfair.report.bench import paragraph
+from agnosticfair.report.bench_numbers import MAIN_LIMIT, OURS, Json, aggregate, by_data
 from agnosticfair.report.page import script_hash
 from agnosticfair.report.static import static
 

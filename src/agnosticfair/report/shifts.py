@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from agnosticfair.experiments.deployments import KINDS
-from agnosticfair.experiments.peers import DONE, PEERS
-from agnosticfair.experiments.shifts import MOVED, TUNED
+from agnosticfair.experiments.shifts import DONE, MOVED, PEERS, TUNED
 from agnosticfair.report.figures import (
     BLUE,
     FAIR,

@@ -169,7 +169,7 @@ def cuts_at(
         values = np.einsum("kgm,gm->k", cuts, psi)
     else:
         columns = limited_columns(state, theta.shape[1] - 1)
-        found = differences(state, psi, theta)[:, columns]
+        found = differences(state, psi[:, columns], theta[:, columns])
         chosen = np.argwhere(found > least)
         order = np.argsort(-found[found > least], kind="stable")[:MOST_CUTS]
         chosen = chosen[order]
@@ -261,10 +261,12 @@ class Penalty:
 
 
 def penalty(
-    state: LimitedState, sums: Mapping[str, np.ndarray], p: np.ndarray | None = None
+    state: LimitedState,
+    sums: Mapping[str, np.ndarray],
+    after: tuple[np.ndarray, Charge] | None = None,
 ) -> Penalty:
-    """What is charged after the step p, where slopes are known; at these sums unless said."""
-    found = charge(state, sums, 0.0 if p is None else sums["J_g"] @ p)
+    """What is charged at these sums.  after: a step p instead, and what is charged there, where slopes are known."""
+    p, found = (None, charge(state, sums)) if after is None else after
     parts = state.game.compared.parts
     J = np.einsum("kg,gkd->kd", found.shares(parts), sums["J_g"][:, found.m])
     excess = found.excess if p is None else found.excess - J @ p

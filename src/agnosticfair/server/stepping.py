@@ -10,6 +10,7 @@ from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.server import adversaries, exact
 from agnosticfair.server.limited import (
+    Charge,
     LimitedState,
     Penalty,
     charge,
@@ -39,11 +40,14 @@ class QuadraticModel:
 
 
 def model_at(
-    state: LimitedState, here: adversaries.Point, p: np.ndarray | None = None
+    state: LimitedState,
+    here: adversaries.Point,
+    after: tuple[np.ndarray, Charge] | None = None,
 ) -> QuadraticModel:
-    """Curvature of the Lagrangian, made positive semidefinite, and what the adversary charges after the step p."""
+    """Curvature of the Lagrangian, made positive semidefinite, and what the adversary charges.  after: a step p, and
+    what is charged there; no step unless said."""
     game, w = state.game, here.w
-    ridge, charged = adversaries.ridge_of(game), penalty(state, here.sums, p)
+    ridge, charged = adversaries.ridge_of(game), penalty(state, here.sums, after)
     H = here.sums["H"] / game.n + np.diag(ridge) + charged.curve
     aim = max(state.fairness.tau, COOL * here.worst)
     base = float(ridge @ (w * w)) / 2 + charged.value
@@ -88,9 +92,10 @@ def _charged(
         if not left or not len(model.charged.over):
             break
         sums = model.here.sums
-        if np.array_equal(charge(state, sums, sums["J_g"] @ step.p).over, model.charged.over):
+        found = charge(state, sums, sums["J_g"] @ step.p)
+        if np.array_equal(found.over, model.charged.over):
             break
-        model = model_at(state, model.here, step.p)
+        model = model_at(state, model.here, (step.p, found))
     return step, alphas, cuts
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import dealt, small_table
+from helpers import dealt, script, small_table
 from scipy.stats import kstest, norm
 
 from agnosticfair.client.client import Client
@@ -27,7 +27,6 @@ from agnosticfair.model import load_model
 from agnosticfair.private import Budget, fit_private, schema_axes
 from agnosticfair.protocol.messages import Broadcast, Reply, unpack
 from agnosticfair.protocol.privacy.accountant import multiplier, spent
-from agnosticfair.protocol.privacy.audit import epsilon_of, least_mu
 from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
@@ -41,6 +40,7 @@ from agnosticfair.protocol.questions import Named, Task
 from agnosticfair.server import plan as server
 
 ROWS = small_table(400, 3)
+AUDIT = script("canary")
 SCHEMA = schema_of(take_census(ROWS, "all"), "y")
 
 
@@ -335,14 +335,14 @@ def test_a_method_that_noise_leaves_nothing_of_is_refused():
 
 def test_the_audits_epsilon_is_the_gaussians():
     for mu in (0.3, 1.0, 2.5):
-        epsilon = epsilon_of(mu, 1e-5)
+        epsilon = AUDIT.epsilon_of(mu, 1e-5)
         exact = norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
         assert exact == pytest.approx(1e-5, rel=1e-3)
         assert epsilon <= spent([1 / mu], 1e-5)  # the accountant never claims less
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(2, 4000))
-    assert 1.3 < least_mu(scores[0] + 1.5, scores[1]) <= 1.5
-    assert least_mu(scores[0], scores[1]) < 0.1
+    assert 1.3 < AUDIT.least_mu(scores[0] + 1.5, scores[1]) <= 1.5
+    assert AUDIT.least_mu(scores[0], scores[1]) < 0.1
 
 
 @pytest.mark.parametrize(("halved", "above"), [(1.0, False), (0.5, True)])
@@ -368,8 +368,8 @@ def test_an_audit_with_a_canary_stays_below_the_claim_unless_the_noise_is_halved
         return np.array(found)
 
     along = sums_of(canary).sums["moments"]
-    found = least_mu(scores(sums_of(concatenate([base, canary]))), scores(sums_of(base)))
-    assert (epsilon_of(found, delta) > spent([1.0], delta)) == above
+    found = AUDIT.least_mu(scores(sums_of(concatenate([base, canary]))), scores(sums_of(base)))
+    assert (AUDIT.epsilon_of(found, delta) > spent([1.0], delta)) == above
 
 
 def test_an_engine_reply_without_a_known_field_is_refused():

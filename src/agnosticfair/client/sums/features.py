@@ -118,10 +118,11 @@ def slopes(
     numbers, own = _products(rows, v, bits, weights)
     found = np.empty((len(inside) + 1, len(rows.others) + len(rows.at)))
     lengths, columns = np.array([len(rows) for rows in inside], int), rows.at[rows.hot.order]
-    members, ends = np.concatenate([np.zeros(0, int), *inside]), np.cumsum([0, *lengths])
+    members, ends = np.concatenate([np.zeros(0, np.int32), *inside]), np.cumsum([0, *lengths])
     found[:-1, rows.others] = _added_up(numbers.T, members, ends)
     for some in _gathered(lengths):
-        few, many = members[ends[some.start] : ends[some.stop]], some.stop - some.start
+        few = members[ends[some.start] : ends[some.stop]].astype(np.intp)
+        many = some.stop - some.start
         values = own.take(few)
         for block in rows.hot.blocks:
             size = len(block.hot)
@@ -137,7 +138,7 @@ def _added_up(v: np.ndarray, members: np.ndarray, ends: np.ndarray) -> np.ndarra
     """Sums of rows of v, (n, k), over the members of each part, which lie between its ends."""
     from scipy import sparse
 
-    shape = (len(ends) - 1, len(v))
+    shape, ends = (len(ends) - 1, len(v)), ends.astype(members.dtype)  # or all are looked through
     return sparse.csr_matrix((np.ones(len(members)), members, ends), shape=shape) @ v
 
 

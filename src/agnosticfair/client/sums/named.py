@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums.features import curvature, features, slope, slopes, weighed
 from agnosticfair.client.sums.float64 import KERNEL_BITS, MASS
+from agnosticfair.client.sums.members import Members, fewest
 from agnosticfair.data.axes import codes_of, histogram
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.mathematics.crossed import Crossed, cross, gram, quadratic
@@ -54,35 +55,6 @@ def places_of(task: Task) -> Places:
     return task.named.places
 
 
-class Members:
-    """The rows that lie in each part, sorted out by one set of columns after the other, as they are asked for."""
-
-    def __init__(self, codes: np.ndarray, sizes: Sequence[int], at: Places):
-        self._codes, self._sizes, self._at = np.ascontiguousarray(codes.T + 1), sizes, at
-        self._found: dict[int, np.ndarray] = {}
-
-    def __getitem__(self, part: int) -> np.ndarray:
-        if part not in self._found:
-            self._add(self._at.axes[part])
-        return self._found[part]
-
-    def _add(self, axes: tuple[int, ...]) -> None:
-        """Sort the rows by their values on these axes, of which there is one more: none of them."""
-        shape = tuple(self._sizes[axis] + 1 for axis in axes)
-        kind: Any = (
-            np.uint16 if prod(shape) < 1 << 16 else np.int64
-        )  # the shorter sorts in one pass
-        flat = self._codes[axes[0]].astype(kind)
-        for axis, size in zip(axes[1:], shape[1:], strict=True):
-            flat = flat * kind(size) + self._codes[axis].astype(kind)
-        order = np.argsort(flat, kind="stable")
-        ends = np.cumsum(np.bincount(flat, minlength=prod(shape)))
-        numbers, values = self._at.by_axes[axes]
-        place = np.ravel_multi_index(tuple(values.T + 1), shape)
-        pieces = zip(numbers.tolist(), ends[place - 1], ends[place], strict=True)
-        self._found |= {m: order[first:last] for m, first, last in pieces}
-
-
 @dataclass(frozen=True)
 class Piece:
     """Rows of one cell.
@@ -116,7 +88,7 @@ def pieces(client: Client, task: Task) -> list[Piece]:
     crossed, found = cross(codes, sizes), []
     for j, (a, b) in enumerate(pairwise(rows.starts)):
         if b > a:
-            own = Members(codes[a:b], sizes, at)
+            own = Members(codes[a:b], at)
             inside = _sparse([own[m] for m in at.deep.tolist()], b - a) if len(at.deep) else None
             found.append(Piece(j, slice(a, b), crossed.take(slice(a, b)), own, inside))
     return found
@@ -129,7 +101,7 @@ def membership(client: Client, task: Task) -> Iterator[tuple[slice, Any]]:
     rows, at = client.prepare(task), places_of(task)
     codes = codes_of(client.rows, axes, client.who, client.key)[rows.order]
     for _, piece in rows.chunks():
-        inside = Members(codes[piece], sizes_of(axes), at)
+        inside = Members(codes[piece], at)
         yield piece, _sparse([inside[m] for m in range(len(parts))], len(codes[piece]), np.float32)
 
 
@@ -173,6 +145,11 @@ def masses(client: Client, task: Task) -> np.ndarray:
     return found
 
 
+def without(client: Client, task: Task) -> np.ndarray:
+    """Which of a part's values its slopes are added up without, for every cell, (G, M): ``fewest``."""
+    return np.array([fewest(places_of(task), own) for own in client.kept(task, masses)])
+
+
 def part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     """What ``mathematics.sums`` states, with the named parts for kernels of the fairness adversary."""
     task, asked, rows = broadcast.task, broadcast.asked, client.prepare(broadcast.task)
@@ -185,15 +162,15 @@ def part_values(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
     L, V = (weighed(np.stack(f), bits, weights, axis=1) for f in (of_row, of_part))
     values, c = np.zeros((len(V), *C.shape)), np.zeros(len(d))
     values[MASS], vary = client.kept(task, masses), [k for k in range(len(V)) if k != MASS]
-    J = np.zeros((task.cells, len(asked.slopes) + 1, D))
+    J, parts = np.zeros((task.cells, len(asked.slopes) + 1, D)), asked.slopes.astype(int).tolist()
     for piece in client.kept(task, pieces):
         j, own = piece.cell, piece.rows
         values[vary, j] = by_part(piece, at, V[vary, own])
         if C[j].any():
             c[own] = of_rows(piece, at, C[j])
-        inside = [piece.members[int(m)] for m in asked.slopes]
         own_weights = None if weights is None else weights[own]
-        J[j] = slopes(x.take(own), g_slope[own], bits, own_weights, inside)
+        add = partial(slopes, x.take(own), g_slope[own], bits, own_weights)
+        J[j] = piece.members.add_up(parts, client.kept(task, without)[j], add)
     plain = np.concatenate([L.sum(axis=1), slope(x, l_slope, bits, weights)])
     H = curvature(x, v.curve + c * v.g_curve, bits + KERNEL_BITS - FEATURE_BITS, weights)
     correct = float(v.right @ V[MASS])

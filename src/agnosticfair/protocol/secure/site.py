@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.schema import Schema, check_agreed
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import (
     Agreement,
@@ -251,11 +251,7 @@ class SecureSite:
             }
             for name, known in self.sessions.items()
         }
-        new = self.path.with_name(self.path.name + ".new")
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w") as file:
-            json.dump(content, file)
-        new.replace(self.path)
+        write_atomically({self.path: json.dumps(content).encode()}, 0o600)
 
 
 def _read(path: Path) -> dict[str, Session]:

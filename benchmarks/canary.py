@@ -13,8 +13,6 @@ from math import exp, inf
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError
-
 
 def least_mu(with_row: np.ndarray, without: np.ndarray, confidence: float = 0.95) -> float:
     """mu is at least this, at that confidence.  with_row, without: (runs,) a score for each run, higher where
@@ -23,9 +21,7 @@ def least_mu(with_row: np.ndarray, without: np.ndarray, confidence: float = 0.95
     from scipy.stats import beta, norm
 
     if min(len(with_row), len(without)) < 20:
-        raise SettingsError(
-            "an audit of fewer than 20 runs each way says nothing: run it more often"
-        )
+        raise SystemExit("an audit of fewer than 20 runs each way says nothing: run it more often")
     half, rest = len(with_row) // 2, len(without) // 2
     cuts = np.quantile(
         np.concatenate([with_row[:half], without[:rest]]), np.linspace(0.02, 0.98, 97)
