@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.data.encoding import shown
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
@@ -16,8 +17,8 @@ from agnosticfair.protocol.questions import Named
 from agnosticfair.server import solvers
 from agnosticfair.server.plan import Start
 
-COSTLY = 0.01
-"""Accuracy that a limit may cost without a word."""
+COSTLY, BROKEN = 0.01, 2e-3
+"""Accuracy that a limit may cost without a word, and by how much decisions may miss it."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,34 @@ class Fit:
         return (
             f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
         )
+
+    @property
+    def broken(self) -> str | None:
+        """A sentence where the fit ended with decisions that do not keep tau."""
+        fairness, worst = self.method.fairness, self.history[-1].get("worst", 0.0)
+        if fairness is None or self.converged or worst <= fairness.tau + BROKEN:
+            return None
+        where, found, more = "", "", "raise tau"
+        if self.worst_parts and fairness.spread is None and fairness.each:
+            where = f" in {self.worst_parts[0][0]!r}"
+            more = f"raise tau, or least ({fairness.basis.least:g}), so that parts hold more rows"
+        if self.smallest_tau is not None and self.smallest_tau < worst:
+            found = f", and by {self.smallest_tau:.3g} in the best round"
+        return f"tau {fairness.tau:g} is not kept: decisions differ by {worst:.3g}{where}{found}; {more}."
+
+    @property
+    def over_parts(self) -> str | None:
+        """In which named part the training rows' decisions differ most, and which are not compared, in words."""
+        if self.named is None or not self.worst_parts:
+            return None
+        name, worst = self.worst_parts[0]
+        told = f"Of {len(self.named.parts)} named parts, decisions differ most in {name!r}: by {worst:.3f}."
+        if self.not_compared:
+            told += (
+                f" Not compared, for a group is absent there or below its floor: "
+                f"{shown(self.not_compared)}."
+            )
+        return told
 
     @property
     def costs(self) -> str | None:

@@ -66,7 +66,8 @@ class Fairness:
     deviation (of a network's logits themselves).
     spread: over named parts, the price of an adversary who spreads: price * sum (|difference| - tau / 2)_+^2 is added
     to the loss, and tau limits the difference among everybody alone. It is the price at tau 0.05, which grows as tau
-    falls (price = spread (0.05 / tau)^1.5), so that tau alone goes from lax to strict.
+    falls (price = spread (0.05 / tau)^1.5), so that tau alone goes from lax to strict.  inf is None, no price: then tau
+    limits each part, or without ``each`` every mixture of parts.
     """
 
     tau: float = 0.05
@@ -86,9 +87,15 @@ class Fairness:
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
         check_settings(self, Reach.FAIRNESS, Reach.ADVERSARY)
-        if self.spread is not None and (self.basis.kind != "named" or not self.each):
+        if self.spread == inf:
+            object.__setattr__(self, "spread", None)
+        if self.spread is not None and self.basis.kind != "named":
             raise SettingsError(
                 f"spread {self.spread:g} is a price over named parts: take basis subpopulations(), or leave it out"
+            )
+        if self.spread is not None and not self.each:
+            raise SettingsError(
+                f"spread {self.spread:g} is a price on each part: for a limit on every mixture take spread inf, too"
             )
         if self.surrogate.kind == "covariance" and self.notion != PARITY.name:
             raise SettingsError(

@@ -385,13 +385,13 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
     points = poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
-    if fitted.collapsed is not None:
-        points.append(fitted.collapsed[0].upper() + fitted.collapsed[1:])
+    said = (text for text in (fitted.collapsed, fitted.broken) if text is not None)
+    points += [text[0].upper() + text[1:] for text in said]
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:
         points.append(_aimed(fitted.method, fairness))
-        points += [fitted.costs] if fitted.costs else []
+        points += [text for text in (fitted.over_parts, fitted.costs) if text is not None]
         points.append(
             f"Fairness here means {fairness.notion.replace('_', ' ')}. Other meanings can contradict it."
         )
