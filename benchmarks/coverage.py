@@ -20,7 +20,7 @@ import numpy as np
 from agnosticfair import fit
 from agnosticfair.auditing import parts as named
 from agnosticfair.auditing.proof import mixtures_of
-from agnosticfair.data.axes import codes_of
+from agnosticfair.data.axes import codes_of, own_axes
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.mathematics import confidence, reweighed
@@ -39,7 +39,7 @@ def population():
     train = np.random.default_rng(0).random(len(table)) < 0.5
     model = fit({"all": table.take(train)}, "fl", **ATTRIBUTE).model
     asked = named.Subpopulations(depth=2, least=0.01)
-    axes = named.own_axes(table, asked)
+    axes = own_axes(table, asked.columns, asked.bands)
     sex = table.column("sex")
     y, d = table.labels(model.positive) > 0, model.predict(table) > 0
     X = encode(model.encoding, table)

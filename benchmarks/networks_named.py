@@ -15,6 +15,7 @@ import argparse
 import json
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from fnmatch import fnmatch
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -80,9 +81,16 @@ def run(asked: dict) -> dict | None:
     entry = {k: asked[k] for k in ("dataset", "seed", "part", "recipe")}
     entry |= {"outcome": fitted.outcome, "rounds": fitted.rounds, "seconds": fitted.seconds}
     entry |= {"worst part": fitted.worst_difference, "bytes": fitted.bytes_per_round}
+    scores = fitted.model.decision(test)
     way = [[round(float(e[k]), 5) for k in ("loss", "worst")] for e in fitted.history]
-    entry |= named_parts.measured(fitted.model.decision(test) > 0, y, s, kinds)
-    return entry | {"way": way if network else []}
+    entry |= named_parts.measured(scores > 0, y, s, kinds)
+    if not network:
+        return entry
+    plain = fit(train, method("fairfl", tau=0.02), **about).model.decision(test)
+    entry["moved"] = named_parts.measured(
+        named_parts.moved(plain, y, entry["accuracy"]), y, s, kinds
+    )
+    return entry | {"way": way}
 
 
 def cells_of(own: list[dict]) -> np.ndarray:
@@ -101,7 +109,8 @@ def at_accuracy(frontier: list[np.ndarray], accuracy: float) -> np.ndarray | Non
 
 
 def summary(found: list[dict]) -> None:
-    """Means over seeds, each network followed by the linear frontier at its accuracy, where that reaches so far."""
+    """Means over seeds; each network is followed by the linear frontier at its accuracy, where that reaches so far, and
+    by ``fairfl`` with its threshold moved to that accuracy."""
     for name, part in product(sorted({e["dataset"] for e in found}), PARTS):
         own = [e for e in found if (e["dataset"], e["part"]) == (name, part)]
         if not own:
@@ -114,9 +123,12 @@ def summary(found: list[dict]) -> None:
         for recipe in [r for r in (*LINEAR, *NETWORKS) if any(e["recipe"] == r for e in own)]:
             fits = [e for e in own if e["recipe"] == recipe]
             print(f"  {recipe}: {_shown(cells_of(fits))} | {_ended(fits)}")
+            if recipe in LINEAR:
+                continue
             beside = [at_accuracy(linear[e["seed"]], e["accuracy"]) for e in fits]
-            if recipe in NETWORKS and all(v is not None for v in beside):
+            if all(v is not None for v in beside):
                 print(f"    linear there: {_shown(np.mean(beside, axis=0))}")
+            print(f"    fairfl moved: {_shown(cells_of([e['moved'] for e in fits]))}")
 
 
 def _shown(cells: np.ndarray) -> str:
@@ -133,7 +145,8 @@ def jobs_of(asked: argparse.Namespace, found: list[dict]) -> list[dict]:
     done = {(e["dataset"], e["seed"], e["part"], e["recipe"]) for e in found}
     first, _, last = asked.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
-    recipes = [r for r in (*NETWORKS, *LINEAR) if asked.only in r]
+    wanted = asked.only.split(";")
+    recipes = [r for r in (*NETWORKS, *LINEAR) if any(fnmatch(r, name) for name in wanted)]
     parts = asked.parts.split(",")
     about = {"rows": asked.rows, "sources": asked.data_folder, "device": asked.device}
     about |= {"share": asked.share, "changes": json.loads(asked.changes)}
@@ -150,7 +163,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0-2")
     parser.add_argument("--datasets", default="adult,dutch")
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--only", default="", help="recipes whose name has these words")
+    parser.add_argument("--only", default="*", help="recipes by name, with ; between")
     parser.add_argument("--changes", default="{}", help="settings of every recipe, as JSON")
     parser.add_argument("--device", default=None, help="cuda, or nothing for the CPU")
     parser.add_argument("--jobs", type=int, default=1)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from helpers import script
 
 from agnosticfair.report.bench import document, readme
@@ -18,6 +19,41 @@ def test_texts_come_from_the_results():
     assert (ROOT / "docs" / "benchmark.md").read_text() == document(summary)
     text = (ROOT / "README.md").read_text()
     assert write.with_table(text, readme(summary)) == text
+
+
+def result(*cells, source="one", clean=True, limit=0.1, **absent):
+    rows = [{"limit": limit}]
+    made = [
+        {"dataset": data, "split": "shift", "seed": seed, "entrant": "fl", "rows": rows}
+        for data, seed in cells
+    ]
+    return {"commit": "abc", "source": source, "clean": clean, "absent": absent, "cells": made}
+
+
+def test_results_of_one_code_are_joined():
+    parts = [result(("adult", 20), law="not here"), result(("adult", 21), ("law", 20))]
+    made = write.joined(parts)
+    assert [(cell["dataset"], cell["seed"]) for cell in made["cells"]] == [
+        ("adult", 20),
+        ("adult", 21),
+        ("law", 20),
+    ]
+    assert made["absent"] == {}
+    assert len(parts[0]["cells"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (result(("adult", 21), source="two"), "different code"),
+        (result(("adult", 21), clean=False), "local changes"),
+        (result(("adult", 20)), r"1 cells stand in two of the results \(adult-shift-20-fl\)"),
+        (result(("adult", 21), limit=0.2), "different limits"),
+    ],
+)
+def test_what_cannot_be_joined_is_refused(other, said):
+    with pytest.raises(SystemExit, match=said):
+        write.joined([result(("adult", 20)), other])
 
 
 def test_the_table_goes_between_its_marks():

@@ -190,6 +190,14 @@ def test_a_file_is_one_room_and_a_function_one_thought(path):
     assert long == ONE_THOUGHT.get(name(path), set()), "these functions are two thoughts"
 
 
+OWN_SCRIPTS = sorted(p for p in (ROOT / "report" / "static").glob("*.*s") if ".min." not in p.name)
+
+
+@pytest.mark.parametrize("path", OWN_SCRIPTS, ids=name)
+def test_a_page_s_script_or_style_is_one_room(path):
+    assert len(path.read_text().splitlines()) <= MOST_FILE
+
+
 def test_a_class_name_means_one_thing():
     trees = [ast.parse(path.read_text()) for path in FILES]
     names = Counter(n.name for tree in trees for n in tree.body if isinstance(n, ast.ClassDef))

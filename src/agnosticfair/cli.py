@@ -39,39 +39,27 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-COMMANDS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
-    "Train and use": {
-        "data": (data.data, data.EPILOG),
-        "fit": (fit.fit, fit.EPILOG),
-        "evaluate": (evaluate.evaluate, evaluate.EPILOG),
-        "predict": (predict.predict, predict.EPILOG),
-        "tune": (tune.tune, tune.EPILOG),
-        "export": (export.export, export.EPILOG),
-        "methods": (lists.list_methods, lists.METHODS_EPILOG),
-    },
-    "Judge": {
-        "audit": (audit.audit, audit.EPILOG),
-        "verify": (verify.verify, verify.EPILOG),
-        "report": (report.report, report.EPILOG),
-        "watch": (report.watch, report.WATCH_EPILOG),
-        "monitor": (monitor.monitor, monitor.EPILOG),
-        "share-state": (monitor.share_state, monitor.SHARE_EPILOG),
-    },
-    "Over sites": {
-        "schema": (schema.schema, schema.EPILOG),
-        "explain-messages": (messages.explain_messages, messages.EPILOG),
-    },
-    "Experiments": {
-        "shifts": (shifts.shifts, shifts.EPILOG),
-        "bench": (bench.bench, bench.EPILOG),
-        "reproduce": (reproduce.reproduce, reproduce.EPILOG),
-    },
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Train and use": (
+        *(data.data, fit.fit, evaluate.evaluate, predict.predict),
+        *(tune.tune, export.export, lists.list_methods),
+    ),
+    "Judge": (
+        *(audit.audit, verify.verify, report.report, report.watch),
+        *(monitor.monitor, monitor.share_state),
+    ),
+    "Over sites": (schema.schema, messages.explain_messages),
+    "Experiments": (shifts.shifts, bench.bench, reproduce.reproduce),
 }
 """The commands by what they are for, the most used first."""
 
+NAMES = set()
 for panel, commands in COMMANDS.items():
-    for name, (command, epilog) in commands.items():
-        app.command(name, epilog=epilog, rich_help_panel=panel)(grouped(command))
+    for command in commands:
+        words = vars(command)["example"]
+        NAMES.add(words.split()[0])
+        shown = f"Example: agnosticfair {words}"
+        app.command(words.split()[0], epilog=shown, rich_help_panel=panel)(grouped(command))
     if panel == "Over sites":
         app.add_typer(deploy.deploy, name="deploy", rich_help_panel=panel)
 
@@ -97,8 +85,7 @@ def _named(words: Sequence[str]) -> str:
     >>> _named(("predict", "--keep")), _named(("nonsense",))
     ('agnosticfair predict', 'agnosticfair')
     """
-    known = any(words[:1] == (name,) for commands in COMMANDS.values() for name in commands)
-    return f"agnosticfair {words[0]}" if known else "agnosticfair"
+    return f"agnosticfair {words[0]}" if {*words[:1]} & NAMES else "agnosticfair"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

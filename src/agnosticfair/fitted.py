@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.encoding import shown
+from agnosticfair.errors import needing
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
@@ -17,8 +18,11 @@ from agnosticfair.protocol.questions import Named
 from agnosticfair.server import solvers
 from agnosticfair.server.plan import Start
 
-COSTLY, BROKEN = 0.01, 2e-3
-"""Accuracy that a limit may cost without a word, and by how much decisions may miss it."""
+COSTLY = 0.01
+"""Accuracy that a limit may cost without a word."""
+
+KEPT = 1e-3
+"""A difference above tau by no more than this keeps it: decisions are steps."""
 
 
 @dataclass(frozen=True)
@@ -100,37 +104,38 @@ class Fit:
         found = "no other decisions were met"
         if self.smallest_tau is not None:
             found = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
+        if self.exceeds is None:
+            return f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
         return (
-            f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
+            f"nearly everybody gets one answer, and tau {fairness.tau:g} is exceeded all the same; "
+            f"{found}: take other columns."
         )
 
     @property
-    def broken(self) -> str | None:
-        """A sentence where the fit ended with decisions that do not keep tau."""
-        fairness, worst = self.method.fairness, self.history[-1].get("worst", 0.0)
-        if fairness is None or self.converged or worst <= fairness.tau + BROKEN:
+    def exceeds(self) -> str | None:
+        """A sentence where decisions on the training rows differ by more than tau, with the part in which they do."""
+        fairness = self.method.fairness
+        if fairness is None or fairness.surrogate.kind == "covariance":
             return None
-        where, found, more = "", "", "raise tau"
-        if self.worst_parts and fairness.spread is None and fairness.each:
-            where = f" in {self.worst_parts[0][0]!r}"
-            more = f"raise tau, or least ({fairness.basis.least:g}), so that parts hold more rows"
-        if self.smallest_tau is not None and self.smallest_tau < worst:
-            found = f", and by {self.smallest_tau:.3g} in the best round"
-        return f"tau {fairness.tau:g} is not kept: decisions differ by {worst:.3g}{where}{found}; {more}."
+        if not self.worst_difference > fairness.tau + KEPT:
+            return None
+        where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
+        bound = (
+            ": a named part has a price and no bound, which a limit (--limit) asks for"
+            if fairness.spread is not None
+            else ""
+        )
+        return (
+            f"Decisions on the training rows differ by up to {self.worst_difference:.3f}{where}, above tau "
+            f"{fairness.tau:g}{bound}."
+        )
 
     @property
-    def over_parts(self) -> str | None:
-        """In which named part the training rows' decisions differ most, and which are not compared, in words."""
-        if self.named is None or not self.worst_parts:
+    def uncompared(self) -> str | None:
+        """A sentence where there are named parts in which nothing is compared."""
+        if not self.not_compared:
             return None
-        name, worst = self.worst_parts[0]
-        told = f"Of {len(self.named.parts)} named parts, decisions differ most in {name!r}: by {worst:.3f}."
-        if self.not_compared:
-            told += (
-                f" Not compared, for a group is absent there or below its floor: "
-                f"{shown(self.not_compared)}."
-            )
-        return told
+        return f"Not compared, for a group is absent there or below its floor: {shown(self.not_compared)}."
 
     @property
     def costs(self) -> str | None:
@@ -149,7 +154,8 @@ class Fit:
 
     def to_frame(self) -> Any:
         """The rounds as a pandas frame, a line each."""
-        import pandas as pd
+        with needing("audit", "a frame needs the package 'pandas'"):
+            import pandas as pd
 
         return pd.DataFrame(list(self.history)).set_index("round")
 

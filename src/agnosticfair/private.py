@@ -290,7 +290,11 @@ def imagined(schema: Schema) -> Census:
 def schema_axes(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Axis, ...]:
     """The axes that a schema declares: its categories, and the bands of its numbers, where it has any."""
     found = {name: Axis(name, tuple(values)) for name, values in schema.categorical.items()}
-    found |= {name: band_axis(name, edges) for name, edges in schema.bands.items() if edges}
+    found |= {
+        name: band_axis(name, edges, name in schema.dates)
+        for name, edges in schema.bands.items()
+        if edges
+    }
     for name in columns or ():
         if name not in found:
             raise SettingsError(

@@ -22,7 +22,7 @@ from agnosticfair.auditing.parts import asked_parts, searched
 from agnosticfair.data.axes import codes_of, own_axes
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table, concatenate
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, needing
 from agnosticfair.federation import Fit, fit, fit_along, in_process
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.mathematics.metrics import accuracy, positive_rate
@@ -81,7 +81,8 @@ class Frontier:
 
     def to_frame(self) -> Any:
         """The points as a pandas frame, a line each, and what accuracy they cost against 'fairfl' and 'fl'."""
-        import pandas as pd
+        with needing("audit", "a frame needs the package 'pandas'"):
+            import pandas as pd
 
         lines = [{k: v for k, v in vars(p).items() if k != "spread"} for p in self.points]
         made = pd.DataFrame(lines).assign(knee=[k == self.knee for k in range(len(lines))])

@@ -346,6 +346,12 @@ def test_a_constraint_that_swings_has_not_converged(monkeypatch):
     swinging = [{**e, "worst": 0.2 * (k % 2)} for k, e in enumerate(state.history)]
     assert ended(state).outcome == "converged"
     assert ended(replace(state, history=tuple(swinging))).outcome == "rounds"
+    # where differences are charged for, none is limited by itself: the loss says whether it rests
+    spread = replace(METHODS["agnosticfair-named"].fairness, tau=1.0)
+    state = replace(state, game=replace(state.game, method=replace(state.method, fairness=spread)))
+    assert ended(replace(state, history=tuple(swinging))).outcome == "converged"
+    swinging = [{**e, "loss": 0.2 * (k % 2)} for k, e in enumerate(state.history)]
+    assert ended(replace(state, history=tuple(swinging))).outcome == "rounds"
 
 
 def test_a_recipe_that_is_given_keeps_its_own_values():

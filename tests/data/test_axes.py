@@ -1,11 +1,15 @@
 """Axes agreed without pooling: the same from any split, and codes that say what the table says."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from agnosticfair.data.axes import axes_of, band_axis, codes_of, edges_of, histogram
-from agnosticfair.data.census import merge, take_census
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.census import Census, merge, take_census
+from agnosticfair.data.schema import schema_of
+from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, SettingsError
 
 
@@ -41,6 +45,31 @@ def test_axes_are_the_same_for_any_split():
         ("gain", 2),
         ("job", 3),
     ]
+
+
+def test_a_part_of_a_column_of_dates_is_named_by_dates_and_has_the_same_rows():
+    days = table().numeric["age"] + 20_000
+    rows = replace(table(), numeric={"day": days}, how={"day": DATED})
+    plain = replace(rows, how={})
+    parts = {"north": rows.take(np.arange(100)), "south": rows.take(np.arange(100, 400))}
+    (axis, _), (numbers, _) = agreed(parts), agreed({"all": plain})
+    assert axis.values[0].startswith("before 2024-")
+    assert axis.values[-1].endswith(" or later")
+    assert len(axis.values) == len(numbers.values) == 4
+    np.testing.assert_array_equal(codes_of(rows, (axis,)), codes_of(rows, (numbers,)))
+    (own, _) = agreed({**parts, "south": plain.take(np.arange(100, 400))})
+    assert own.values[0].startswith("under 20"), "where a site has plain numbers, so has the part"
+    census = take_census(rows, "all")
+    assert Census.from_json(json.loads(json.dumps(census.to_json()))).dates == ("day",)
+    assert schema_of(census, "y").outline().dates == ("day",)
+    assert "dates" not in take_census(plain, "all").to_json()
+
+
+def test_dates_with_a_time_keep_it():
+    rows = replace(
+        table(), numeric={"day": np.linspace(20_000.25, 20_001.75, 400)}, how={"day": DATED}
+    )
+    assert agreed({"all": rows})[0].values[0] == "before 2024-10-04 15:00"
 
 
 def test_bands_hold_about_equal_shares():

@@ -102,8 +102,21 @@ def test_json_round_trip(numeric, categorical, scale):
         tuple((name, *ends) for name, ends in numeric.items()),
         tuple((k, tuple(v)) for k, v in categorical.items() if k not in numeric),
         scale,
+        dates=tuple(numeric)[:1],
     )
     assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
+
+
+def test_bands_of_dates_are_dates():
+    dated = Encoding(
+        (("day", 0.0, 9e6),), (), bands=(("day", (365.0, 366.25, 8e6)),), dates=("day",)
+    )
+    assert dated.names[1:] == (
+        "day before 1971-01-01",
+        "day 1971-01-01 to 1971-01-02 06:00",
+        "day 1971-01-02 06:00 to 8e+06 days after 1970",
+        "day 8e+06 days after 1970 or later",
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,6 +136,7 @@ def test_json_round_trip(numeric, categorical, scale):
         ({"categorical": [["job", "abc"]]}, "vocabulary of 'job' should be a list of strings"),
         ({"categorical": [["job", ["a", "a"]]]}, "vocabulary of 'job' has an entry twice"),
         ({"categorical": {"job": 1}}, "'categorical' should be a list"),
+        ({"dates": [1]}, "'dates' should be a list of strings"),
     ],
 )
 def test_damaged_json_is_refused(change, message):

@@ -25,6 +25,12 @@ def written(tmp_path, **changes):
     return path
 
 
+def test_a_schema_may_say_which_columns_are_dates(tmp_path):
+    assert "dates" not in DRAFT.to_json(), "a file from before comes back with the same digest"
+    read = load_schema(written(tmp_path, dates=["age"]))
+    assert read.dates == read.outline().dates == ("age",)
+
+
 def test_a_file_comes_back_with_the_same_digest(tmp_path):
     read = load_schema(written(tmp_path))
     assert read == DRAFT
@@ -43,6 +49,7 @@ def test_a_file_comes_back_with_the_same_digest(tmp_path):
         ({"categorical": {"age": ["a"]}}, "'age' is both numeric and categorical"),
         ({"bands": {"age": [3, 2]}}, "the bands of 'age' should be rising"),
         ({"extra": 1}, "exactly the entries"),
+        ({"dates": 3}, "'dates' should be a list of strings"),
     ],
 )
 def test_a_bad_file_is_a_sentence(tmp_path, changes, said):

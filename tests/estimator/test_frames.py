@@ -1,5 +1,7 @@
 """Frames as people have them: sensitive columns by name, texts, dates; without routing of metadata."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from agnosticfair import AgnosticFairClassifier, fairness_scorer
+from agnosticfair import AgnosticFairClassifier, audit, fairness_scorer
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator.frames import layout_of, numbers_of
 from agnosticfair.mathematics import metrics
@@ -96,6 +98,34 @@ def test_texts_and_dates_follow_the_rules_of_files():
     assert layout.names == ("job=?", "job=a", "job=b", "day")
     np.testing.assert_array_equal(numbers_of(layout, X), [[0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1]])
     assert layout_of(pd.DataFrame({"a": [1.0]}), None) is None
+
+
+def test_a_category_that_a_fold_lacks_can_be_ignored(people):
+    X, y = people
+    rare = X.assign(job=np.where(np.arange(len(X)) == 3, "carter", X["job"]))
+    ask = {**FAIR, "handle_unknown": "ignore"}
+    model = AgnosticFairClassifier(**ask)
+    assert np.isfinite(cross_val_score(model, rare, y, cv=2)).all()
+    fitted = AgnosticFairClassifier(**ask).fit(X, y)
+    jobs = [j for j, name in enumerate(fitted._feature_names()) if name.startswith("job=")]
+    known, odd = (
+        fitted.decision_function(X[:1]),
+        fitted.decision_function(X[:1].assign(job="carter")),
+    )
+    own = jobs[["clerk", "cook"].index(X["job"][0])]
+    np.testing.assert_allclose(known - odd, fitted.coef_[0, own])
+    with pytest.raises(SettingsError, match="handle_unknown"):
+        AgnosticFairClassifier(**{**FAIR, "handle_unknown": "guess"}).fit(X, y)
+
+
+def test_parts_by_a_column_of_dates_are_named_by_dates(people):
+    X, y = people
+    model = AgnosticFairClassifier(sensitive_columns=["sex"], depth=1, least=0.05).fit(X, y)
+    parts = [name for name, _ in model.worst_parts_ if name.startswith("day")]
+    assert parts, model.worst_parts_
+    assert all(re.fullmatch(r"day = (before )?2020-\d\d-\d\d( .*)?", name) for name in parts)
+    told = audit(model, X, y, sensitive_features=X["sex"], precision=0.4)
+    assert any(re.match("day = before 2020-", name) for name in told.to_frame().index)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agnosticfair.data.splits import dirichlet
 from agnosticfair.experiments import apart
 from agnosticfair.experiments.benchmark import Cell, run_cell
 from agnosticfair.experiments.entrants import ENTRANTS, Coded, Train
@@ -63,6 +64,16 @@ def test_bisection_ends_at_the_limit(sign):
     found = _bisected(lambda lam: sign * (0.5 - sign * lam), 0.1)
     assert found == pytest.approx(0.4 * sign, abs=1e-6)
     assert _bisected(lambda lam: 0.05, 0.1) == 0.0
+
+
+@pytest.mark.slow
+def test_logofair_is_as_published(adult):
+    """Adult, five clients, Dirichlet 0.5: accuracy 0.825 and a global gap of 0.0115."""
+    split = dirichlet(adult, 5, 0.5, 0, "sex")
+    decide = ENTRANTS["logofair"].fit(Train(split.train, ">50K", "sex", 0), 0.01)
+    d, y = decide(split.test), split.test.labels(">50K")
+    assert (d == y).mean() == pytest.approx(0.825, abs=0.01)
+    assert abs(gap(d, split.test.column("sex").codes)) < 0.02
 
 
 def environment(folder, name, script):

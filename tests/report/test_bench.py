@@ -120,6 +120,10 @@ def test_the_document_shows_every_cell_and_its_code(made):
     assert "commit `0123456789ab` (without local changes), development seeds 0 to 1" in text
     assert "It is missed at every limit: 1 of 1 at 0.05, 1 of 1 at 0.1." in text
     assert "Fewer were run of some: fairfl (shift) has seed 0; seer (shift) has seed 0." in text
+    assert (
+        "| 0.790 ± 0.004 | 0.790 ± 0.004 | 0.790 ± 0.004 | 0.790 ± 0.004 | 0.030 ± 0.010 | 0.060 (0.014) |"
+        in text
+    )
     assert document(aggregate(made)) == text
     assert len(grids(made)) == 2
 
@@ -180,6 +184,15 @@ def test_the_bar_is_four_of_six(won, said):
     assert f"**It is {said}: {won} of 6 at 0.05, {won} of 6 at 0.1.**" in document(results(*every))
 
 
+def test_other_splits_stand_beside_the_bar_and_name_their_seeds():
+    random = [cell(name, seed=3) | {"split": "iid"} for name in (OURS, "eg")]
+    told = document(results(*(cell(OURS, seed=k) for k in (2, 3, 4)), *random, cell("net", "law")))
+    assert "On the split at random, beside the bar: 1 of 1 at 0.05, 1 of 1 at 0.1." in told
+    assert "seeds 0 and 2 to 4, means" in told
+    assert "Fewer were run of some: split shift has seeds 2 to 4;" in told
+    assert "net (shift) has seed 0 on law; split iid has seed 3." in told
+
+
 def test_readme_s_table_has_a_line_per_data_set(made):
     text = readme(aggregate(made))
     assert "| adult | 0.790, 0.060 / 0.150 | 0.800, 0.200 / 0.500 | none | none |" in text
@@ -195,4 +208,29 @@ def test_the_page_is_self_contained_and_escapes(made):
     assert "job = <b>" not in text
     assert "job = &lt;b&gt;" in text
     assert text.count("<circle") > 9
+    assert (
+        text.count("h0") == 3 * 3
+    )  # of each of three entrants with a result, a dot for every deployment
+    assert "prefers-color-scheme: dark" in text
     assert 'data-value="0.06"' in text
+
+
+def test_a_click_sorts_the_page_s_table_and_nothing_is_cut_off(browser, made, tmp_path):
+    file = tmp_path / "bench.html"
+    file.write_text(page(made), encoding="utf-8")
+    for width in (1400, 390):
+        shown = browser.new_page(viewport={"width": width, "height": 900})
+        shown.goto(file.as_uri())
+        beside = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert shown.evaluate(beside) == 0
+        head = shown.get_by_role("button", name="RD p90")
+        column = (
+            "[...document.querySelectorAll('tbody tr')].map(r => r.cells[8].dataset.value ?? '')"
+        )
+        orders = []
+        for _ in range(2):
+            head.click()
+            orders.append([float(v) for v in shown.evaluate(column) if v])
+        assert orders[0] == sorted(orders[0])
+        assert orders[1] == sorted(orders[0], reverse=True)
+        shown.close()

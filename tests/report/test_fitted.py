@@ -1,11 +1,8 @@
 """A fit in a notebook: its table, its figure and its rounds as a frame."""
 
-from dataclasses import replace
-
 from helpers import dealt, small_table
 
 from agnosticfair.federation import fit
-from agnosticfair.methods import method
 
 
 def test_a_fit_shows_how_it_ended_and_where_it_differs_most():
@@ -18,21 +15,3 @@ def test_a_fit_shows_how_it_ended_and_where_it_differs_most():
     frame = made.to_frame()
     assert len(frame) == made.rounds
     assert frame["loss"].iloc[-1] == made.history[-1]["loss"]
-
-
-def test_a_limit_that_costs_accuracy_says_so():
-    made = fit(dealt(small_table(400, 1), 2), "fl")
-    assert made.costs is None, "no limit"
-    strict = replace(made, method=method("fairfl"), history=({"accuracy": 0.9}, {"accuracy": 0.8}))
-    assert "90.0% of the training rows, the model is on 80.0%; tune shows" in strict.costs
-    parts = replace(strict, method=method("agnosticfair-named"))
-    assert "80.0%; a limit on everybody alone (fairfl) costs less" in parts.costs
-    little = replace(strict, history=({"accuracy": 0.9}, {"accuracy": 0.895}))
-    assert little.costs is None
-
-
-def test_a_fit_without_parts_shows_its_rounds():
-    made = fit(dealt(small_table(200, 1), 2), method("fl", max_rounds=2))
-    assert "did not converge after 2 rounds" in made._repr_html_()
-    assert "tau</td><td>none" in made._repr_html_()
-    assert len(made.plot().axes) == 1

@@ -12,6 +12,7 @@ import numpy as np
 
 from agnosticfair.auditing.parts import PartRecord, worst_of
 from agnosticfair.data.encoding import shown
+from agnosticfair.errors import needing
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.notions import NOTIONS
@@ -152,7 +153,8 @@ class Certificate:
 
     def to_frame(self) -> Any:
         """The parts as a pandas frame, a line each; without parts the groups."""
-        import pandas as pd
+        with needing("audit", "a frame needs the package 'pandas'"):
+            import pandas as pd
 
         if self.parts:
             kept = [{k: v for k, v in vars(p).items() if k != "rates"} for p in self.parts]

@@ -11,7 +11,7 @@ import numpy as np
 
 from agnosticfair.data.census import Census, encoding_of, positive_label, take_census
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode, shown
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.linear import on_grid, units
 from agnosticfair.model import Model
@@ -87,7 +87,7 @@ def _has_texts(X: Any) -> bool:
 
 
 def table_of(X: Any) -> Table:
-    """Rows and columns as a table: numbers as they are, everything else as categories by their names.
+    """Rows and columns as a table: numbers as they are, dates in days, everything else as categories by their names.
 
     >>> table_of(np.array([[1.0, 2.0]])).kinds
     {'0': 'numeric', '1': 'numeric'}
@@ -99,13 +99,28 @@ def table_of(X: Any) -> Table:
         )
     numeric: dict[str, np.ndarray] = {}
     categorical: dict[str, Column] = {}
+    dates: list[str] = []
     for name in X.columns:
         values = np.asarray(X[name])
         if values.dtype.kind in NUMBERS and values.dtype.kind != "b":
             numeric[str(name)] = values.astype(float)
+        elif values.dtype.kind == "M":
+            numeric[str(name)] = days(values, str(name))
+            dates.append(str(name))
         else:
             categorical[str(name)] = Column.of(map(name_of, values))
-    return Table(numeric, categorical, None, {})
+    return Table(numeric, categorical, None, {}, how=dict.fromkeys(dates, DATED))
+
+
+def days(values: np.ndarray, name: str) -> np.ndarray:
+    """Dates as days since 1970, (n,).
+
+    >>> days(np.array(["1970-01-02T12:00"], "M8[us]"), "day")
+    array([1.5])
+    """
+    if np.isnat(values).any():
+        raise DataError(f"column {name!r} of X has missing dates: fill them or drop the rows")
+    return values.astype("datetime64[us]").astype(float) / 86_400e6
 
 
 def _numbers(X: Any) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -105,14 +105,15 @@ class Client:
 def encoded(client: Client, task: Task) -> Rows:
     """The rows of a table as the task encodes them, sorted by cell (``fairness.comparisons``)."""
     table = client.rows
-    X = np.ones((len(table), task.encoding.width + 1))
-    encode(task.encoding, table, client.who, X[:, :-1])
     y, s = table.labels(task.positive), cells_of(client, table, task)
     order = np.argsort(s, kind="stable")
+    X, places = np.empty((len(table), task.encoding.width + 1)), np.empty_like(order)
+    X[:, -1], places[order] = 1.0, np.arange(len(order))
+    encode(task.encoding, table, client.who, X[:, :-1], places)
     starts = np.searchsorted(s[order], np.arange(task.cells + 1))
     weights = None if table.weights is None else table.weights[order]
     kernels = None if table.kernels is None else table.kernels[order]
-    return Rows(X[order], y[order], s[order], starts, weights, kernels, order)
+    return Rows(X, y[order], s[order], starts, weights, kernels, order)
 
 
 def cells_of(client: Client, table: Table, task: Task) -> np.ndarray:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from agnosticfair.data.files import Roles
     from agnosticfair.data.table import Table
 
-EPILOG = "Example: agnosticfair audit test.csv --target income --sensitive-features sex --model model.safetensors"
-
 LEAST_RESAMPLES = 20
 """With fewer an interval may leave out its own estimate."""
 
@@ -40,6 +38,9 @@ class Judged:
 
 
 @options.with_dialect
+@options.example(
+    "audit test.csv --target income --sensitive-features sex --model model.safetensors"
+)
 def audit(
     file: Annotated[Path, Argument(help="CSV or Parquet with the rows to audit on.")],
     target: options.Target,

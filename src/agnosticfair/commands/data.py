@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from agnosticfair.commands.lists import list_data
-from agnosticfair.commands.options import DataFolder, Json
+from agnosticfair.commands.options import DataFolder, Json, example
 from agnosticfair.commands.output import check_folder, write_files
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
     from agnosticfair.data.table import Table
 
-EPILOG = "Example: agnosticfair data adult --out adult"
 HELD_OUT = "held-out.csv"
 
 
+@example("data adult --out adult")
 def data(
     name: Annotated[
         str | None, Argument(help="A data set to write; without one all are listed.")

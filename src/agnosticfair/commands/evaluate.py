@@ -11,10 +11,9 @@ from agnosticfair.commands import options
 from agnosticfair.commands.measuring import labelled, scores, show_scores
 from agnosticfair.commands.reading import warned
 
-EPILOG = "Example: agnosticfair evaluate model.safetensors test.csv --target income"
-
 
 @options.with_dialect
+@options.example("evaluate model.safetensors test.csv --target income")
 def evaluate(
     model: options.ModelFile,
     files: options.Files,

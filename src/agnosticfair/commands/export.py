@@ -7,12 +7,11 @@ from typing import Annotated
 
 from typer import Option
 
-from agnosticfair.commands.options import Force, ModelFile
+from agnosticfair.commands.options import Force, ModelFile, example
 from agnosticfair.commands.output import check_file, write_files
 
-EPILOG = "Example: agnosticfair export model.safetensors --onnx model.onnx"
 
-
+@example("export model.safetensors --onnx model.onnx")
 def export(
     model: ModelFile,
     onnx: Annotated[Path, Option(help="The ONNX file to write.")],

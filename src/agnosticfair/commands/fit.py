@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from agnosticfair.methods import Method
     from agnosticfair.model import Model
 
-EPILOG = "Example: agnosticfair fit north.csv south.csv --target income --sensitive-features sex"
-
 
 @options.with_roles
 @options.with_dialect
 @options.with_settings()
+@options.example("fit north.csv south.csv --target income --sensitive-features sex")
 def fit(
     files: Annotated[
         list[Path],

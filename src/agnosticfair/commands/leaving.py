@@ -85,15 +85,7 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     """Say how the fit ended, and what was written."""
     found = left.found
     if as_json:
-        names = (
-            "outcome",
-            "rounds",
-            "outcomes",
-            "seconds",
-            "events",
-            "worst_parts",
-            "not_compared",
-        )
+        names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
         about: dict[str, Any] = {"model": str(out), "method": fitted.method.name}
         about["positive"] = fitted.model.positive
@@ -109,9 +101,8 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
     for text in _warnings(fitted, found, out):
         print("Warning:", text)
-    for told in (fitted.over_parts, fitted.costs):
-        if told is not None:
-            print("Note:", told)
+    for note in filter(None, (fitted.exceeds, fitted.uncompared, fitted.costs)):
+        print("Note:", note)
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = (
@@ -148,7 +139,8 @@ def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
     from agnosticfair.data.encoding import shown
 
     said = reading.warned(found, tau=fitted.method.fairness is not None)
-    said += [text for text in (fitted.collapsed, fitted.broken) if text is not None]
+    if fitted.collapsed is not None:
+        said.append(fitted.collapsed)
     if not fitted.converged:
         said.append(
             "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."

@@ -8,16 +8,15 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agnosticfair.commands.options import Json
+from agnosticfair.commands.options import Json, example
 from agnosticfair.commands.output import grid, show
 from agnosticfair.errors import DataError
 
 if TYPE_CHECKING:
     from agnosticfair.data.datasets import Shift
 
-METHODS_EPILOG = "Example: agnosticfair methods --json"
 
-
+@example("methods --json")
 def list_methods(as_json: Json = False) -> None:
     """List the methods by name, with what each minimises and its main values."""
     from dataclasses import asdict

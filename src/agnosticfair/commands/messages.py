@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from agnosticfair.private import Budget
     from agnosticfair.server.reveals import Explained
 
-EPILOG = "Example: agnosticfair explain-messages north.csv --target income --sensitive-features sex"
-
 
 @options.with_settings()
+@options.example("explain-messages north.csv --target income --sensitive-features sex")
 def explain_messages(
     file: Annotated[Path | None, Argument(help="The site's file; it is read here only.")] = None,
     target: Annotated[str | None, Option(help="Column with the label.")] = None,

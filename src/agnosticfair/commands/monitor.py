@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from agnosticfair.commands.options import Columns, Json, ModelFile
+from agnosticfair.commands.options import Columns, Json, ModelFile, example
 from agnosticfair.commands.output import grid, show, write_files
 from agnosticfair.errors import DataError, SettingsError
 
@@ -23,16 +23,12 @@ if TYPE_CHECKING:
     from agnosticfair.monitoring.verdict import Verdict
 
 ALARM = 3
-EPILOG = (
-    "Example: agnosticfair monitor model.safetensors --certificate certificate.json --rows today.csv --state watch.json"
+
+
+@example(
+    "monitor model.safetensors --certificate certificate.json --rows today.csv --state watch.json"
     "   Exit code 0: no alarm; 3: the limit is broken, or the rows lie outside the set; 2: bad input."
 )
-SHARE_EPILOG = (
-    "Example: agnosticfair share-state model.safetensors meeting --certificate certificate.json --state north.json "
-    "--site north --secret keys/north.mask --keys keys/masking.json"
-)
-
-
 def monitor(
     model: ModelFile,
     certificate: Annotated[Path, Option(help="What the model was certified on, by 'audit'.")],
@@ -234,6 +230,10 @@ def _unmasked(watch: Monitor, folder: Path, keys: Path | None) -> tuple[Monitor,
     return whole, whole.verdict()
 
 
+@example(
+    "share-state model.safetensors meeting --certificate certificate.json --state north.json "
+    "--site north --secret keys/north.mask --keys keys/masking.json"
+)
 def share_state(
     model: ModelFile,
     folder: Annotated[Path, Argument(help="Folder that all sites can write to, empty at first.")],

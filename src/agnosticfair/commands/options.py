@@ -89,6 +89,16 @@ def listed(text: str, known: Iterable[str]) -> list[str]:
 Command = Callable[..., None]
 
 
+def example(words: str) -> Callable[[Command], Command]:
+    """Gives a command the example that its help ends with; the first word is its name."""
+
+    def shown(command: Command) -> Command:
+        vars(command)["example"] = words
+        return command
+
+    return shown
+
+
 def with_settings(*, without: tuple[str, ...] = ()) -> Callable[[Command], Any]:
     """Gives a command an option for every setting, in the place of its parameter ``settings``, which gets those
     that were said."""

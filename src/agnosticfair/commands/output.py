@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
     from agnosticfair.report.tables import Grid
+
+FIRST, EVERY = 2.0, 10.0
+"""Seconds until a line first says how far the work is, and between such lines, where there is no terminal."""
 
 
 def grid(title: str, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> Grid:
@@ -70,20 +74,36 @@ def progress(total: int, what: str, at_most: bool = False) -> Iterator[Callable[
             task = bar.add_task("", total=total)
             yield lambda text: bar.update(task, advance=1, description=text)
         return
-    begin = perf_counter()
-    done, wait = 0, 2.0
+    done, begin, over = 0, perf_counter(), Event()
 
     def advance(text: str) -> None:
-        nonlocal done, wait
-        done, gone = done + 1, perf_counter() - begin
-        if gone > wait and done < total:
-            left = f"about {gone / done * (total - done):.0f} s left"
-            most = "at most " if at_most else ""
-            told = f"{gone:.0f} s so far" if at_most else left
-            print(f"{done} of {most}{total} {what}, {told}", file=sys.stderr, flush=True)
-            wait = gone + 10
+        nonlocal done
+        done += 1
 
-    yield advance
+    def speak() -> None:  # by itself: one step may take minutes
+        wait = FIRST
+        while not over.wait(wait):
+            line = how_far(done, total, what, perf_counter() - begin, at_most)
+            print(line, file=sys.stderr, flush=True)
+            wait = EVERY
+
+    speaker = Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield advance
+    finally:
+        over.set()
+        speaker.join()
+
+
+def how_far(done: int, total: int, what: str, gone: float, at_most: bool = False) -> str:
+    """How much is done, in a line.
+
+    >>> how_far(5, 20, "fits", 10.0), how_far(0, 20, "fits", 2.0)
+    ('5 of 20 fits, about 30 s left', '0 of 20 fits, 2 s so far')
+    """
+    left = f"about {gone / done * (total - done):.0f} s left" if done and not at_most else ""
+    return f"{done} of {'at most ' * at_most}{total} {what}, {left or f'{gone:.0f} s so far'}"
 
 
 @contextmanager

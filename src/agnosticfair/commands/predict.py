@@ -9,13 +9,12 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from agnosticfair.commands.options import Columns, Dialect, Force, ModelFile, with_dialect
+from agnosticfair.commands.options import Columns, Dialect, Force, ModelFile, example, with_dialect
 from agnosticfair.commands.output import check_file, write_files
-
-EPILOG = "Example: agnosticfair predict model.safetensors new.csv --out predictions.csv"
 
 
 @with_dialect
+@example("predict model.safetensors new.csv --out predictions.csv")
 def predict(
     model: ModelFile,
     file: Annotated[Path, Argument(help="CSV or Parquet; needs no label and no groups.")],

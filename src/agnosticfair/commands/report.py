@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from agnosticfair.commands.measuring import labelled
-from agnosticfair.commands.options import Columns, Force
+from agnosticfair.commands.options import Columns, Force, example
 from agnosticfair.commands.output import check_file, write_files
 from agnosticfair.errors import SettingsError
 
@@ -21,13 +21,8 @@ if TYPE_CHECKING:
     from agnosticfair.monitoring.monitor import Monitor
     from agnosticfair.report.runs import Run
 
-EPILOG = "Example: agnosticfair report shifts --mix workclass --mix age --out report.html"
-WATCH_EPILOG = (
-    "Example: agnosticfair watch run   or   agnosticfair watch watch.json --model model.safetensors --certificate "
-    "certificate.json"
-)
 
-
+@example("report shifts --mix workclass --mix age --out report.html")
 def report(
     runs: Annotated[
         list[Path], Argument(help="Folders written by fit --run, shifts, reproduce, audit, deploy.")
@@ -58,6 +53,10 @@ def report(
     print(f"Written: {out}, {len(text.encode()) / 1e6:.1f} MB; open it in a browser.")
 
 
+@example(
+    "watch run   or   agnosticfair watch watch.json --model model.safetensors --certificate "
+    "certificate.json"
+)
 def watch(
     run: Annotated[
         Path, Argument(help="A run folder, of fit --run or deploy run; or a monitor's state file.")

@@ -8,24 +8,23 @@ from typing import Annotated
 
 from typer import Option
 
-from agnosticfair.commands.options import DataFolder, Datasets, Jobs, Json, OutFolder, Seeds, listed
+from agnosticfair.commands import options
 from agnosticfair.commands.output import check_folder, deliver_study, progress
 from agnosticfair.threads import cpus
 
-EPILOG = "Example: agnosticfair reproduce --dataset adult --methods fl,fairfl --seeds 5"
 
-
+@options.example("reproduce --dataset adult --methods fl,fairfl --seeds 5")
 def reproduce(
-    dataset: Datasets = "adult",
+    dataset: options.Datasets = "adult",
     setting: Annotated[
         str, Option(help="shift (Tables 1, 2, Figure 2), iid (Table 3), clients (Figure 3) or all.")
     ] = "all",
     methods: Annotated[str, Option(help="Names with commas between, or all.")] = "all",
-    seeds: Seeds = 20,
-    jobs: Jobs = None,
-    data_folder: DataFolder = None,
-    out: OutFolder = Path("results"),
-    as_json: Json = False,
+    seeds: options.Seeds = 20,
+    jobs: options.Jobs = None,
+    data_folder: options.DataFolder = None,
+    out: options.OutFolder = Path("results"),
+    as_json: options.Json = False,
 ) -> None:
     """Run the paper's experiments and show its tables and figures beside the paper's own numbers.
 
@@ -44,9 +43,9 @@ def reproduce(
     check_folder(out)
     folder = None if data_folder is None else str(data_folder)
     tasks = cells(
-        listed(dataset, DATASETS),
-        listed(setting, SETTINGS),
-        listed(methods, METHODS),
+        options.listed(dataset, DATASETS),
+        options.listed(setting, SETTINGS),
+        options.listed(methods, METHODS),
         seeds,
         folder,
     )
@@ -56,7 +55,9 @@ def reproduce(
     kept = decided_files(rows, 2, folder)
     results = {
         "format": "agnosticfair-results-1",
-        **provenance({name: load_dataset(name, folder) for name in listed(dataset, DATASETS)}),
+        **provenance(
+            {name: load_dataset(name, folder) for name in options.listed(dataset, DATASETS)}
+        ),
         "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }

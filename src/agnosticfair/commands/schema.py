@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from agnosticfair.commands.options import Files, Roles, with_roles
+from agnosticfair.commands.options import Files, Roles, example, with_roles
 
 if TYPE_CHECKING:
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.table import Table
 
-EPILOG = "Example: agnosticfair schema north.csv --target income --sensitive-features sex --out schema.json"
-
 
 @with_roles
+@example("schema north.csv --target income --sensitive-features sex --out schema.json")
 def schema(
     files: Files,
     roles: Roles,

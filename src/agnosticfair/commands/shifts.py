@@ -13,9 +13,8 @@ from agnosticfair.commands.output import check_folder, deliver_study, progress
 from agnosticfair.errors import SettingsError
 from agnosticfair.threads import cpus
 
-EPILOG = "Example: agnosticfair shifts --dataset adult --seeds 2 --no-frontier"
 
-
+@options.example("shifts --dataset adult --seeds 2 --no-frontier")
 def shifts(
     dataset: options.Datasets = "adult",
     setting: Annotated[

@@ -20,8 +20,6 @@ from agnosticfair.threads import cpus
 if TYPE_CHECKING:
     from agnosticfair.tuning import Frontier
 
-EPILOG = "Example: agnosticfair tune north.csv south.csv --target income --sensitive-features sex --out tune"
-
 MODEL = "model.safetensors"
 PATH = ",".join(f"{tau:g}" for tau in TAUS)
 
@@ -29,6 +27,7 @@ PATH = ",".join(f"{tau:g}" for tau in TAUS)
 @options.with_roles
 @options.with_dialect
 @options.with_settings(without=("tau",))
+@options.example("tune north.csv south.csv --target income --sensitive-features sex --out tune")
 def tune(
     files: options.Files,
     roles: options.Roles,

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from agnosticfair.commands.options import example
 from agnosticfair.errors import DataError, SettingsError
 
-EPILOG = "Example: agnosticfair verify audit/certificate.json --key 64-hexadecimal-digits"
 
-
+@example("verify audit/certificate.json --key 64-hexadecimal-digits")
 def verify(
     certificate: Annotated[
         Path | None, Argument(help="A certificate.json that 'audit' wrote.")

@@ -56,7 +56,16 @@ def _shortest(low: float, high: float) -> float:
     return high
 
 
-def band_axis(name: str, edges: Sequence[float]) -> Axis:
+def bands_of(census: Census, name: str, counts: np.ndarray, bands: int) -> tuple[float, ...]:
+    """``edges_of`` a column over its range in the census; those of dates without a time are dates, too."""
+    low, high = census.numeric[name]
+    edges = edges_of(counts, low, high, bands)
+    if name in census.dates and low.is_integer() and high.is_integer():
+        return tuple(sorted({float(np.ceil(edge)) for edge in edges}))  # the same rows lie below
+    return edges
+
+
+def band_axis(name: str, edges: Sequence[float], dated: bool = False) -> Axis:
     """The axis of a number's bands, named by their edges.
 
     >>> band_axis("age", (30.0, 50.0)).values
@@ -64,7 +73,7 @@ def band_axis(name: str, edges: Sequence[float]) -> Axis:
     """
     if not edges:
         return Axis(name, ("any",))
-    return Axis(name, band_names(edges), tuple(edges))
+    return Axis(name, band_names(edges, dated), tuple(edges))
 
 
 def chosen_columns(
@@ -131,8 +140,8 @@ def axes_of(
     found = []
     for name in chosen_columns(census, columns, others, clients):
         if name in census.numeric:
-            low, high = census.numeric[name]
-            found.append(band_axis(name, edges_of(counts[name], low, high, bands)))
+            edges = bands_of(census, name, counts[name], bands)
+            found.append(band_axis(name, edges, name in census.dates))
         elif name in census.categorical:
             found.append(Axis(name, tuple(census.categorical[name])))
         else:
@@ -147,7 +156,8 @@ def own_axes(
     """The axes of rows that lie in one place: those that they would agree on as the only client."""
     further = {**table.sensitive_features, **table.other}
     nothing = Column(np.zeros(len(table), np.int32), ("",))
-    census = take_census(Table(table.numeric, table.categorical, nothing, {}, further), "the rows")
+    rows = Table(table.numeric, table.categorical, nothing, {}, further, how=table.how)
+    census = take_census(rows, "the rows")
     counts = {name: histogram(v, *census.numeric[name]) for name, v in table.numeric.items()}
     others = {name: column.categories for name, column in further.items()}
     return axes_of(census, counts, bands, columns, others)

@@ -33,7 +33,8 @@ class Census:
     labels: target value -> rows.  groups: sensitive feature -> group -> rows.  numeric:
     column -> (low, high).  categorical: column -> sorted vocabulary, of which not all need occur.
     weight: of all rows, where they have weights; None for one each.  other: the values of columns that are no
-    features and may name parts, of those that all clients have.
+    features and may name parts, of those that all clients have.  dates: the numeric columns that are dates, at all
+    clients.
 
     >>> one = Census(2, {"no": 2}, {}, {"age": (20.0, 30.0)}, {"job": ("a",)})
     >>> one + Census(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
@@ -47,6 +48,7 @@ class Census:
     categorical: Mapping[str, tuple[str, ...]]
     weight: float | None = field(default=None, repr=False)
     other: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    dates: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def mass(self) -> float:
@@ -68,6 +70,7 @@ class Census:
                 k: tuple(sorted({*self.other[k], *other.other[k]}))
                 for k in sorted({*self.other} & {*other.other})
             },
+            tuple(sorted({*self.dates} & {*other.dates})),
         )
 
     def outline(self) -> Census:
@@ -81,8 +84,9 @@ class Census:
         data = asdict(self)
         if self.weight is None:
             del data["weight"]
-        if not self.other:
-            del data["other"]
+        for name in ("other", "dates"):
+            if not data[name]:
+                del data[name]
         return data
 
     @classmethod
@@ -132,6 +136,7 @@ def take_census(table: Table, who: str) -> Census:
             for k, c in sorted(table.other.items())
             if len(c.categories) <= MOST_VALUES
         },
+        table.dates,
     )
 
 
@@ -236,6 +241,7 @@ def encoding_of(census: Census, scale: bool = True) -> Encoding:
         tuple((name, low, high) for name, (low, high) in sorted(census.numeric.items())),
         tuple(sorted(census.categorical.items())),
         scale,
+        dates=census.dates,
     )
 
 
@@ -332,7 +338,7 @@ def _number(text: str) -> float | None:
 
 
 def _parse(data: object) -> Census:
-    optional = {"weight", "other"} & {*data} if isinstance(data, dict) else set()
+    optional = {"weight", "other", "dates"} & {*data} if isinstance(data, dict) else set()
     fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"} | optional)
     n = wire.count(fields["n"], "'n'")
 
@@ -360,6 +366,7 @@ def _parse(data: object) -> Census:
         vocabularies(categorical),
         wire.limits([0, fields["weight"]], "'weight'")[1] if "weight" in optional else None,
         vocabularies(other),
+        wire.texts(fields.get("dates", ()), "'dates'"),
     )
 
 

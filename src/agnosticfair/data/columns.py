@@ -20,7 +20,7 @@ from agnosticfair.data.arrow import to_column, to_numbers
 from agnosticfair.data.census import MOST_VALUES
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING, feature_names
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, SettingsError
 
 MOST_CATEGORIES = 1000  # a text column with more is a name or a key, unless the user insists
@@ -205,7 +205,7 @@ def _note(type_: Any) -> str:
     import pyarrow as pa
 
     if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
-        return "a date, as days since 1970-01-01"
+        return DATED
     return "numbers written with '%' or ','" if pa.types.is_string(type_) else ""
 
 

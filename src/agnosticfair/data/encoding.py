@@ -15,6 +15,8 @@ from agnosticfair.errors import DataError, ModelError
 from agnosticfair.mathematics.linear import on_grid
 
 FEATURE_BITS = 20
+LATEST = 2.9e6
+"""Days from 1970 that are a date of four digits."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Encoding:
 
     numeric: (name, low, high) each.  categorical: (name, vocabulary) each.  bands: (name, edges) of
     columns of numbers that are one-hots of bands, too.  products: (i, j) of the features before that are
-    multiplied, two values of different columns each.  The intercept is not a feature here.
+    multiplied, two values of different columns each.  dates: columns of numbers that are days since 1970.  The
+    intercept is not a feature here.
 
     >>> Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bands=(("age", (30.0,)),)).names
     ('age', 'sex=F', 'sex=M', 'age under 30', 'age 30 or more')
@@ -34,14 +37,19 @@ class Encoding:
     scale: bool = True
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
     products: tuple[tuple[int, int], ...] = ()
+    dates: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The d feature names, in the order of X's columns."""
         hot = (f"{name}={value}" for name, values in self.categorical for value in values)
-        cut = (f"{name} {band}" for name, edges in self.bands for band in band_names(edges))
+        cut = (f"{name} {band}" for name in dict(self.bands) for band in self.bands_of(name))
         own = (*(name for name, _, _ in self.numeric), *hot, *cut)
         return (*own, *(f"{own[i]} and {own[j]}" for i, j in self.products))
+
+    def bands_of(self, name: str) -> tuple[str, ...]:
+        """The bands of a column of numbers, in words."""
+        return band_names(dict(self.bands)[name], name in self.dates)
 
     @property
     def width(self) -> int:
@@ -55,6 +63,8 @@ class Encoding:
             more["bands"] = [[name, list(edges)] for name, edges in self.bands]
         if self.products:
             more["products"] = [list(pair) for pair in self.products]
+        if self.dates:
+            more["dates"] = list(self.dates)
         return {
             "numeric": [list(entry) for entry in self.numeric],
             "categorical": [[name, list(values)] for name, values in self.categorical],
@@ -67,7 +77,7 @@ class Encoding:
         """The inverse of ``to_json``; the data is not trusted.
 
         >>> Encoding.from_json({"numeric": [["age", 17, 90]], "categorical": [], "scale": True})
-        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=(), products=())
+        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=(), products=(), dates=())
         """
         try:
             return _parse(data)
@@ -76,9 +86,9 @@ class Encoding:
 
 
 def _parse(data: object) -> Encoding:
-    more = {"bands", "products"} & {*data} if isinstance(data, dict) else set()
+    more = {"bands", "products", "dates"} & {*data} if isinstance(data, dict) else set()
     known = wire.record(data, {"numeric", "categorical", "scale"} | more)
-    fields: dict[str, Any] = {"bands": [], "products": [], **known}
+    fields: dict[str, Any] = {"bands": [], "products": [], "dates": [], **known}
     if not isinstance(fields["scale"], bool):
         raise ValueError("'scale' should be true or false")
     numeric, categorical = [], []
@@ -93,7 +103,8 @@ def _parse(data: object) -> Encoding:
         categorical.append((name, wire.texts(values, f"the vocabulary of {name!r}")))
     wire.texts([entry[0] for entry in (*numeric, *categorical)], "the list of columns")
     bands = tuple(_edges(entry, {name for name, *_ in numeric}) for entry in fields["bands"])
-    found = Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands)
+    dates = wire.texts(fields["dates"], "'dates'")
+    found = Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands, dates=dates)
     return replace(found, products=tuple(_pair(p, found) for p in fields["products"]))
 
 
@@ -126,23 +137,44 @@ def indicators(encoding: Encoding) -> tuple[int, ...]:
     return tuple(accumulate(sizes, initial=len(encoding.numeric)))
 
 
-def band_names(edges: Sequence[float]) -> tuple[str, ...]:
+def day(days: float) -> str:
+    """Days since 1970 as a date, with the time of the day where there is one.
+
+    >>> day(20000.0), day(20000.5)
+    ('2024-10-04', '2024-10-04 12:00')
+    """
+    if abs(days) > LATEST:
+        return f"{days:g} days after 1970"
+    minute = np.datetime64(round(days * 1440), "m")
+    return str(minute).replace("T", " ").removesuffix(" 00:00")
+
+
+def band_names(edges: Sequence[float], dated: bool = False) -> tuple[str, ...]:
     """The bands that edges make, in words.
 
     >>> band_names((30.0, 50.0))
     ('under 30', '30 to 50', '50 or more')
+    >>> band_names((20000.0,), dated=True)
+    ('before 2024-10-04', '2024-10-04 or later')
     """
+    if dated:
+        inner = (f"{day(a)} to {day(b)}" for a, b in pairwise(edges))
+        return f"before {day(edges[0])}", *inner, f"{day(edges[-1])} or later"
     inner = (f"{a:g} to {b:g}" for a, b in pairwise(edges))
     return f"under {edges[0]:g}", *inner, f"{edges[-1]:g} or more"
 
 
 def encode(
-    encoding: Encoding, table: Table, who: str = "the data", out: np.ndarray | None = None
+    encoding: Encoding,
+    table: Table,
+    who: str = "the data",
+    out: np.ndarray | None = None,
+    places: np.ndarray | None = None,
 ) -> np.ndarray:
     """The feature matrix X, (n, d) float64: numeric columns scaled to [0, 1], then one-hots.
 
     Scaled values are multiples of 2^-20, so that sums over rows can be exact; float32 holds them, too.
-    ``out``: where to write X, of any type.
+    ``out``: where to write X, of any type.  places: the row of X for each row of the table; in order unless said.
 
     A numeric column that was constant in training encodes to 0.
 
@@ -151,13 +183,14 @@ def encode(
     """
     X = np.empty((len(table), encoding.width)) if out is None else out
     X[:] = 0.0
+    every: Any = slice(None) if places is None else places
     for j, (name, low, high) in enumerate(encoding.numeric):
         values = _values(table, name, who)
         if not encoding.scale:
-            X[:, j] = values
+            X[every, j] = values
         elif high - low > 1 / wire.LARGEST:
-            X[:, j] = on_grid((values - low) / (high - low), FEATURE_BITS)
-    start, rows = len(encoding.numeric), np.arange(len(table))
+            X[every, j] = on_grid((values - low) / (high - low), FEATURE_BITS)
+    start, rows = len(encoding.numeric), np.arange(len(table)) if places is None else places
     for name, categories in encoding.categorical:
         X[rows, start + _codes(table, name, categories, who)] = 1.0
         start += len(categories)

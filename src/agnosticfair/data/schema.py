@@ -34,7 +34,7 @@ class Schema:
     target, labels: the label's column, and its values.  sensitive_features: column -> groups.  numeric: column ->
     (low, high).  categorical: column -> values.  bands: column -> edges, for the names of parts.  outside:
     'refuse' rows with other values, or 'clip' numbers to the range and take an unknown category as the
-    declared value 'other'; labels and groups are never changed.
+    declared value 'other'; labels and groups are never changed.  dates: the numeric columns that are days since 1970.
     """
 
     target: str
@@ -44,6 +44,7 @@ class Schema:
     categorical: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bands: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     outside: str = "refuse"
+    dates: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -56,11 +57,14 @@ class Schema:
             name: dict.fromkeys(values, 0) for name, values in self.sensitive_features.items()
         }
         labels = dict.fromkeys(self.labels, 0)
-        return Census(0, labels, groups, dict(self.numeric), dict(self.categorical))
+        return Census(
+            0, labels, groups, dict(self.numeric), dict(self.categorical), dates=self.dates
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the file."""
-        return {"format": FORMAT, **json.loads(json.dumps(asdict(self)))}
+        told = {"format": FORMAT, **json.loads(json.dumps(asdict(self)))}
+        return told if self.dates else {k: v for k, v in told.items() if k != "dates"}
 
 
 def schema_of(census: Census, target: str, outside: str = "refuse") -> Schema:
@@ -78,6 +82,7 @@ def schema_of(census: Census, target: str, outside: str = "refuse") -> Schema:
         dict(census.categorical),
         {},
         outside,
+        census.dates,
     )
 
 
@@ -95,7 +100,9 @@ def load_schema(path: str | Path) -> Schema:
 
 
 def _parse(data: object) -> Schema:
-    told = wire.record(data, {"format", *(f.name for f in fields(Schema))})
+    known = {"format", *(f.name for f in fields(Schema))}
+    given = {"dates": [], **data} if isinstance(data, dict) else data
+    told = wire.record(given, known)
     if told["format"] != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     if told["outside"] not in OUTSIDE:
@@ -116,6 +123,7 @@ def _parse(data: object) -> Schema:
         _vocabularies(told["categorical"], "categorical"),
         {k: tuple(float(edge) for edge in v) for k, v in sorted(bands.items())},
         told["outside"],
+        wire.texts(told["dates"], "'dates'"),
     )
     if twice := sorted({*made.numeric} & {*made.categorical}):
         raise ValueError(f"column {twice[0]!r} is both numeric and categorical")

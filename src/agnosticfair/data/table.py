@@ -12,6 +12,9 @@ from agnosticfair.errors import DataError
 
 Message = TypeVar("Message")
 
+DATED = "a date, as days since 1970-01-01"
+"""How a column of dates was read."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -128,6 +131,11 @@ class Table:
         for values in self.numeric.values():
             return len(values)
         return 0
+
+    @property
+    def dates(self) -> tuple[str, ...]:
+        """The numeric columns that are dates, as days since 1970-01-01."""
+        return tuple(sorted(name for name in self.numeric if self.how.get(name) == DATED))
 
     @property
     def kinds(self) -> dict[str, str]:

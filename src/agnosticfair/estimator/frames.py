@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.inputs import codes, name_of
+from agnosticfair.auditing.inputs import codes, days, name_of
 from agnosticfair.data.axes import FEATURES, SITE, band_axis
 from agnosticfair.data.census import MOST_VALUES
 from agnosticfair.data.encoding import shown
@@ -30,6 +30,9 @@ from agnosticfair.settings import names_of, require_name
 ALL = "all"
 """The client that holds all rows where nobody names clients."""
 
+UNKNOWN = ("error", "ignore")
+"""What may become of a text that the fit has not seen, in scikit-learn's words."""
+
 MOST_REPEATS = 16
 """Whole sample weights of a larger mean are scaled, as others are."""
 
@@ -39,13 +42,15 @@ class Layout:
     """What the columns of a frame are, as they were when it was fitted on.
 
     features: their names, in order.  categories: of those with texts.  sensitive: the names of the groups'
-    columns.  parts: of those that name parts of the population and are no features.
+    columns.  parts: of those that name parts of the population and are no features.  dates: of the features that
+    are dates.
     """
 
     features: tuple[Any, ...]
     categories: Mapping[Any, tuple[str, ...]]
     sensitive: tuple[Any, ...] = ()
     parts: tuple[Any, ...] = ()
+    dates: tuple[Any, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,8 +70,10 @@ def parts_in_units(
     columns: Sequence[str],
     low: np.ndarray,
     span: np.ndarray,
+    dates: Sequence[Any] = (),
 ) -> dict[str, str]:
-    """What a fit calls each of its named parts -> the same in the columns' own names and units.
+    """What a fit calls each of its named parts -> the same in the columns' own names and units.  dates: the columns
+    that are days since 1970.
 
     >>> axes = (band_axis("x0", (0.5,)), band_axis("x1", (1.0,)))
     >>> low, span = np.array([20.0, 0.0]), np.array([40.0, 1.0])
@@ -81,7 +88,13 @@ def parts_in_units(
         elif "=" in columns[j] and len(axis.edges) == 1 and (low[j], span[j]) == (0.0, 1.0):
             own.append(Axis(columns[j], ("no", "yes")))
         else:
-            own.append(band_axis(columns[j], [low[j] + span[j] * edge for edge in axis.edges]))
+            edges = [low[j] + span[j] * edge for edge in axis.edges]
+            dated = columns[j] in dates
+            if dated and float(low[j]).is_integer() and float(span[j]).is_integer():
+                edges = [
+                    float(np.ceil(edge - 1e-3)) for edge in edges
+                ]  # no row between: whole days
+            own.append(band_axis(columns[j], edges, dated))
     return {part_name(axes, part): part_name(own, part) for part in parts}
 
 
@@ -116,15 +129,17 @@ def layout_of(
     features = tuple(name for name in columns if name not in named)
     texts = {name: _texts(_values(X, name)) for name in features}
     categories = {k: tuple(sorted({*v})) for k, v in texts.items() if v is not None}
-    dated = any(_values(X, name).dtype.kind == "M" for name in features)
-    made = Layout(features, categories, groups, others)
+    dated = tuple(name for name in features if _values(X, name).dtype.kind == "M")
+    made = Layout(features, categories, groups, others, dated)
     return made if named or categories or dated else None
 
 
-def numbers_of(layout: Layout, X: Any) -> np.ndarray:
-    """The frame as numbers, (n, d): its own, dates in days, and one column for each category."""
+def numbers_of(layout: Layout, X: Any, unknown: str = "error") -> np.ndarray:
+    """The frame as numbers, (n, d): its own, dates in days, and one column for each category.  unknown: 'error', or
+    'ignore' a text that was not seen."""
+    require_name("handle_unknown", unknown, UNKNOWN)
     check_columns(layout, X)
-    parts = [_numbers(layout, X, name) for name in layout.features]
+    parts = [_numbers(layout, X, name, unknown) for name in layout.features]
     if not parts:
         raise DataError("X has no feature beside its sensitive columns: keep at least one")
     return np.column_stack(parts)
@@ -215,22 +230,21 @@ def _texts(values: np.ndarray) -> list[str] | None:
     return [MISSING if text == "nan" else text.strip() for text in texts]
 
 
-def _numbers(layout: Layout, X: Any, name: Any) -> np.ndarray:
+def _numbers(layout: Layout, X: Any, name: Any, unknown: str) -> np.ndarray:
     values = _values(X, name)
     if name in layout.categories:
         known = layout.categories[name]
         texts = _texts(values)
         texts = texts if texts is not None else [name_of(v) for v in values.tolist()]
-        if strange := sorted({*texts} - {*known}):
+        strange = sorted({*texts} - {*known})
+        if strange and unknown == "error":
             raise DataError(
                 f"column {name!r} of X has the value {shown(strange)}, unseen in the fit: map it to a "
-                f"known one ({shown(known)})"
+                f"known one ({shown(known)}), or take handle_unknown='ignore'"
             )
         return (np.asarray(texts)[:, None] == np.asarray(known)).astype(float)
     if values.dtype.kind == "M":
-        if np.isnat(values).any():
-            raise DataError(f"column {name!r} of X has missing dates: fill them or drop the rows")
-        return values.astype("datetime64[us]").astype(float) / 86_400e6
+        return days(values, name)
     try:
         return values.astype(float)
     except (TypeError, ValueError):

@@ -397,6 +397,7 @@ def _on_deployments(decide: Decide, held: Prepared, limit: float) -> Row:
         "sceptic": summary(held.suite, sceptic, limit)["all"]
         | {"accuracy": float(sceptic["accuracy"][0])},
         "deployments": found["risk_difference"].round(4).tolist(),
+        "deployment_errors": found["risk_difference_error"].round(4).tolist(),
     }
 
 

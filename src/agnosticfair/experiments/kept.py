@@ -161,7 +161,8 @@ def results_of(rows: Sequence[Row], own: Code, absent: Mapping[str, str]) -> dic
 
 
 def _without_deployments(row: Row) -> Row:
-    return row | {"rows": [r | {"deployments": []} for r in row["rows"]]}
+    none: Row = {"deployments": [], "deployment_errors": []}
+    return row | {"rows": [r | none for r in row["rows"]]}
 
 
 def unpack(results: Mapping[str, Any], out: Path) -> None:

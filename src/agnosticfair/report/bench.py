@@ -44,21 +44,27 @@ def _cells(line: Json) -> list[str]:
     sees = "yes" if line["sees"] else "no"
     if not line["seeds"]:
         return [name, sees, f"no result: {line['why']}", *[""] * (len(HEADER) - 3)]
+    constant = " (constant)" if is_constant(line) else ""
+    spread = line["spread"]["p90"]
     return [
         name,
         sees,
-        f"{line['accuracy']:.3f} ± {line['accuracy_error']:.3f}",
-        f"{line['balanced']:.3f}",
-        f"{line['positives']:.3f}" + (" (constant)" if is_constant(line) else ""),
-        f"{line['test']:.3f} ± {line['test_error']:.3f}",
+        _sure(line, "accuracy"),
+        _sure(line, "balanced"),
+        _sure(line, "positives") + constant,
+        _sure(line, "test"),
         f"{line['mean']:.3f} ± {line['error']:.3f}",
-        f"{line['p90']:.3f}",
-        f"{line['max']:.3f} ± {line['max_error']:.3f}",
+        f"{line['p90']:.3f}" + (f" ({spread:.3f})" if line["seeds"] > 1 else ""),
+        _sure(line, "max"),
         f"{line['beyond']:.0f} of {line['count']:.0f}",
         f"{line['kept'] * line['seeds']:.0f} of {line['seeds']}",
         f"{line['sceptic_p90']:.3f} / {line['sceptic_max']:.3f}",
         f"{line['ratio']:.1f}",
     ]
+
+
+def _sure(line: Json, name: str) -> str:
+    return f"{line[name]:.3f} ± {line[f'{name}_error']:.3f}"
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -119,7 +125,7 @@ def _provenance(summary: Json) -> str:
     absent = "".join(f" Not here, so left out: {name}." for name in summary["absent"])
     return (
         f"Results of {commit} ({state[summary['clean']]}), {kind} {span(seeds)}, means over the seeds; ± is the mean "
-        f"standard error of one seed's number.{_fewer(summary)}{absent}\n"
+        f"standard error of one seed's number, in brackets the deviation over seeds.{_fewer(summary)}{absent}\n"
     )
 
 
@@ -160,11 +166,23 @@ def span(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {' and '.join(told)}" if told else "no seed"
 
 
-def _judged(summary: Json) -> Iterator[tuple[str, float, Json]]:
+def _judged(summary: Json, split: str = "shift") -> Iterator[tuple[str, float, Json]]:
     """The verdict of every data set and limit."""
-    for data, limits in by_data(summary).items():
+    for data, limits in by_data(summary, split).items():
         for limit, those in limits.items():
             yield data, limit, verdict(those)
+
+
+def _counts(summary: Json, name: str, split: str = "shift") -> dict[float, int]:
+    """On how many data sets a verdict says ``name``, by limit."""
+    judged = [*_judged(summary, split)]
+    return {limit: sum(v[name] for _, at, v in judged if at == limit) for limit in _limits(summary)}
+
+
+def _reached(summary: Json, split: str = "shift") -> str:
+    data = len(by_data(summary, split))
+    won = _counts(summary, "won", split)
+    return ", ".join(f"{n} of {data} at {limit:g}" for limit, n in won.items())
 
 
 BAR = 4  # data sets of six on which our default was to win
@@ -178,14 +196,11 @@ MEANINGS = {
 
 
 def _verdicts(summary: Json) -> str:
-    judged, limits, data = [*_judged(summary)], _limits(summary), by_data(summary)
-
-    def counts(name: str) -> list[str]:
-        won = [sum(v[name] for _, at, v in judged if at == limit) for limit in limits]
-        return [f"{n} of {len(data)}" for n in won]
-
-    heads = [f"at {limit:g}" for limit in limits]
-    counted = [(f"*{name}*", MEANINGS[name], *counts(name)) for name in COUNTED]
+    count, heads = len(by_data(summary)), [f"at {limit:g}" for limit in _limits(summary)]
+    counted = [
+        (f"*{name}*", meaning, *(f"{n} of {count}" for n in _counts(summary, name).values()))
+        for name, meaning in MEANINGS.items()
+    ]
     header = ["data", "limit", OURS, "most accurate that keeps it", "lowest p90", "lowest max"]
     header += [*COUNTED, "lower beyond error"]
     return (
@@ -193,21 +208,23 @@ def _verdicts(summary: Json) -> str:
         f"{table(('', 'our default has the lowest p90 and max', *heads), counted)}\n\n"
         f"Throughout, its accuracy is within {NEAR:g} of the best that keeps the limit. Every cell (accuracy, then RD "
         "p90 / max over all deployments; an entrant with fewer seeds is compared on these):\n\n"
-        f"{table(header, map(_judgement, judged))}\n"
+        f"{table(header, map(_judgement, _judged(summary)))}\n"
     )
 
 
 def bar(summary: Json) -> str:
     """What our default was to reach, and whether it does."""
-    judged, limits, count = [*_judged(summary)], _limits(summary), len(by_data(summary))
-    won = [sum(v["won"] for _, at, v in judged if at == limit) for limit in limits]
-    reached = [f"{n} of {count} at {limit:g}" for n, limit in zip(won, limits, strict=True)]
-    met = [f"{limit:g}" for n, limit in zip(won, limits, strict=True) if n >= BAR]
-    said = f"met at {' and '.join(met)}" if met else "missed at every limit"
+    met = [f"{limit:g}" for limit, n in _counts(summary, "won").items() if n >= BAR]
+    said = f"met at {_listed(met)}" if met else "missed at every limit"
+    beside = "".join(
+        f" On the split at random, beside the bar: {_reached(summary, split)}."
+        for split in _splits(summary)
+        if split != "shift"
+    )
     return (
         f"The bar, set beforehand: on at least {BAR} of six data sets, under their own shift, our default (`{OURS}`) "
         "has both the lowest p90 and the lowest max of all entrants that do not see the attribute, at an accuracy "
-        f"within {NEAR:g} of the best of them that keeps the limit. **It is {said}: {', '.join(reached)}.**"
+        f"within {NEAR:g} of the best of them that keeps the limit. **It is {said}: {_reached(summary)}.**{beside}"
     )
 
 
@@ -266,7 +283,7 @@ def common(lost: Sequence[Json], every: int) -> str:
         if len(less) > len(costs) / 2
         else ""
     )
-    unbeaten = sum(v["unbeaten"] for v in lost)
+    unbeaten = sum(v["unbeaten"] for v in lost) or "none"
     return (
         f"In {len(lost)} of {every} cells: in {told}.{bought} In {unbeaten} of the {len(lost)} nobody as accurate is "
         "lower beyond the error of the seeds."

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.experiments.deployments import KINDS
-from agnosticfair.report.bench import paragraph
+from agnosticfair.report.bench import bar, paragraph, span
 from agnosticfair.report.bench_numbers import MAIN_LIMIT, OURS, Json, aggregate, by_data
 from agnosticfair.report.page import script_hash
 from agnosticfair.report.static import static
 
 COLOURS = (
-    *("#0B7A4B", "#D55E00", "#0072B2", "#CC79A7", "#B8860B", "#444444", "#56B4E9", "#8B4513"),
-    *("#9467BD", "#E377C2", "#7F7F7F", "#17BECF", "#BCBD22", "#FF7F0E"),
+    *("#0B7A4B", "#D55E00", "#0072B2", "#CC79A7", "#B8860B", "#757575", "#56B4E9", "#A5683A"),
+    *("#9467BD", "#E377C2", "#2F9E8F", "#17BECF", "#BCBD22", "#FF7F0E"),
 )
 OF_KIND = dict(
     zip(
@@ -59,14 +59,20 @@ def page(results: Mapping[str, Any]) -> str:
         for data, limits in by_data(summary, split).items()
     ]
     commit = (summary["commit"] or "unknown")[:12]
-    seeds = ", ".join(map(str, summary["seeds"]))
+    links = " · ".join(
+        f'<a href="#{data}-{split}">{data}, {split}</a>'
+        for split in dict.fromkeys(line["split"] for line in summary["lines"])
+        for data in by_data(summary, split)
+    )
+    reached = escape(bar(summary).replace("`", "").replace("**", ""))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>agnosticfair benchmark</title><style>{style}</style></head><body><main>"
         "<h1>Fairness where nobody trained, chosen blind</h1>"
-        f"<p>Commit {escape(commit)}, seeds {seeds}. Every setting was chosen on training rows by one rule; "
+        f"<p>{reached}</p><nav>{links}</nav>"
+        f"<p>Commit {escape(commit)}, {span(summary['seeds'])}. Every setting was chosen on training rows by one rule; "
         "RD is the risk difference between the two groups, over deployments that nobody saw. "
         "<em>Beyond error</em>: deployments over the limit by more than two standard errors. "
         "<em>Sceptic</em>: fairfl with its threshold moved to the same training accuracy. "
@@ -147,12 +153,12 @@ def _axes(x: Sequence[float], y: Sequence[float], x_name: str, y_name: str) -> t
     fx, ox = _scale(x, LEFT, WIDTH - 8)
     fy, oy = _scale(y, HEIGHT - BOTTOM, TOP)
     lines = [
-        f'<line x1="{fx * t + ox:.1f}" x2="{fx * t + ox:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke="#eee"/>'
+        f'<line x1="{fx * t + ox:.1f}" x2="{fx * t + ox:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" class="grid"/>'
         f'<text x="{fx * t + ox:.1f}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">{t:.3g}</text>'
         for t in _ticks(x)
     ]
     lines += [
-        f'<line x1="{LEFT}" x2="{WIDTH - 8}" y1="{fy * t + oy:.1f}" y2="{fy * t + oy:.1f}" stroke="#eee"/>'
+        f'<line x1="{LEFT}" x2="{WIDTH - 8}" y1="{fy * t + oy:.1f}" y2="{fy * t + oy:.1f}" class="grid"/>'
         f'<text x="{LEFT - 6}" y="{fy * t + oy + 4:.1f}" text-anchor="end">{t:.3g}</text>'
         for t in _ticks(y)
     ]
@@ -189,27 +195,29 @@ def _frontier(lines: Sequence[Json], colours: Mapping[str, str]) -> str:
         )
         for (x, y), line in zip(points, own, strict=True):
             words = f"{name}, limit {line['limit']:g}: accuracy {line['accuracy']:.3f}, p90 {line['p90']:.3f}"
-            fill = "#fff" if line["sees"] else colour
             size = 6 if name == OURS else 4
             marks.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" fill="{fill}" stroke="{colour}" stroke-width="1.6">'
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {_filled(colour, line["sees"])}>'
                 f"<title>{escape(words)}</title></circle>"
             )
         key.append(f"<li>{_swatch(colour, own[0]['sees'])} {escape(name)}</li>")
     return (
-        f'<figure><svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="Frontier">{frame}{"".join(marks)}</svg>'
+        f'<figure class="frontier"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Frontier">'
+        f"{frame}{''.join(marks)}</svg>"
         f'<ul class="key">{"".join(key)}</ul>'
         "<figcaption>Up and to the left is better. A point per limit; hollow: sees the attribute when deciding."
         "</figcaption></figure>"
     )
 
 
+def _filled(colour: str, hollow: bool) -> str:
+    inside = 'class="hollow"' if hollow else f'fill="{colour}"'
+    return f'{inside} stroke="{colour}" stroke-width="1.6"'
+
+
 def _swatch(colour: str, hollow: bool = False) -> str:
-    fill = "#fff" if hollow else colour
-    return (
-        '<svg width="11" height="11" aria-hidden="true">'
-        f'<circle cx="5.5" cy="5.5" r="4" fill="{fill}" stroke="{colour}" stroke-width="1.6"/></svg>'
-    )
+    circle = f'<circle cx="5.5" cy="5.5" r="4" {_filled(colour, hollow)}/>'
+    return f'<svg width="11" height="11" aria-hidden="true">{circle}</svg>'
 
 
 def _dots(results: Mapping[str, Any], data: str, split: str) -> dict[str, Json]:
@@ -226,39 +234,55 @@ def _dots(results: Mapping[str, Any], data: str, split: str) -> dict[str, Json]:
     return {name: row for name, row in found.items() if row["deployments"]}
 
 
+STEP, BESIDE, ACROSS = 30, 132, 560  # of the dots: height of a line, room for names, width
+RARE = {
+    "test set": 9.0,
+    "natural": 6.0,
+}  # kinds that are drawn larger than a dot's 3.4, over the others
+
+
 def _strips(rows: Mapping[str, Json]) -> str:
     """A line of dots per entrant, one a deployment, coloured by kind."""
     if not rows:
         return ""
-    left, step = 132, 30
-    height = TOP + step * len(rows) + BOTTOM
+    height = TOP + STEP * len(rows) + BOTTOM
     most = max(max(row["deployments"]) for row in rows.values())
-    factor = (WIDTH + 100 - left - 10) / max(most, 0.01)
+    factor = (ACROSS - BESIDE - 10) / max(most, 0.01)
     marks = [
-        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{height - BOTTOM}" stroke="#eee"/>'
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{height - BOTTOM}" class="grid"/>'
         f'<text x="{x:.1f}" y="{height - BOTTOM + 15}" text-anchor="middle">{t:.1f}</text>'
         for t in np.arange(0, most + 1e-9, 0.1)
-        for x in (left + factor * t,)
+        for x in (BESIDE + factor * t,)
     ]
     for k, (name, row) in enumerate(rows.items()):
-        middle = TOP + step * (k + 0.5)
-        kinds = [kind for kind, told in row["kinds"].items() for _ in range(told["count"])]
-        jitter = np.random.default_rng(k).uniform(-0.36, 0.36, len(kinds)) * step
-        marks.append(
-            f'<text x="{left - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(name)}</text>'
-        )
-        marks += [
-            f'<circle cx="{left + factor * rd:.1f}" cy="{middle + up:.1f}" r="1.7" '
-            f'fill="{OF_KIND[kind]}" fill-opacity=".6"/>'
-            for rd, kind, up in zip(row["deployments"], kinds, jitter, strict=True)
-        ]
+        marks += _strip(name, row, TOP + STEP * (k + 0.5), factor)
     marks.append(
-        f'<text x="{(left + WIDTH + 100) / 2}" y="{height - 6}" text-anchor="middle">'
+        f'<text x="{(BESIDE + ACROSS) / 2}" y="{height - 6}" text-anchor="middle">'
         "risk difference of each deployment</text>"
     )
-    key = "".join(f"<li>{_swatch(colour)} {kind}</li>" for kind, colour in OF_KIND.items())
+    there = {kind for row in rows.values() for kind in row["kinds"]}
+    key = "".join(f"<li>{_swatch(OF_KIND[kind])} {kind}</li>" for kind in KINDS if kind in there)
     return (
-        f'<figure><svg width="{WIDTH + 100}" height="{height}" role="img" aria-label="Deployments">'
-        f'{"".join(marks)}</svg><ul class="key">{key}</ul>'
+        f'<figure class="dots"><div class="scroll" tabindex="0" role="region" aria-label="Deployments as dots">'
+        f'<svg width="{ACROSS}" height="{height}" role="img" aria-label="Deployments">{"".join(marks)}</svg></div>'
+        f'<ul class="key">{key}</ul>'
         f"<figcaption>A dot per deployment, first seed, limit {MAIN_LIMIT:g}.</figcaption></figure>"
     )
+
+
+def _strip(name: str, row: Json, middle: float, factor: float) -> list[str]:
+    """One entrant's dots: a path for each kind, the rare ones on top."""
+    kinds = [kind for kind, told in row["kinds"].items() for _ in range(told["count"])]
+    jitter = np.random.default_rng(len(kinds)).uniform(-0.36, 0.36, len(kinds)) * STEP
+    paths: dict[str, list[str]] = {}
+    for rd, kind, up in zip(row["deployments"], kinds, jitter, strict=True):
+        place = f"M{BESIDE + factor * rd:.1f} {middle + (0 if kind == KINDS[0] else up):.1f}h0"
+        paths.setdefault(kind, []).append(place)
+    worst = f"<title>{escape(name)}, worst: {escape(row['worst'])}</title>"
+    label = f'<text x="{BESIDE - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(name)}{worst}</text>'
+    return [label] + [
+        f'<path d="{"".join(paths[kind])}" class="dot" stroke="{OF_KIND[kind]}" '
+        f'stroke-width="{RARE.get(kind, 3.4)}" stroke-opacity="{1 if kind in RARE else 0.6}"/>'
+        for kind in reversed(KINDS)
+        if kind in paths
+    ]

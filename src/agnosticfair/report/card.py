@@ -24,7 +24,7 @@ from agnosticfair.auditing.certificate import (
     upper,
     worst_first,
 )
-from agnosticfair.data.encoding import band_names, shown
+from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
@@ -226,7 +226,7 @@ def _uses(model: Model) -> Section:
 
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
-    bands = {name: ", ".join(band_names(edges)) for name, edges in model.encoding.bands}
+    bands = {name: ", ".join(model.encoding.bands_of(name)) for name, _ in model.encoding.bands}
     cut = (f" {name} counts by its bands, too: {names}." for name, names in bands.items())
     products = len(model.encoding.products)
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
@@ -385,13 +385,13 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
     points = poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
-    said = (text for text in (fitted.collapsed, fitted.broken) if text is not None)
-    points += [text[0].upper() + text[1:] for text in said]
+    if fitted.collapsed is not None:
+        points.append(fitted.collapsed[0].upper() + fitted.collapsed[1:])
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:
         points.append(_aimed(fitted.method, fairness))
-        points += [text for text in (fitted.over_parts, fitted.costs) if text is not None]
+        points += [text for text in (fitted.exceeds, fitted.uncompared, fitted.costs) if text]
         points.append(
             f"Fairness here means {fairness.notion.replace('_', ' ')}. Other meanings can contradict it."
         )

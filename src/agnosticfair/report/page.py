@@ -37,8 +37,9 @@ def data(
 
 def html(content: dict[str, Any], script: str = "page.js") -> str:
     """The page that shows this content; a live one may ask its own server for news."""
-    texts = {name: static(name) for name in ("page.html", "page.css", LIBRARY, script)}
-    scripts = [texts[name].partition("//# sourceMappingURL")[0] for name in (LIBRARY, script)]
+    texts = {name: static(name) for name in ("page.html", "page.css")}
+    library = static(LIBRARY).partition("//# sourceMappingURL")[0]
+    scripts = [library, static("common.js") + static(script)]
     policy = (
         f"default-src 'none'; script-src {' '.join(map(script_hash, scripts))}; "
         f"style-src {script_hash(texts['page.css'])}; img-src data:; "

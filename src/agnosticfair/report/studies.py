@@ -22,9 +22,18 @@ from agnosticfair.report.certified import certified, reached, set_in_words
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.figures import NAMES, SETS
 from agnosticfair.report.runs import Run, sensitive_feature_of
-from agnosticfair.report.tables import Row, Spread, number, one, spread
+from agnosticfair.report.shifts import SuiteSummary
+from agnosticfair.report.tables import PaperSummary, Row, Spread, number, one, spread
 
 Json = dict[str, Any]
+MEASURED = {"accuracy": "test_accuracy", "difference": "test_risk_difference"}
+DEPLOYED = {
+    "certified": "certified_risk_difference",
+    "mean": "mean_risk_difference",
+    "p90": "p90_risk_difference",
+    "worst": "max_risk_difference",
+}
+"""What a page calls the numbers of an experiment: on the test set, and over all deployments."""
 
 
 def studies(runs: Sequence[Run], tested: Decided | None = None, mix: Sequence[str] = ()) -> list:
@@ -79,20 +88,10 @@ def _of_suite(run: Run, mix: Sequence[str]) -> list[Json]:
     for data, setting in dict.fromkeys((s.dataset, s.setting) for s in summaries):
         chosen = [s for s in summaries if (s.dataset, s.setting) == (data, setting)]
         own = [r for r in rows if (r["dataset"], r["setting"]) == (data, setting)]
-        methods = []
-        for s in chosen:
-            numbers = {
-                "accuracy": "test_accuracy",
-                "difference": "test_risk_difference",
-                "certified": "certified_risk_difference",
-                "mean": "mean_risk_difference",
-                "p90": "p90_risk_difference",
-                "worst": "max_risk_difference",
-            }
-            entry = {key: spread(s.numbers[name]) for key, name in numbers.items()}
-            first = next((row for row in s.rows if "detail" in row), {})
-            entry |= _detailed(first) | {"note": shift_tables.NOTES.get(s.method)}
-            methods.append({"name": s.method, "outcome": s.outcome, "seeds": s.seeds, **entry})
+        methods = [
+            _method_entry(s, own, MEASURED | DEPLOYED) | {"note": shift_tables.NOTES.get(s.method)}
+            for s in chosen
+        ]
         kernels = Basis("gaussian", suite.KERNELS, suite.WIDTH)
         made.append(
             _study(
@@ -114,16 +113,9 @@ def _of_paper(run: Run, mix: Sequence[str]) -> list[Json]:
     rows, made = run.told["rows"], []
     summaries = [s for s in tables.summarise(rows) if s.setting != "clients"]
     for data, setting in dict.fromkeys((s.dataset, s.setting) for s in summaries):
-        methods = []
-        for s in summaries:
-            if (s.dataset, s.setting) != (data, setting):
-                continue
-            names = {"accuracy": "test_accuracy", "difference": "test_risk_difference"}
-            entry = {key: spread(s[name]) for key, name in names.items()}
-            own = (r for r in rows if (r["dataset"], r["setting"]) == (data, setting))
-            first: Row = next((r for r in own if r["method"] == s.method and "detail" in r), {})
-            entry |= _detailed(first)
-            methods.append({"name": s.method, "outcome": s.outcome, "seeds": s.seeds, **entry})
+        own = [r for r in rows if (r["dataset"], r["setting"]) == (data, setting)]
+        chosen = [s for s in summaries if (s.dataset, s.setting) == (data, setting)]
+        methods = [_method_entry(s, own, MEASURED) for s in chosen]
         title = f"{NAMES.get(data, data)}: {SETS[setting]}"
         rows_file = run.decided.get(f"rows-{data}-{setting}.parquet")
         made.append(_study(run, title, methods, rows_file, mix))
@@ -132,6 +124,16 @@ def _of_paper(run: Run, mix: Sequence[str]) -> list[Json]:
             f"{str(run.path)!r} has Figure 3 alone, which has no test rows to report on"
         )
     return made
+
+
+def _method_entry(
+    s: PaperSummary | SuiteSummary, rows: Sequence[Row], names: Mapping[str, str]
+) -> Json:
+    """A method of an experiment: its numbers under the page's names, and what the results keep of one seed."""
+    first: Row = next((r for r in rows if r["method"] == s.method and "detail" in r), {})
+    numbers = {key: spread(s.numbers[name]) for key, name in names.items()}
+    head = {"name": s.method, "outcome": s.outcome, "seeds": s.seeds}
+    return head | numbers | _detailed(first)
 
 
 def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
@@ -291,7 +293,7 @@ def _detailed(row: Row) -> Json:
     return about | {f"worst_{k}": worst[k] for k in worst}
 
 
-def _deployments(chosen: Sequence[shift_tables.SuiteSummary]) -> list[Json]:
+def _deployments(chosen: Sequence[SuiteSummary]) -> list[Json]:
     """Every deployment's risk difference, method by method, a mean over the seeds that have it."""
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
     for s in chosen:
@@ -317,12 +319,7 @@ def _frontier(rows: Sequence[Row]) -> list[Json]:
         value = row["kept"] if row["kept"] is not None else row["tau"]
         if row["seed"] in seeds and row["frontier"] and "worst" in row and value is not None:
             groups.setdefault((row["method"], value), []).append(row)
-    names = {
-        "accuracy": "test_accuracy",
-        "difference": "test_risk_difference",
-        "certified": "certified_risk_difference",
-        "worst": "max_risk_difference",
-    }
+    names = {k: v for k, v in (MEASURED | DEPLOYED).items() if k not in ("mean", "p90")}
     return [
         {"method": method, "value": value}
         | {key: spread(Spread.of(r[name] for r in group))["mean"] for key, name in names.items()}

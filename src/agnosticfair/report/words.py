@@ -120,14 +120,6 @@ def _certified(study: Json, method: Json) -> str:
     )
 
 
-def _parts(count: int) -> str:
-    """
-    >>> _parts(1), _parts(1200)
-    ('1 named part', '1,200 named parts')
-    """
-    return f"{count:,} named part{'s' * (count != 1)}"
-
-
 def _over_parts(study: Json, parts: Json) -> str:
     """What is certified of named parts, and what is not."""
     able, few = parts["counts"]
@@ -152,8 +144,9 @@ def _only_measured(method: Json) -> str:
     if not parts or parts["certified"] or not parts["estimable"]:
         return ""
     worst, bound = parts["estimable"][0], (method.get("certified") or {}).get("mean")
+    count = parts["counts"][0]
     text = (
-        f"Among {_parts(parts['counts'][0])} with rows enough the largest difference is "
+        f"Among {count:,} named part{'s' * (count != 1)} with rows enough the largest difference is "
         f"{worst['difference']:.3f} ({worst['name']}, {worst['rows']:,} rows): measured on the rows of the fit, "
         f"not certified."
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import axes_of, band_axis, chosen_columns, edges_of
+from agnosticfair.data.axes import axes_of, band_axis, bands_of, chosen_columns
 from agnosticfair.data.census import Census
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.parts import (
@@ -72,7 +72,7 @@ def with_bands(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> 
     if not plan.method.bands:
         return plan
     found = [
-        (name, edges_of(counts[name], *census.numeric[name], plan.method.bands))
+        (name, bands_of(census, name, counts[name], plan.method.bands))
         for name in sorted(census.numeric)
     ]
     encoding = replace(plan.task.encoding, bands=tuple(entry for entry in found if entry[1]))
@@ -88,7 +88,7 @@ def _of_values(plan: Plan) -> Named:
     """The values that the encoding has indicators of, in their order, and no part."""
     encoding = plan.task.encoding
     axes = [Axis(name, values) for name, values in encoding.categorical]
-    axes += [band_axis(name, edges) for name, edges in encoding.bands]
+    axes += [band_axis(name, edges, name in encoding.dates) for name, edges in encoding.bands]
     return Named(tuple(astuple(axis) for axis in axes), np.zeros((0, DEEPEST, 2)))
 
 

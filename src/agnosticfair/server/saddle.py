@@ -366,7 +366,9 @@ def _ended(state: SaddleState) -> SaddleState:
         return state
     best = state.game.here
     assert best is not None
-    recent = np.array([(entry["loss"], entry["worst"]) for entry in state.history[-5:]])
+    # what an adversary who spreads charges is in the loss, and no difference is limited by itself
+    judged = ("loss",) if fairness_of(state.method).spread is not None else ("loss", "worst")
+    recent = np.array([[entry[name] for name in judged] for entry in state.history[-5:]])
     still = bool((np.ptp(recent, axis=0) < 10 * state.method.tolerance).all())
     # a network that hardly moves is still, too
     watched = state.round > PATIENCE and state.improved > 1

@@ -1,26 +1,12 @@
 "use strict";
 // Draws a monitor's page from the JSON in #data. What comes from data enters as text, never as markup.
 (() => {
-  const el = (tag, about = {}, ...inside) => {
-    const made = document.createElement(tag);
-    for (const [key, value] of Object.entries(about)) {
-      if (key === "text") made.textContent = value;
-      else if (value !== null && value !== undefined) made.setAttribute(key, value);
-    }
-    made.append(...inside.filter(Boolean));
-    return made;
-  };
   const fixed = (x) => (x === null ? "–" : x.toFixed(3));
   const percent = (x) => (x === null ? "–" : `${(100 * x).toFixed(1)}%`);
-  const many = (x) => x.toLocaleString("en");
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   const INK = dark ? "#d7dee6" : "#1b2733", GRID = dark ? "#3a4653" : "#e3e7ec";
   let charts = [];
 
-  const table = (caption, header, lines) => el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
-    el("table", { role: "table", class: header.length > 6 ? "wide" : "middling" }, el("caption", { text: caption }),
-      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...header.map((text, k) => el("th", { role: "columnheader", scope: "col", class: k ? "n" : null, text })))),
-      el("tbody", { role: "rowgroup" }, ...lines.map((line) => el("tr", { role: "row" }, ...line.map((text, k) => (k ? el("td", { role: "cell", class: "n", "data-label": header[k], text }) : el("th", { role: "rowheader", scope: "row", text }))))))));
   const chart = (title, alternative, height, config) => {
     const canvas = el("canvas", { role: "img", "aria-label": `${title}. ${alternative}` });
     const frame = el("div", { class: "frame" }, canvas);
@@ -77,7 +63,7 @@
       el("section", {}, el("h2", { class: "part", text: "What the decisions do" }), data.timeline.length ? timeline(data) : null,
         table("Groups, all rows", ["group", "rows", "rate", "at least", "at most"],
           data.everybody.rates.map((r) => [r.given ? `${r.group}, of the ${r.given} label` : r.group, many(r.rows), fixed(r.rate), fixed(r.low), fixed(r.high)])),
-        data.parts.length && table("Parts, the largest lower end first", ["part", "rows", "rates", "difference", "at least", "at most", "share before", "share now", "limit"],
+        table("Parts, the largest lower end first", ["part", "rows", "rates", "difference", "at least", "at most", "share before", "share now", "limit"],
           data.parts.map((p) => [p.name, many(p.rows), p.rates.map((r) => `${r.group} ${percent(r.rate)}`).join(", "), fixed(p.difference), fixed(p.low), fixed(p.high), percent(p.share_before), percent(p.share), MARKS[p.verdict]]))),
       el("section", {}, el("h2", { class: "part", text: "Where the rows lie" }), data.mix.length ? mix(data) : null));
     document.getElementById("foot").textContent = `${data.made}. No rows are in this page, only counts.`;

@@ -25,23 +25,12 @@
 
   // --- small parts ---
 
-  const el = (tag, about = {}, ...inside) => {
-    const made = document.createElement(tag);
-    for (const [key, value] of Object.entries(about)) {
-      if (key === "text") made.textContent = value;
-      else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-      else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value === true ? "" : value);
-    }
-    made.append(...inside.filter((part) => part !== null && part !== undefined));
-    return made;
-  };
   const there = (x) => x !== null && x !== undefined && Number.isFinite(x);
   const fixed = (x, digits = 3) => (there(x) ? x.toFixed(digits) : "none");
   const percent = (x, digits = 1) => (there(x) ? `${(100 * x).toFixed(digits)}%` : "none");
   const atMost = (x, digits = 3) => (there(x) ? (Math.ceil(x * 10 ** digits - 1e-6) / 10 ** digits).toFixed(digits) : "none");
   const atLeast = (x, digits = 3) => (there(x) ? (Math.floor(x * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits) : "none");
   const rough = (x) => percent(x, x > 0 && x < 0.0095 ? 1 : 0);
-  const many = (x) => x.toLocaleString("en");
   const mean = (spread) => (spread ? spread.mean : null);
   const number = (x, text) => el("span", { class: "number", "data-value": there(x) ? x : null, text });
   const measure = (spread, form = fixed) => {
@@ -52,21 +41,6 @@
   const short = (study) => study.notion.short || study.notion.quantity;
   let ids = 0;
   const fresh = () => `id${(ids += 1)}`;
-
-  // Cells: texts, or elements. The first of a line is its name. Where there is no room, a line becomes a
-  // block, each of its cells with the name of its column.
-  const table = (caption, header, lines, about = {}) => {
-    if (!lines.length) return null;
-    const head = el("tr", { role: "row" }, ...header.map((text, k) => el("th", { role: "columnheader", scope: "col", class: k ? "n" : null, text })));
-    const body = lines.map((line) => el("tr", { role: "row" }, ...line.map((cell, k) => {
-      const made = k ? el("td", { role: "cell", class: "n", "data-label": header[k] }) : el("th", { role: "rowheader", scope: "row" });
-      made.append(cell instanceof Node ? cell : String(cell));
-      return made;
-    })));
-    const size = header.length > 6 ? "wide" : header.length > 3 ? "middling" : "";
-    const made = el("table", { role: "table", ...about, class: [about.class, size].filter(Boolean).join(" ") || null }, el("caption", { text: caption }), el("thead", { role: "rowgroup" }, head), el("tbody", { role: "rowgroup" }, ...body));
-    return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption }, made);
-  };
 
   // Headings: one level deeper where the page has several studies.
   const part = (study, text) => el(study.alone ? "h2" : "h3", { class: "part", id: fresh(), text });
