@@ -90,8 +90,8 @@ class Fairness:
             object.__setattr__(self, "spread", None)
         if self.spread is not None and (self.basis.kind != "named" or not self.each):
             raise SettingsError(
-                f"spread {self.spread:g} is a price on each of named parts: take basis subpopulations(), or for a limit "
-                "on every mixture of parts spread inf, too"
+                f"spread {self.spread:g} is a price on each of named parts: take basis subpopulations(), or to "
+                "limit every mixture of parts spread inf, too"
             )
         if self.surrogate.kind == "covariance" and self.notion != PARITY.name:
             raise SettingsError(

@@ -303,7 +303,7 @@ def test_an_infinite_price_is_a_limit_on_each_part_or_every_mixture():
     assert named_method(spread=float("inf")) == named_method(spread=None)
     each, mixed = (named_method(spread=np.inf, each=each, **own).fairness for each in (True, False))
     assert (each.spread, each.each, mixed.spread, mixed.each) == (None, True, None, False)
-    with pytest.raises(SettingsError, match="every mixture of parts spread inf, too"):
+    with pytest.raises(SettingsError, match="limit every mixture of parts spread inf, too"):
         named_method(each=False)
     X = np.stack([*ROWS.numeric.values()], axis=1)
     sex = ROWS.sensitive_features["sex"].values()
