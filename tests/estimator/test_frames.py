@@ -100,6 +100,24 @@ def test_texts_and_dates_follow_the_rules_of_files():
     assert layout_of(pd.DataFrame({"a": [1.0]}), None) is None
 
 
+def test_a_category_that_a_fold_lacks_can_be_ignored(people):
+    X, y = people
+    rare = X.assign(job=np.where(np.arange(len(X)) == 3, "carter", X["job"]))
+    ask = {**FAIR, "handle_unknown": "ignore"}
+    model = AgnosticFairClassifier(**ask)
+    assert np.isfinite(cross_val_score(model, rare, y, cv=2)).all()
+    fitted = AgnosticFairClassifier(**ask).fit(X, y)
+    jobs = [j for j, name in enumerate(fitted._feature_names()) if name.startswith("job=")]
+    known, odd = (
+        fitted.decision_function(X[:1]),
+        fitted.decision_function(X[:1].assign(job="carter")),
+    )
+    own = jobs[["clerk", "cook"].index(X["job"][0])]
+    np.testing.assert_allclose(known - odd, fitted.coef_[0, own])
+    with pytest.raises(SettingsError, match="handle_unknown"):
+        AgnosticFairClassifier(**{**FAIR, "handle_unknown": "guess"}).fit(X, y)
+
+
 def test_parts_by_a_column_of_dates_are_named_by_dates(people):
     X, y = people
     model = AgnosticFairClassifier(sensitive_columns=["sex"], depth=1, least=0.05).fit(X, y)

@@ -201,6 +201,36 @@ def test_an_absent_data_set_is_skipped_with_its_reason(tmp_path):
     assert "law_school_clean.csv" in absent["law"]
 
 
+def test_the_command_skips_what_is_absent_and_says_why(tmp_path, call, entrants):
+    words = (
+        "bench",
+        "--quick",
+        "--entrants",
+        "coin",
+        "--jobs",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+    )
+    words += ("--data-folder", str(tmp_path), "--datasets")
+    code, out, _ = call(*words, "oulad,law")
+    assert code == 0
+    assert "Left out: law: no law_school_clean.csv in" in out
+    assert "Not here, so left out: law." in (tmp_path / "out" / "bench.md").read_text()
+    code, _, error = call(*words, "law")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "error: no law_school_clean.csv in" in error
+
+
+@pytest.mark.parametrize("words", [("--seeds", "40"), ("--entrants", "me"), ("--splits", "north")])
+def test_nothing_is_loaded_for_words_that_make_no_sense(words, tmp_path, call, monkeypatch):
+    def loaded(*_):
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr(benchmark, "load_dataset", loaded)
+    assert call("bench", *words, "--out", str(tmp_path / "out"))[0] == 2
+
+
 def test_reported_seeds_are_for_a_commit_without_changes():
     changed, clean = kept.Code("abc", False, ""), kept.Code("abc", True, "")
     kept.authorise(range(20), changed)

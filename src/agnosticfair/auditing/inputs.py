@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.census import Census, encoding_of, positive_label, take_census
+from agnosticfair.data.census import Census, encoding_of, number_in, positive_label, take_census
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode, shown
 from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError
@@ -263,7 +263,8 @@ def _decided(values: np.ndarray, labels: set[str], positive: Any, threshold: flo
         return np.array([name == positive for name in names])[place]
     if values.dtype.kind == "b" and labels and labels <= {"False", "True"}:
         return values == (positive == "True")
-    numbers = [float(label) for label in labels if _is_number(label)]
+    read = [number_in(label) for label in labels]
+    numbers = [value for value in read if value is not None and np.isfinite(value)]
     if numbers and len(numbers) == len(labels) and np.isin(values, numbers).all():
         return values == float(positive)
     outside = values[~((values >= 0) & (values <= 1))]  # NaN among them
@@ -273,10 +274,3 @@ def _decided(values: np.ndarray, labels: set[str], positive: Any, threshold: flo
             "probabilities, or the labels of y"
         )
     return values > threshold
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False

@@ -185,15 +185,11 @@ def searched(axes: Sequence[Axis], asked: Subpopulations, ask: Asked, delta: flo
         enough = found.sum(axis=(1, 2, 3)) >= least
         kept = [part for part, there in zip(level, enough, strict=True) if there]
         parts, counts = [*parts, *kept], [*counts, found[enough]]
-        level = _joined(kept) if depth == 1 else triples(kept)
+        both = ((*a, *b) for a, b in combinations(kept, 2) if a[0][0] != b[0][0])
+        level = [*both] if depth == 1 else triples(kept)
     sets = sum(comb(len(sizes), d) for d in deep)
     names = tuple(part_name(axes, part) for part in parts)
     return Found(tuple(parts), names, np.concatenate(counts), candidates, sets, asked.least)
-
-
-def _joined(ones: Sequence[Part]) -> list[Part]:
-    """Pairs of single values of different columns."""
-    return [(*a, *b) for a, b in combinations(ones, 2) if a[0][0] != b[0][0]]
 
 
 def _compared(

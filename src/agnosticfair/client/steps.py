@@ -117,8 +117,9 @@ def answer(client: Client, step: str, broadcast: Broadcast[Any] | None) -> Answe
         _check_network(broadcast)
     if client.table.streamed and found.in_memory:
         raise DataError(
-            f"{client.who} streams its rows, and local steps need them in memory: take a linear "
-            "model by a method without them, or fewer rows"
+            f"{client.who} streams its rows, and local steps draw theirs at random from all of them, in memory: take "
+            "a linear model, which streams over the same parts and kernels, or rows of at most a gibibyte of values "
+            "(rows x columns x 8 bytes), a sample of them for example"
         )
     if client.table.streamed and found.by_batch:
         made = client.table.added_up(

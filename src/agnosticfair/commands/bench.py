@@ -11,6 +11,7 @@ from typer import Option
 
 from agnosticfair.commands.options import DataFolder, Jobs, Json, example, listed
 from agnosticfair.commands.output import check_folder, deliver, progress
+from agnosticfair.errors import DataError
 from agnosticfair.threads import cpus
 
 
@@ -65,8 +66,11 @@ def bench(
     if quick:
         numbers, options = numbers[:1], options | QUICK
         asked, names = asked if datasets else QUICK_DATA, names if entrants else QUICK_ENTRANTS
-    found, absent = here(asked, folder)
-    wanted = cells(found, numbers, names, listed(splits, ("shift", "iid")), **options)
+    wanted = cells(asked, numbers, names, listed(splits, ("shift", "iid")), **options)
+    found, absent = here(asked, folder)  # after the words are found to make sense: it may download
+    if not found:
+        raise DataError(next(iter(absent.values())))
+    wanted = [cell for cell in wanted if cell.dataset in found]
     begin = perf_counter()
     with progress(len(wanted), "cells") as advance:
         rows, ran = run_kept(wanted, out, own, cpus() if jobs is None else jobs, advance)

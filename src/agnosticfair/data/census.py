@@ -60,7 +60,10 @@ class Census:
             self.n + other.n,
             _added(self.labels, other.labels),
             {k: _added(self.groups[k], other.groups[k]) for k in sorted(self.groups)},
-            {k: _widened(self.numeric[k], other.numeric[k]) for k in sorted(self.numeric)},
+            {
+                k: (min(low, other.numeric[k][0]), max(high, other.numeric[k][1]))
+                for k, (low, high) in sorted(self.numeric.items())
+            },
             {
                 k: tuple(sorted({*self.categorical[k], *other.categorical[k]}))
                 for k in sorted(self.categorical)
@@ -289,7 +292,7 @@ def positive_label(census: Census, positive: str | None = None) -> str:
         if positive not in labels:
             raise DataError(f"no row has the label {positive!r}; name one of {shown(labels)}")
         return positive
-    if len(labels) > MOST_LABELS and all(_number(label) is not None for label in labels):
+    if len(labels) > MOST_LABELS and all(number_in(label) is not None for label in labels):
         raise DataError(
             f"the target has {len(labels)} different numbers, which is a quantity and not a label: "
             "make a column that says whether it is above a limit"
@@ -311,7 +314,7 @@ def positive_rule(labels: Sequence[str]) -> tuple[str, str]:
     ('B', 'the last in sorted order')
     """
     one, two = sorted(labels, key=lambda label: (label.casefold(), label))
-    numbers = _number(one), _number(two)
+    numbers = number_in(one), number_in(two)
     if numbers[0] is not None and numbers[1] is not None:
         return (one if numbers[0] > numbers[1] else two), "the larger number"
     rules: list[tuple[str, Callable[[str], bool]]] = [
@@ -330,7 +333,8 @@ def _says_no(label: str) -> bool:
     return plain in NO or plain.startswith(("not ", "not_", "non-", "no ", "no_"))
 
 
-def _number(text: str) -> float | None:
+def number_in(text: str) -> float | None:
+    """The number that a text is, if it is one."""
     try:
         return float(text)
     except ValueError:
@@ -408,7 +412,3 @@ def _present(counts: Mapping[str, int]) -> list[str]:
 
 def _added(one: Mapping[str, int], two: Mapping[str, int]) -> dict[str, int]:
     return {k: one.get(k, 0) + two.get(k, 0) for k in sorted({*one, *two})}
-
-
-def _widened(one: tuple[float, float], two: tuple[float, float]) -> tuple[float, float]:
-    return min(one[0], two[0]), max(one[1], two[1])

@@ -93,6 +93,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Columns of X (places, in an array) that hold the groups; never features. ``fit`` then needs no
         ``sensitive_features``, nor do ``Pipeline``, ``GridSearchCV`` and ``cross_val_score``. Texts in a frame
         become one column per category, and dates days since 1970.
+    handle_unknown : str
+        Of a text that the fit has not seen: 'error', or 'ignore', which is none of its column's categories.
     {described()}
     limit : float
         Instead of tau, the largest difference of decisions in any estimable part of the population, to be certified
@@ -142,6 +144,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     method: Any
     sensitive_columns: Any
+    handle_unknown: str
     network: Any
     tau: float | None
     limit: float | None
@@ -454,7 +457,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if self._layout is not None:
             y = fitting.get("y")
             validate_data(self, X, reset=bool(fitting), skip_check_array=True)
-            rows = check_array(numbers_of(self._layout, X), dtype=np.float64)
+            made = numbers_of(self._layout, X, self.handle_unknown)
+            rows = check_array(made, dtype=np.float64)
             return rows if not fitting else check_X_y(rows, y, dtype=np.float64)
         try:
             return validate_data(self, X, reset=bool(fitting), dtype=np.float64, **fitting)

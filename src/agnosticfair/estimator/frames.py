@@ -30,6 +30,9 @@ from agnosticfair.settings import names_of, require_name
 ALL = "all"
 """The client that holds all rows where nobody names clients."""
 
+UNKNOWN = ("error", "ignore")
+"""What may become of a text that the fit has not seen, in scikit-learn's words."""
+
 MOST_REPEATS = 16
 """Whole sample weights of a larger mean are scaled, as others are."""
 
@@ -131,10 +134,12 @@ def layout_of(
     return made if named or categories or dated else None
 
 
-def numbers_of(layout: Layout, X: Any) -> np.ndarray:
-    """The frame as numbers, (n, d): its own, dates in days, and one column for each category."""
+def numbers_of(layout: Layout, X: Any, unknown: str = "error") -> np.ndarray:
+    """The frame as numbers, (n, d): its own, dates in days, and one column for each category.  unknown: 'error', or
+    'ignore' a text that was not seen."""
+    require_name("handle_unknown", unknown, UNKNOWN)
     check_columns(layout, X)
-    parts = [_numbers(layout, X, name) for name in layout.features]
+    parts = [_numbers(layout, X, name, unknown) for name in layout.features]
     if not parts:
         raise DataError("X has no feature beside its sensitive columns: keep at least one")
     return np.column_stack(parts)
@@ -225,16 +230,17 @@ def _texts(values: np.ndarray) -> list[str] | None:
     return [MISSING if text == "nan" else text.strip() for text in texts]
 
 
-def _numbers(layout: Layout, X: Any, name: Any) -> np.ndarray:
+def _numbers(layout: Layout, X: Any, name: Any, unknown: str) -> np.ndarray:
     values = _values(X, name)
     if name in layout.categories:
         known = layout.categories[name]
         texts = _texts(values)
         texts = texts if texts is not None else [name_of(v) for v in values.tolist()]
-        if strange := sorted({*texts} - {*known}):
+        strange = sorted({*texts} - {*known})
+        if strange and unknown == "error":
             raise DataError(
                 f"column {name!r} of X has the value {shown(strange)}, unseen in the fit: map it to a "
-                f"known one ({shown(known)})"
+                f"known one ({shown(known)}), or take handle_unknown='ignore'"
             )
         return (np.asarray(texts)[:, None] == np.asarray(known)).astype(float)
     if values.dtype.kind == "M":

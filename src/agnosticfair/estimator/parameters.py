@@ -48,7 +48,13 @@ def _type(setting: Setting) -> str:
 def constructor() -> Any:
     """``__init__`` with a parameter for every setting, which it keeps as scikit-learn asks."""
     named = Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default=DEFAULT)
-    own = {"sensitive_columns": None, "limit": None, "confidence": 0.95, "precision": 0.1}
+    own = {
+        "sensitive_columns": None,
+        "handle_unknown": "error",
+        "limit": None,
+        "confidence": 0.95,
+        "precision": 0.1,
+    }
     own |= {"scale": True, "strict": False, "random_state": 0, "verbose": 0}
     keywords = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=value)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from agnosticfair.data.schema import Schema
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 from agnosticfair.protocol.messages import KeyList, Reply, hexadecimal, key_list
@@ -153,23 +152,13 @@ def masked_site(
     keys: str | Path,
     site: str,
     answer: Callable[[str, Any], Any],
-    *,
     least_sites: int = 2,
-    may_drop: bool = False,
     shows_rows: bool = False,
-    schema: Schema | None = None,
+    **how: Any,
 ) -> SecureSite:
     """A site that answers in masked sums only; its sessions are kept beside the secret key, for a process of
-    Flower's may end between two questions.  shows_rows: whether it offers rows as kernel centres."""
-    roster: Roster = read_key_list(keys, least_sites).sites
-    shown = OPEN_STEPS | ({"centres"} if shows_rows else set())
-    return SecureSite(
-        read_secret(secret, site),
-        roster,
-        answer,
-        least_sites,
-        may_drop,
-        shown,
-        schema,
-        Path(secret).with_suffix(".sessions"),
-    )
+    Flower's may end between two questions.  shows_rows: whether it offers rows as kernel centres.  how: as
+    ``SecureSite`` has it."""
+    roster, path = read_key_list(keys, least_sites).sites, Path(secret).with_suffix(".sessions")
+    how |= {"open_steps": OPEN_STEPS | ({"centres"} if shows_rows else set()), "path": path}
+    return SecureSite(read_secret(secret, site), roster, answer, least_sites, **how)

@@ -195,9 +195,9 @@ def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
         site.mask_list,
         site.key,
         held,
-        least_sites=site.least_sites,
+        site.least_sites,
+        site.shows_rows,
         may_drop=site.may_drop,
-        shows_rows=site.shows_rows,
         schema=load_schema(site.schema) if site.schema else None,
     )
 

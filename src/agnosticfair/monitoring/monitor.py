@@ -19,6 +19,7 @@ import numpy as np
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import shown
+from agnosticfair.data.rows import row_hashes
 from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
@@ -206,14 +207,8 @@ class Monitor:
             if self.model is not None:
                 check_labels(self.model, rows.target, f"the target of {who}")
             label = np.where(rows.labels(positive) > 0, 2, 1)
-        digest = hashlib.sha256(codes.tobytes() + decision.tobytes())
-        for name in sorted(rows.numeric):
-            digest.update(np.ascontiguousarray(rows.numeric[name]).tobytes())
-        for name, column in sorted(
-            {**rows.categorical, **rows.sensitive_features, **rows.other}.items()
-        ):
-            digest.update(name.encode() + "\0".join(column.categories).encode())
-            digest.update(np.ascontiguousarray(column.codes).tobytes())
+        bare = row_hashes(replace(rows, target=None))  # labels may come later
+        digest = hashlib.sha256(bare.tobytes() + decision.tobytes())
         group = groups_of(rows, self.baseline)
         return Batch(codes, group, label, decision, known, digest.hexdigest()[:16])
 
