@@ -41,6 +41,7 @@ NETWORKS = {
     **{f"mlp, mixtures, tau {t:g}": (NAMED, {"tau": t, **MIXTURE}) for t in (0.2, 0.12)},
 }
 LINEAR = {f"linear, parts, tau {t:g}": (NAMED, {"tau": t}) for t in named_parts.TAUS}
+RIVAL = {"fairfl": ("fairfl", {"tau": 0.02})}
 PARTS = ("test", "held out")
 
 
@@ -59,7 +60,7 @@ def run(asked: dict) -> dict | None:
     if time.time() > asked["until"]:
         return None
     name, seed, share = asked["dataset"], asked["seed"], asked["share"]
-    recipe, changes = (NETWORKS | LINEAR)[asked["recipe"]]
+    recipe, changes = (NETWORKS | LINEAR | RIVAL)[asked["recipe"]]
     source, rows = dataset(name), load(name, asked["rows"], asked["sources"])
     if share < 1:
         drawn = np.random.default_rng(0).permutation(len(rows))[: int(share * len(rows))]
@@ -86,7 +87,8 @@ def run(asked: dict) -> dict | None:
     entry |= named_parts.measured(scores > 0, y, s, kinds)
     if not network:
         return entry
-    plain = fit(train, method("fairfl", tau=0.02), **about).model.decision(test)
+    rival, about_it = RIVAL["fairfl"]
+    plain = fit(train, method(rival, **about_it), **about).model.decision(test)
     entry["moved"] = named_parts.measured(
         named_parts.moved(plain, y, entry["accuracy"]), y, s, kinds
     )
@@ -120,10 +122,12 @@ def summary(found: list[dict]) -> None:
             seed: [cells_of([e]) for e in own if e["seed"] == seed and e["recipe"] in LINEAR]
             for seed in {e["seed"] for e in own}
         }
-        for recipe in [r for r in (*LINEAR, *NETWORKS) if any(e["recipe"] == r for e in own)]:
+        for recipe in [
+            r for r in (*RIVAL, *LINEAR, *NETWORKS) if any(e["recipe"] == r for e in own)
+        ]:
             fits = [e for e in own if e["recipe"] == recipe]
             print(f"  {recipe}: {_shown(cells_of(fits))} | {_ended(fits)}")
-            if recipe in LINEAR:
+            if recipe not in NETWORKS:
                 continue
             beside = [at_accuracy(linear[e["seed"]], e["accuracy"]) for e in fits]
             if all(v is not None for v in beside):
@@ -146,7 +150,7 @@ def jobs_of(asked: argparse.Namespace, found: list[dict]) -> list[dict]:
     first, _, last = asked.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     wanted = asked.only.split(";")
-    recipes = [r for r in (*NETWORKS, *LINEAR) if any(fnmatch(r, name) for name in wanted)]
+    recipes = [r for r in (*NETWORKS, *LINEAR, *RIVAL) if any(fnmatch(r, name) for name in wanted)]
     parts = asked.parts.split(",")
     about = {"rows": asked.rows, "sources": asked.data_folder, "device": asked.device}
     about |= {"share": asked.share, "changes": json.loads(asked.changes)}

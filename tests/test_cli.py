@@ -272,6 +272,15 @@ def test_settings_that_make_no_sense_are_refused(call, files, asked, named):
     assert named in refused(call, *asked)
 
 
+def test_named_parts_are_limited_each_or_in_every_mixture(call, files):
+    for reading in (("--spread", "inf"), ("--spread", "inf", "--no-each")):
+        code, out, _ = call(
+            "fit", *files, *ROLES, "--least", 0.3, "--tau", 0.9, *reading, "--force"
+        )
+        assert code == 0
+        assert "has a price and no bound" not in out
+
+
 def test_a_fit_that_does_not_converge_is_an_error_where_that_is_asked_for(call, files):
     asked = ("fit", *files, *ROLES, "--method", "fairfl", "--max-rounds", 2)
     assert "did not converge in 2 rounds" in refused(call, *asked, "--strict")

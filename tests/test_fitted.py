@@ -8,6 +8,7 @@ import pytest
 from helpers import dealt, small_table
 
 from agnosticfair import audit
+from agnosticfair.data.table import Column
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
@@ -68,3 +69,14 @@ def test_a_fit_without_parts_shows_its_rounds():
     assert "did not converge after 2 rounds" in made._repr_html_()
     assert "tau</td><td>none" in made._repr_html_()
     assert len(made.plot().axes) == 1
+
+
+def test_parts_that_lack_a_group_are_told():
+    rows = small_table(400, 5)
+    s = rows.sensitive_features["sex"].codes
+    job = Column.of(np.where(s == 0, "only one sex", "both"))
+    made = fit({"one": replace(rows, categorical={"job": job})}, "agnosticfair-named")
+    assert made.uncompared.startswith(
+        "Not compared, for a group is absent there or below its floor: 'job"
+    )
+    assert fit({"one": rows}, "fairfl").uncompared is None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.data.encoding import shown
 from agnosticfair.errors import needing
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Method
@@ -128,6 +129,13 @@ class Fit:
             f"Decisions on the training rows differ by up to {self.worst_difference:.3f}{where}, above tau "
             f"{fairness.tau:g}{bound}."
         )
+
+    @property
+    def uncompared(self) -> str | None:
+        """A sentence where there are named parts in which nothing is compared."""
+        if not self.not_compared:
+            return None
+        return f"Not compared, for a group is absent there or below its floor: {shown(self.not_compared)}."
 
     @property
     def costs(self) -> str | None:

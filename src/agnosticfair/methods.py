@@ -66,7 +66,7 @@ class Fairness:
     deviation (of a network's logits themselves).
     spread: over named parts, the price of an adversary who spreads: price * sum (|difference| - tau / 2)_+^2 is added
     to the loss, and tau limits the difference among everybody alone. It is the price at tau 0.05, which grows as tau
-    falls (price = spread (0.05 / tau)^1.5), so that tau alone goes from lax to strict.
+    falls (price = spread (0.05 / tau)^1.5), so that tau alone goes from lax to strict.  inf is None: tau is a limit.
     """
 
     tau: float = 0.05
@@ -86,9 +86,12 @@ class Fairness:
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
         check_settings(self, Reach.FAIRNESS, Reach.ADVERSARY)
+        if self.spread == inf:
+            object.__setattr__(self, "spread", None)
         if self.spread is not None and (self.basis.kind != "named" or not self.each):
             raise SettingsError(
-                f"spread {self.spread:g} is a price over named parts: take basis subpopulations(), or leave it out"
+                f"spread {self.spread:g} is a price on each of named parts: take basis subpopulations(), or to "
+                "limit every mixture of parts spread inf, too"
             )
         if self.surrogate.kind == "covariance" and self.notion != PARITY.name:
             raise SettingsError(
@@ -419,12 +422,9 @@ def _deep(recipe: Method, changes: dict[str, Any]) -> dict[str, Any]:
     """What suits a network, without what the changes make meaningless (another basis' kernels, a
     difference's bound) and what the recipe has otherwise than the one of its name."""
     usual = METHODS.get(recipe.name, recipe)
-    own = (
-        {}
-        if recipe.averaging is not None
-        else {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
-    )
-    own = {k: v for k, v in own.items() if getattr(recipe, k) == getattr(usual, k)}
+    own = {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
+    kept = recipe.averaging is None
+    own = {k: v for k, v in own.items() if kept and getattr(recipe, k) == getattr(usual, k)}
     if _sets(recipe) != _sets(usual):
         return own
     off = {"nominal"} if notion_of(changes.get("notion", PARITY.name)).bounds else set()

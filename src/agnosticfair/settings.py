@@ -61,7 +61,7 @@ WORD = Kind("a name, or the part of a recipe that it names", type=object, read=s
 WIDTH = Kind("a number or 'median'", type=object, read=number_or_word)
 DEPTH = Kind("1, 2 or 3", lambda v: 1 <= v <= 3, Integral, int)
 NAMES = Kind("names of columns", type=object, read=names_of)
-PRICE = Kind("a positive number, or None", lambda v: v is None or v > 0, Real | None)
+PRICE = Kind("a positive number, inf to limit each part", lambda v: v is None or v > 0, Real | None)
 
 DEFAULT = "auto"
 """The method that is meant where none is named: ``methods.default_for`` says which."""
@@ -158,8 +158,10 @@ def _of_constraints() -> tuple[Setting, ...]:
         Setting("intersections", F, "Compare the sensitive features' intersections.", FLAG),
         Setting("floor", F, "Share of the mass that compared groups keep.", SHARE),
         Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE),
-        Setting("each", F, "One constraint per kernel, not for every mixture.", FLAG),
-        Setting("spread", F, "Price of differences in named parts, at tau 0.05.", PRICE),
+        Setting("each", F, "One constraint per kernel or part, not for every mixture.", FLAG),
+        Setting(
+            "spread", F, "Price of differences in named parts, at tau 0.05; inf: a limit.", PRICE
+        ),
         Setting("surrogate", S, "'sigmoid' or 'covariance'.", WORD, "kind"),
         Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE),
         Setting("bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),

@@ -130,7 +130,7 @@ def test_text_columns_of_a_frame_name_parts():
         ({"confidence": 0.0}, "confidence is 0.0; it must be"),
         ({"confidence": 1}, "confidence is 1; it must be"),
         ({"precision": 0}, "precision is 0; it must be a positive number"),
-        ({"parts": ("nosuch",)}, "no column 'nosuch' to name parts by"),
+        ({"parts": ("nosuch",)}, "no column 'nosuch' of at most 200 values to name parts by"),
         ({"parts": named.Subpopulations(least=0.5), "notion": "equality"}, "unknown notion"),
     ],
 )

@@ -100,7 +100,9 @@ def test_site_is_a_column():
 
 
 def test_what_names_no_part_is_said():
-    with pytest.raises(SettingsError, match="no column 'hair' to name parts by"):
+    with pytest.raises(
+        SettingsError, match="no column 'hair' of at most 200 values to name parts by"
+    ):
         agreed({"north": table()}, columns=("hair",))
     many = table()
     ids = Column.of(f"row {i}" for i in range(400))

@@ -240,7 +240,9 @@ def test_a_column_that_one_client_lacks_names_no_part():
     town = Column(np.zeros(len(ROWS), np.int32), ("x",))
     tables = {"a": replace(ROWS, other={"town": town}), "b": ROWS}
     asked = named_method(basis=subpopulations(columns=("*", "town")))
-    with pytest.raises(SettingsError, match="no column 'town' to name parts by"):
+    with pytest.raises(
+        SettingsError, match="no column 'town' of at most 200 values to name parts by"
+    ):
         fit(tables, asked, positive="yes")
 
 
@@ -261,7 +263,7 @@ def test_a_draw_from_the_ranges_lies_in_the_bands_of_its_numbers():
 @pytest.mark.parametrize(
     ("basis", "says"),
     [
-        ({"columns": ("hair",)}, "no column 'hair' to name parts by"),
+        ({"columns": ("hair",)}, "no column 'hair' of at most 200 values to name parts by"),
         ({"depth": 4}, "depth 4 is not 1, 2 or 3"),
         ({"least": 0.999}, "least 0.999 leaves no part"),
         ({"least": -1.0}, "least is -1.0"),
@@ -288,12 +290,33 @@ def test_a_limit_that_says_nothing_is_refused(tau):
 
 
 def test_spread_is_a_price_over_named_parts():
-    with pytest.raises(SettingsError, match="spread 1 is a price over named parts"):
+    with pytest.raises(SettingsError, match="spread 1 is a price on each of named parts"):
         method("fairfl", spread=1.0)
     fairness = Fairness(0.1, basis=subpopulations(), each=True)
     recipe = Method("x", basis=gaussian(5), fairness=fairness)
     with pytest.raises(SettingsError, match="kernels for the loss"):
         fit({"one": ROWS}, recipe, positive="yes")
+
+
+def test_an_infinite_price_is_a_limit_on_each_part_or_every_mixture():
+    own = {"tau": 0.25, "floor": 0.1, "basis": subpopulations(least=0.2)}
+    assert named_method(spread=float("inf")) == named_method(spread=None)
+    each, mixed = (named_method(spread=np.inf, each=each, **own).fairness for each in (True, False))
+    assert (each.spread, each.each, mixed.spread, mixed.each) == (None, True, None, False)
+    with pytest.raises(SettingsError, match="limit every mixture of parts spread inf, too"):
+        named_method(each=False)
+    X = np.stack([*ROWS.numeric.values()], axis=1)
+    sex = ROWS.sensitive_features["sex"].values()
+    made = AgnosticFairClassifier(spread=np.inf, **own)
+    made.fit(X, ROWS.labels("yes"), sensitive_features=sex)
+    assert made.fit_.method.fairness.spread is None
+
+
+def test_prices_stop_to_grow_where_decisions_are_too_coarse():
+    plans = (planned({"one": ROWS}, named_method(tau=tau)) for tau in (1e-3, 1e-12))
+    one, two = (limited.charges(deciding.init(plan, server.Beginning()), 3) for plan in plans)
+    np.testing.assert_array_equal(one[0], two[0])
+    assert (two[1] < one[1])[:-1].all()
 
 
 def test_a_group_that_a_part_lacks_is_not_compared():

@@ -169,7 +169,8 @@ def _option(setting: Setting) -> Parameter:
     """A setting as a parameter that typer makes an option of; 'not said' is None."""
     read = setting.option if isinstance(setting.option, type) else str
     words = f"{', '.join(NOTIONS)}." if setting.name == "notion" else setting.words
-    about = Option(f"--{setting.key}", help=words)
+    no = f"/--no-{setting.key}" if read is bool else ""
+    about = Option(f"--{setting.key}{no}", help=words)
     kind = Annotated[read | None, about]  # type: ignore[valid-type]
     return Parameter(setting.name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 

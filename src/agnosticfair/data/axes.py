@@ -94,7 +94,9 @@ def chosen_columns(
     for name in names:
         if name not in known and name not in values:
             there = shown(sorted({*known, *values}))
-            raise SettingsError(f"no column {name!r} to name parts by; there are {there}")
+            raise SettingsError(
+                f"no column {name!r} of at most {MOST_VALUES} values to name parts by; there are {there}"
+            )
         if len(values.get(name, ())) > MOST_VALUES:
             raise SettingsError(
                 f"column {name!r} has {len(values[name])} values, more than {MOST_VALUES}: leave it out of the columns "

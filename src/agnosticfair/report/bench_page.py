@@ -10,7 +10,14 @@ import numpy as np
 
 from agnosticfair.experiments.deployments import KINDS
 from agnosticfair.report.bench import bar, paragraph, span
-from agnosticfair.report.bench_numbers import MAIN_LIMIT, OURS, Json, aggregate, by_data
+from agnosticfair.report.bench_numbers import (
+    MAIN_LIMIT,
+    OURS,
+    Json,
+    aggregate,
+    by_data,
+    is_constant,
+)
 from agnosticfair.report.page import script_hash
 from agnosticfair.report.static import static
 
@@ -25,7 +32,7 @@ OF_KIND = dict(
         strict=True,
     )
 )
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 460, 330, 52, 14, 40
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 460, 330, 62, 14, 40
 
 COLUMNS = {
     "entrant": "entrant",
@@ -43,6 +50,7 @@ COLUMNS = {
     "sceptic_p90": "sceptic p90",
     "sceptic_max": "sceptic max",
     "ratio": "time",
+    "seeds": "seeds",
 }
 
 
@@ -120,9 +128,16 @@ def _row(line: Json) -> str:
             text = value if key == "entrant" else "yes" if value else "no"
             shown.append(f"<td>{escape(text)}</td>")
         else:
-            digits = {"limit": "g", "beyond": ".0f", "ratio": ".1f", "kept": ".0%"}.get(key, ".3f")
+            digits = {
+                "limit": "g",
+                "seeds": "g",
+                "beyond": ".0f",
+                "ratio": ".1f",
+                "kept": ".0%",
+            }.get(key, ".3f")
             more = f' title="± {line[f"{key}_error"]:.3f}"' if f"{key}_error" in line else ""
             extra = f" of {line['count']:.0f}" if key == "beyond" else ""
+            extra = " (constant)" if key == "positives" and is_constant(line) else extra
             shown.append(f'<td data-value="{value}"{more}>{value:{digits}}{extra}</td>')
     return f'<tr class="{kind}">{"".join(shown)}</tr>'
 

@@ -391,7 +391,7 @@ def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.n
         points.append("This method does not constrain how groups are treated.")
     else:
         points.append(_aimed(fitted.method, fairness))
-        points += [text for text in (fitted.exceeds, fitted.costs) if text]
+        points += [text for text in (fitted.exceeds, fitted.uncompared, fitted.costs) if text]
         points.append(
             f"Fairness here means {fairness.notion.replace('_', ' ')}. Other meanings can contradict it."
         )

@@ -17,9 +17,10 @@ from agnosticfair.server import adversaries
 TOLERATED = 1.5e-3
 """Decisions are steps, and rows lie on the threshold: a limit kept to this is kept."""
 
-WHOLE, USUAL_TAU, STEEP = 20.0, 0.05, 1.5
+WHOLE, USUAL_TAU, LEAST_TAU, STEEP = 20.0, 0.05, 1e-3, 1.5
 """What an adversary who spreads charges for the squared difference among everybody, from 0 on. All prices are those
-at USUAL_TAU, and grow as tau falls, by the power STEEP: one number goes from lax to strict."""
+at USUAL_TAU, and grow as tau falls, by the power STEEP: one number goes from lax to strict. Below LEAST_TAU, where
+decisions are too coarse to tell, they grow no more: a fit would look at nothing else."""
 
 DECIDED = 0.5
 """The share of decisions, not of the sigmoid, in what is charged for. Where few features make few different scores, a
@@ -184,7 +185,7 @@ def charges(state: Limits, columns: int) -> tuple[np.ndarray, np.ndarray]:
     tau, price = fairness.tau, fairness.spread or 0.0
     if NOTIONS[fairness.notion].bounds:  # a group's loss is no difference: charged over its limit
         return np.append(np.full(columns - 1, price), WHOLE), np.full(columns, tau)
-    strict = (USUAL_TAU / tau) ** STEEP
+    strict = (USUAL_TAU / max(tau, LEAST_TAU)) ** STEEP
     prices = np.append(np.full(columns - 1, price), WHOLE)
     return strict * prices, np.append(np.full(columns - 1, tau / 2), 0.0)
 
