@@ -49,6 +49,8 @@ BAD_FILES = {
     "no header": (people(header=False), "no column"),
     "ragged": (GOOD + "1,2,3\n", "Expected 5 columns, got 3"),
     "two ages": (GOOD.replace("pay", "age", 1), "2 columns named 'age'"),
+    "100,000 columns": (",".join(f"c{k}" for k in range(100_000)) + "\n", "keep at most"),
+    "a long cell": (people(job=at(3, "x" * 200_000)) + "1,2\n", "Expected 5 columns, got 2"),
     "unnamed": (GOOD.replace("pay", "", 1), "without a name"),
     "binary": (b"\x00\x01\x02\xff" * 99, "cannot be read"),
     "zip": (b"PK\x03\x04\x00" * 99, "cannot be read"),

@@ -322,6 +322,13 @@ def test_a_dialect_that_does_not_fit(write):
         Dialect(", ")
 
 
+def test_a_cell_longer_than_the_csv_module_reads_hides_no_column(write):
+    long = "x" * 200_000
+    table = read_table(write(f"job;sex;income\n{long};01;1\ncook;2;0\ncook;2;0\n"), ROLES)
+    assert table.categorical["job"].categories == ("cook", long)
+    assert table.sensitive_features["sex"].categories == ("01", "2"), "a group is a text"
+
+
 def test_texts_that_are_numbers_and_dates(write):
     path = write(
         'price,share,day, job ,sex,income\n"1,045",45%,1970-01-02, ? ,F,no\n'

@@ -9,6 +9,7 @@ from agnosticfair.data import columns as data_columns
 from agnosticfair.data import files, stream
 from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_source, read_sources
+from agnosticfair.data.rows import Fold
 from agnosticfair.errors import DataError
 
 ROLES = Roles("income", ("sex",))
@@ -65,6 +66,21 @@ def test_a_stream_has_the_same_rows_in_the_same_order(folder, streams, threads):
     ages = source.added_up(lambda table: table.numeric["age"].tolist(), threads)
     assert ages == [*range(17, 3017)]
     assert max(source.added_up(lambda table: [len(table)])) <= 128
+
+
+def test_more_batches_at_a_time_are_the_same_rows_and_folds(folder, streams):
+    """Of equal rows, too, which are dealt to folds by how many came before."""
+    alike = {"pay": np.zeros(1000, np.float32), "income": np.ones(1000, np.int8)}
+    texts = {"job": pa.array(["cook"] * 1000), "sex": pa.array(["F"] * 1000).dictionary_encode()}
+    write(folder / "alike.parquet", age=np.full(1000, 40), **alike, **texts)
+    every = read_source(folder, ROLES)
+    for source in (every, stream.of_fold(every, Fold(0)), stream.of_fold(every, Fold(1))):
+        once, thrice = (
+            source.added_up(lambda table: table.numeric["age"].tolist(), 1, times)
+            for times in (1, 3)
+        )
+        assert once == thrice
+    assert 128 < max(every.added_up(lambda table: [len(table)], 1, 3)) <= 384
 
 
 def test_the_census_of_batches_adds_up_to_that_of_all_rows(folder, streams, monkeypatch):

@@ -327,6 +327,16 @@ def test_an_entrant_is_entered_by_its_file(tmp_path, call):
     assert "1 cells in" in call(*words)[1]
 
 
+def test_a_file_that_crashes_ends_its_own_process_only(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        OUTSIDE.replace("    return lambda", "    import os; os.abort()\n    return lambda")
+    )
+    (cell,) = cells(["oulad"], [0], [str(file)])
+    found = run_cell(cell)
+    assert (found["rows"], found["why"]) == ([], "in its own process: exit -6")
+
+
 def test_the_example_of_an_entrant_runs():
     file = Path(__file__).parents[2] / "examples" / "entrant.py"
     (cell,) = cells(["oulad"], [0], [str(file)], limits=(0.1,), asked=(0.05,))

@@ -96,7 +96,7 @@ def test_an_entrant_runs_in_its_own_environment(tmp_path, monkeypatch):
     # the same interpreter, so nothing is installed there either: said by that process, which looks no further
     assert run_cell(cell_of("oxonfair"))["why"] == "oxonfair is not installed"
     assert apart.run_apart(cell_of("nobody"), apart.interpreter("oxonfair"))["why"].startswith(
-        "in its own environment: KeyError: 'nobody'"
+        "in its own process: KeyError: 'nobody'"
     )
 
 
@@ -105,5 +105,5 @@ def test_a_broken_environment_is_a_row_that_says_so(tmp_path, monkeypatch):
     assert apart.interpreter("fairgbm") is None
     environment(tmp_path, "fairgbm", "echo no such library >&2; exit 3")
     row = run_cell(cell_of("fairgbm"))
-    assert row["why"] == "in its own environment: no such library"
+    assert row["why"] == "in its own process: no such library"
     assert row["rows"] == []

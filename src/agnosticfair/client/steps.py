@@ -29,11 +29,13 @@ Answer = Census | Candidates | Reply
 @dataclass(frozen=True)
 class Step:
     """How one step is answered.  by_batch: a stream answers batch by batch, each as if it were a client:
-    messages add.  in_memory: it needs the rows in memory.  network: it trains or asks one."""
+    messages add; batches: so many at a time.  in_memory: it needs the rows in memory.  network: it trains or asks
+    one."""
 
     name: str
     answer: Callable[[Client, Any], Answer]
     by_batch: bool = False
+    batches: int = 1
     in_memory: bool = False
     network: bool = False
 
@@ -72,7 +74,7 @@ STEPS: dict[str, Step] = {
         Step("trials", float64.trials, by_batch=True),
         Step("histograms", parts.histograms, by_batch=True),
         Step("part_counts", parts.counts, by_batch=True),
-        Step("part_sums", part_sums, by_batch=True),
+        Step("part_sums", part_sums, by_batch=True, batches=parts.BATCHES),
         Step("pair_slopes", pair_slopes, by_batch=True),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
@@ -121,7 +123,9 @@ def answer(client: Client, step: str, broadcast: Broadcast[Any] | None) -> Answe
         )
     if client.table.streamed and found.by_batch:
         made = client.table.added_up(
-            lambda table: found.answer(Client(client.key, table), broadcast), client.threads
+            lambda table: found.answer(Client(client.key, table), broadcast),
+            client.threads,
+            found.batches,
         )
     else:
         made = found.answer(client, broadcast)

@@ -11,7 +11,9 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +128,24 @@ def found_out(path: Path, dialect: Dialect, who: str) -> Dialect:
     sample = _sample(path, encoding, who)
     best = (False, 1, ",")
     for separator in SEPARATORS:
-        lines = csv.reader(io.StringIO(sample), delimiter=separator)
-        widths = [len(line) for line, _ in zip(lines, range(20), strict=False) if line]
+        widths = [len(line) for line in _cut(sample, separator, 20) if line]
         if widths and widths[0] > 1:
             alike = len({*widths}) == 1
             best = max(best, (alike, widths[0], separator), key=lambda found: found[:2])
     return Dialect(best[2], encoding)
+
+
+def _cut(sample: str, separator: str, most: int) -> list[list[str]]:
+    """The first lines by columns, up to one with a value longer than the csv module reads, as a whole line may be that
+    another separator cuts.
+
+    >>> _cut("a;b\\n1;2\\n", ";", 1), _cut("a" * 200_000, ";", 1)
+    ([['a', 'b']], [])
+    """
+    found: list[list[str]] = []
+    with suppress(csv.Error):
+        found.extend(islice(csv.reader(io.StringIO(sample), delimiter=separator), most))
+    return found
 
 
 def _encoding(path: Path, who: str) -> str:
@@ -179,10 +193,8 @@ def _read_csv(path: Path, text: Iterable[str], dialect: Dialect, who: str) -> An
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    lines = csv.reader(
-        io.StringIO(_sample(path, str(dialect.encoding), who)), delimiter=str(dialect.separator)
-    )
-    header = next(filter(None, lines), [])
+    sample = _sample(path, str(dialect.encoding), who)
+    header = next(filter(None, _cut(sample, str(dialect.separator), 20)), [])
     if len(header) > MOST_COLUMNS:
         raise DataError(f"{who} has {len(header)} columns: keep at most {MOST_COLUMNS} of them")
     wanted = {*text}

@@ -15,7 +15,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.table import Table
 
 BATCH = 1 << 14
-"""Rows that are read and encoded at a time."""
+"""Rows that are read and encoded at a time, unless a step says otherwise."""
 
 ENDINGS = (".parquet", ".arrow", ".feather")
 
@@ -60,24 +60,29 @@ class Stream:
     def __len__(self) -> int:
         return self.rows
 
-    def added_up(self, function: Callable[[Table], Message], threads: int = 1) -> Message:
-        """The sum of a function over all batches, whose values add with ``+``.
+    def added_up(
+        self, function: Callable[[Table], Message], threads: int = 1, batches: int = 1
+    ) -> Message:
+        """The sum of a function over all batches, so many at a time, whose values add with ``+``.
 
         Each thread takes whole pieces.
         """
 
         def of_piece(piece: tuple[Path, int]) -> Message:
-            return reduce(_added, (function(table) for table in self.batches(*piece)), None)
+            return reduce(
+                _added, (function(table) for table in self.batches(*piece, batches)), None
+            )
 
         return summed(of_piece, self.pieces, threads)
 
-    def batches(self, path: Path, number: int) -> Iterator[Table]:
-        """The tables of one piece, of at most BATCH rows each."""
+    def batches(self, path: Path, number: int, times: int = 1) -> Iterator[Table]:
+        """The tables of one piece, of at most so many times BATCH rows each; of a fold, which is dealt by it, BATCH."""
         import pyarrow as pa
 
         who, first = f"file {path.name!r}", sum(_sizes(path)[1][:number])
+        size = BATCH if self.fold is not None else times * BATCH
         with readable(who):
-            for batch in _batches(path, number, self.columns):
+            for batch in _batches(path, number, self.columns, size):
                 if batch.num_rows:
                     part = f"{who} after {first} rows" if first else who
                     first += batch.num_rows
@@ -108,14 +113,14 @@ def _sizes(path: Path) -> tuple[Any, list[int]]:
     return file.schema, [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 
 
-def _batches(path: Path, number: int, columns: tuple[str, ...]) -> Iterator[Any]:
+def _batches(path: Path, number: int, columns: tuple[str, ...], size: int) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if path.suffix.lower() != ".parquet":
         batch = _arrow(path).get_batch(number).select(list(columns))
-        for first in range(0, batch.num_rows, BATCH):
-            yield batch.slice(first, BATCH)
+        for first in range(0, batch.num_rows, size):
+            yield batch.slice(first, size)
         return
     metadata = _metadata(path)
     texts = [
@@ -125,7 +130,7 @@ def _batches(path: Path, number: int, columns: tuple[str, ...]) -> Iterator[Any]
     ]
     file = pq.ParquetFile(path, metadata=metadata, memory_map=True, read_dictionary=texts)
     with file:
-        yield from file.iter_batches(BATCH, [number], list(columns), use_threads=False)
+        yield from file.iter_batches(size, [number], list(columns), use_threads=False)
 
 
 def _metadata(path: Path) -> Any:

@@ -144,14 +144,16 @@ class Table:
             self.categorical, "categorical"
         )
 
-    def added_up(self, function: Callable[[Table], Message], threads: int = 1) -> Message:
+    def added_up(
+        self, function: Callable[[Table], Message], threads: int = 1, batches: int = 1
+    ) -> Message:
         """What a function of tables says of all rows; see ``Stream``, whose rows come in batches.
 
         Parameters
         ----------
         function : callable
             From a table to something that adds up.
-        threads : int
+        threads, batches : int
             For a stream's batches; unused here.
 
         Returns

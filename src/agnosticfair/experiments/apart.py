@@ -1,5 +1,5 @@
-"""Entrants whose packages contradict ours, each in an environment of its own: a cell goes there as JSON and its rows
-come back.
+"""Entrants whose packages contradict ours, each in an environment of its own, and those from files of others, each in a
+process: a cell goes there as JSON and its rows come back.
 
 ``make peers`` makes the environments, ``peers/NAME`` in this one; AGNOSTICFAIR_PEERS names another folder.
 """
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 SOURCE = Path(agnosticfair.__file__).parents[1]
 
 
-def interpreter(name: str) -> Path | None:
-    """Python of the environment that was made for an entrant, if there is one and we are not in it."""
+def interpreter(name: str, this: bool = False) -> Path | None:
+    """Python of the environment that was made for an entrant, if there is one and we are not in it; or ``this`` one,
+    in a process of its own, so that what crashes there crashes alone."""
+    if "AGNOSTICFAIR_APART" in os.environ:
+        return None
     folder = os.environ.get("AGNOSTICFAIR_PEERS") or Path(sys.prefix) / "peers"
-    found = Path(folder) / name / "bin" / "python"
-    return found if found.exists() and "AGNOSTICFAIR_APART" not in os.environ else None
+    found = Path(sys.executable) if this else Path(folder) / name / "bin" / "python"
+    return found if found.exists() else None
 
 
 def run_apart(cell: Cell, python: Path) -> Row:
@@ -50,7 +53,7 @@ def run_apart(cell: Cell, python: Path) -> Row:
         made, said = _lines(out), _lines(errors)
     if code == 0:
         return dict(json.loads(made[-1]))
-    return {"why": f"in its own environment: {[f'exit {code}', *said][-1]}"[:300]}
+    return {"why": f"in its own process: {[f'exit {code}', *said][-1]}"[:300]}
 
 
 def _lines(file: IO[str]) -> list[str]:

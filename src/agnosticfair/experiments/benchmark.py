@@ -231,10 +231,11 @@ def run_cell(cell: Cell) -> Row:
     about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
     about |= {} if cell.file is None else {"file": digest(cell.file)}
     made = head | {"entrant": cell.entrant, **about, "rows": []}
-    if not entrant.installed:
-        python = interpreter(cell.entrant)
+    if not entrant.installed or cell.file is not None:
+        python = interpreter(cell.entrant, this=entrant.installed)
         if python is not None:
             return made | run_apart(cell, python)
+    if not entrant.installed:
         return made | {"why": f"{' or '.join(entrant.packages)} is not installed"}
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,16 +19,22 @@ class Solution:
 
 
 def minimise(
-    P: np.ndarray, q: np.ndarray, G: np.ndarray, h: np.ndarray, guess: np.ndarray | None = None
+    P: np.ndarray,
+    q: np.ndarray,
+    G: np.ndarray,
+    h: np.ndarray,
+    guess: np.ndarray | None = None,
+    definite: bool = False,
 ) -> Solution:
     """min x.P.x / 2 + q.x subject to G x <= h, for P symmetric and positive semidefinite.
 
-    guess: which rows may be active, none of them a sum of others; where that is right, nothing else is looked at.
+    guess: which rows may be active; where that is right, nothing else is looked at.  definite: whether these rows
+    determine x, so that LU factors do where singular values are looked at else.
 
     >>> minimise(np.eye(1), np.array([-2.0]), np.array([[1.0]]), np.array([1.0])).x.round(9)
     array([1.])
     """
-    guessed = None if guess is None else _polish(P, q, G, h, guess, np.linalg.solve)
+    guessed = None if guess is None else _polish(P, q, G, h, guess, definite)
     if guessed is not None:
         return guessed
     import clarabel
@@ -59,18 +64,13 @@ def minimise(
     return Solution(x, np.maximum(z, 0.0), Outcome.OPTIMAL if solved else Outcome.FAILED)
 
 
-def _least_squares(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A solution of A x = b, the shortest where active rows that hang together leave several."""
-    return np.linalg.lstsq(A, b, rcond=1e-14)[0]
-
-
 def _polish(
     P: np.ndarray,
     q: np.ndarray,
     G: np.ndarray,
     h: np.ndarray,
     active: np.ndarray,
-    solve: Callable[[np.ndarray, np.ndarray], np.ndarray] = _least_squares,
+    definite: bool = False,
 ) -> Solution | None:
     """The exact solution on a guessed active set, or None where the guess does not hold."""
     k, D = int(active.sum()), len(q)
@@ -78,7 +78,7 @@ def _polish(
     kkt[:D, :D] = P
     kkt[:D, D:], kkt[D:, :D] = G[active].T, G[active]
     right = np.concatenate([-q, h[active]])
-    solution = solve(kkt, right)
+    solution = _solved(kkt, right, definite)
     x, multipliers = solution[:D], np.zeros(len(h))
     multipliers[active] = solution[D:]
     scale = 1.0 + np.abs(right).max()
@@ -86,3 +86,13 @@ def _polish(
     if residual > 1e-9 * scale or multipliers.min(initial=0.0) < -1e-9 or (G @ x - h).max() > 1e-9:
         return None
     return Solution(x, np.maximum(multipliers, 0.0), Outcome.OPTIMAL)
+
+
+def _solved(A: np.ndarray, b: np.ndarray, definite: bool) -> np.ndarray:
+    """A solution of A x = b, the shortest where there are several."""
+    if definite:
+        try:
+            return np.linalg.solve(A, b)
+        except np.linalg.LinAlgError:
+            pass
+    return np.linalg.lstsq(A, b, rcond=1e-14)[0]

@@ -109,7 +109,8 @@ def _passes(
     psi = decided(state, sums)
     for left in reversed(range(exact.MOST_PASSES)):
         P, q, G, h = program(state, model, damping, alphas, cuts)
-        solution = minimise(P, q, G, h, _without_cuts(len(alphas), len(cuts)))
+        guess, smooth = _without_cuts(len(alphas), len(cuts)), state.fairness.spread is not None
+        solution = minimise(P, q, G, h, guess, definite=smooth)
         p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
         if solution.outcome is not Outcome.OPTIMAL or not left:
             break

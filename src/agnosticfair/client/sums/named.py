@@ -31,6 +31,9 @@ from agnosticfair.protocol.questions import Histograms, PartCounts, PartSums, Ta
 WEIGHT_BITS = 28
 """The adversary's weights are multiples of 2^-28: what a row's parts weigh does not hang on how it is added up."""
 
+BATCHES = 2
+"""Of a stream that are added up at a time: each time costs as much again as some thousands of rows."""
+
 
 def histograms(client: Client, broadcast: Broadcast[Histograms]) -> Reply:
     """How the agreed columns' numbers lie in their agreed ranges."""
