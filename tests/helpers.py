@@ -51,6 +51,14 @@ def small_table(n: int = 300, seed: int = 0, groups: int = 2) -> Table:
     )
 
 
+def held(n=4000, seed=1, groups=2):
+    """Rows, and decisions that favour a group more where the job is 'b'."""
+    table = small_table(n, seed, groups)
+    rng = np.random.default_rng(seed)
+    s, job = table.column("sex").codes, table.column("job").codes
+    return table, rng.random(n) < 0.3 + 0.1 * s + 0.25 * s * (job == 1)
+
+
 def dealt(table: Table, clients: int, seed: int = 0) -> dict[str, Table]:
     """The same rows at random over some clients; all clients non-empty."""
     part = np.random.default_rng(seed).permutation(np.arange(len(table)) % clients)

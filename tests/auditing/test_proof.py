@@ -1,0 +1,153 @@
+"""Certificates that travel: verified without rows, and every tampering is found."""
+
+import copy
+import json
+
+import pytest
+from helpers import held
+
+from agnosticfair import audit
+from agnosticfair.auditing import proof
+from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics import reweighed
+from agnosticfair.mathematics.basis import gaussian
+
+
+def certificate(**ask):
+    table, decided = held(3000)
+    made = audit(decided, table, sensitive_features="sex", precision=0.2, **ask)
+    return json.loads(json.dumps(made.to_json()))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        {},
+        {"mixtures": True, "basis": gaussian(4, 1.0), "parts": ("job",)},
+        {"basis": gaussian(4, 1.0)},
+        {"basis": gaussian(4, 1.0), "notion": "bounded_group_loss"},
+    ],
+)
+def test_an_untouched_certificate_is_verified_without_rows(ask):
+    told = proof.sealed(certificate(bootstrap=0, **ask), bytes(range(32)))
+    assert proof.verify(told) == ()
+    assert proof.verify(told, told["signature"]["public_key"]) == ()
+    other = proof.sealed(told, bytes(32))["signature"]["public_key"]
+    assert "another key" in proof.verify(told, other)[0]
+    assert "not signed" in proof.verify(proof.sealed(told), other)[0]
+
+
+def leaves(value, path=()):
+    """Every number, text and word of a JSON value, and where it stands."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    elif isinstance(value, list):
+        for k, inner in enumerate(value):
+            yield from leaves(inner, (*path, k))
+    else:
+        yield path, value
+
+
+def changed(told, path, value):
+    told = copy.deepcopy(told)
+    at = told
+    for key in path[:-1]:
+        at = at[key]
+    if isinstance(value, bool) or value is None:
+        at[path[-1]] = not value
+    elif isinstance(value, str):
+        at[path[-1]] = value + "x"
+    else:
+        at[path[-1]] = value + 1 if isinstance(value, int) else value * 1.001 + 1e-6
+    return told
+
+
+def test_more_than_a_hundred_tamperings_are_refused():
+    ask = {"mixtures": True, "basis": gaussian(4, 1.0), "bootstrap": 0}
+    told = proof.sealed(certificate(parts=("job",), **ask), bytes(range(32)))
+    key = told["signature"]["public_key"]
+    everything = [*leaves(told)]
+    some = everything[:: len(everything) // 110]
+    assert len(some) > 100
+    assert any("duals" in path for path, _ in some)
+    for path, value in some:
+        assert proof.verify(changed(told, path, value), key), path
+    for gone in told:
+        cut = {k: v for k, v in told.items() if k != gone}
+        assert proof.verify(cut, key), gone
+
+
+def test_a_forger_who_makes_the_digest_anew_is_refuted_by_the_sums():
+    told = certificate(parts=("job",))
+    numbers = [
+        (path, value)
+        for path, value in leaves(told)
+        if path[:2] not in (("sums", "least"), ("sums", "depth"), ("sums", "axes"))
+        and path[0] in ("sums", "parts", "upper", "n", "confidence")
+        and isinstance(value, int | float)
+    ]
+    assert len(numbers) > 100
+    for path, value in numbers[:: len(numbers) // 100]:
+        assert proof.verify(proof.sealed(changed(told, path, value))), path
+    assert "no certificate" in proof.verify({"format": "other"})[0]
+    assert proof.verify([1])
+
+
+def test_kernels_alone_are_refuted_by_their_sums():
+    told = certificate(basis=gaussian(4, 1.0), bootstrap=0)
+    assert told["sums"] is None
+    assert not told["parts"]
+    rows = [path for path, _ in leaves(told) if "psi" in path and path[-1] == 4]
+    assert len(rows) == 8
+    for path in [("upper",), ("n",), ("kernels", "upper"), *rows]:
+        value = dict(leaves(told))[path]
+        assert proof.verify(proof.sealed(changed(told, path, value))), path
+    more = copy.deepcopy(told)
+    more["kernels"]["psi"][0][0][0][0] = told["n"]
+    assert proof.verify(proof.sealed(more))
+    bare = told | {"kernels": None}
+    assert "no sums" in proof.verify(proof.sealed(bare))[0]
+
+
+def test_duals_show_the_bounds_over_mixtures_and_kernels_without_a_search(monkeypatch):
+    told = certificate(mixtures=True, basis=gaussian(4, 1.0), parts=("job",), bootstrap=0)
+    honest = told["mixtures"], told["kernels"]["upper"]
+    duals = [path for path, _ in leaves(told) if "duals" in path]
+    assert len(duals) > 100
+
+    def look(*_):
+        raise AssertionError("nothing is to be solved again")
+
+    monkeypatch.setattr(reweighed, "worst_difference", look)
+    assert proof.verify(proof.sealed(told)) == ()
+    refused = 0
+    for path in duals[:: len(duals) // 20]:
+        value = dict(leaves(told))[path]
+        wrong = proof.verify(proof.sealed(changed(told, path, value + 0.01)))
+        refused += bool(wrong)  # other multipliers may show the same: weak duality
+    assert refused > 5
+    for at, bound in (("mixtures", honest[0]), ("kernels", honest[1])):
+        lower = {**told, "mixtures": bound - 0.01} if at == "mixtures" else copy.deepcopy(told)
+        if at == "kernels":
+            lower["kernels"]["upper"] = bound - 0.01
+        assert proof.verify(proof.sealed(lower)), at
+    for cut in (told["sums"]["duals"], told["kernels"]["duals"]):
+        kept = cut.pop()
+        assert proof.verify(proof.sealed(told))
+        cut += [kept, kept]
+        assert proof.verify(proof.sealed(told))
+        cut.pop()
+
+
+def test_keys_are_kept_by_their_owner(tmp_path):
+    path = tmp_path / "issuer.key"
+    public = proof.new_key(path)
+    assert path.stat().st_mode & 0o077 == 0
+    told = proof.sealed(certificate(parts=("job",)), proof.read_key(path))
+    assert told["signature"]["public_key"] == public
+    with pytest.raises(SettingsError, match="cannot write a key"):
+        proof.new_key(path)
+    (tmp_path / "no.key").write_text("abc")
+    with pytest.raises(SettingsError, match="holds no secret key of 64 hexadecimal digits"):
+        proof.read_key(tmp_path / "no.key")

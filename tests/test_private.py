@@ -1,0 +1,141 @@
+"""Private fits: what they spend, what they are worth, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.data.axes import codes_of
+from agnosticfair.data.census import take_census
+from agnosticfair.data.schema import schema_of
+from agnosticfair.errors import AgnosticFairError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.mathematics.parts import part_name
+from agnosticfair.methods import method
+from agnosticfair.model import load_model
+from agnosticfair.private import Budget, fit_private, schema_axes
+
+ROWS = small_table(400, 3)
+
+
+SCHEMA = schema_of(take_census(ROWS, "all"), "y")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "said"),
+    [
+        (0.0, 1e-5, "epsilon is 0"),
+        (-1.0, 1e-5, "epsilon is -1"),
+        (1.0, 0.0, "delta is 0"),
+        (1.0, 0.5, "delta is 0.5"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_a_sentence(epsilon, delta, said):
+    with pytest.raises(SettingsError, match=said):
+        Budget(epsilon, delta)
+
+
+@pytest.mark.usefixtures("seeded_noise")
+def test_a_private_fit_says_what_it_spent_and_a_second_one_is_refused(tmp_path):
+    tables, budget = dealt(ROWS, 2), Budget(50.0, ledgers=tmp_path)
+    made = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
+    told = made.model.privacy
+    assert told["epsilon"] == pytest.approx(50.0)
+    assert told["worst_difference"] <= told["at_most"]
+    made.model.save(tmp_path / "model.safetensors")
+    assert load_model(tmp_path / "model.safetensors").privacy == pytest.approx(dict(told))
+    again = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
+    np.testing.assert_array_equal(again.model.w, made.model.w)  # the same questions: they cost once
+    with pytest.raises(AgnosticFairError, match="is spent"):
+        fit_private(
+            tables,
+            method("fairfl", tau=0.1),
+            budget=budget,
+            schema=SCHEMA,
+            positive="yes",
+            rounds=3,
+        )
+
+
+@pytest.mark.usefixtures("seeded_noise")
+def test_with_a_large_budget_a_private_fit_is_nearly_the_plain_one():
+    rows = small_table(4000, 5)
+    schema = schema_of(take_census(rows, "all"), "y")
+    recipe = method("fairfl", tau=0.02)
+    made = fit_private(
+        dealt(rows, 2), recipe, budget=Budget(1e4), schema=schema, positive="yes", rounds=15
+    )
+    decided, s = made.model.predict(rows), rows.sensitive_features["sex"].codes
+    assert abs(decided[s == 1].mean() - decided[s == 0].mean()) < 0.05
+    plain = fit(dealt(rows, 2), recipe, positive="yes").model.predict(rows)
+    y = rows.labels("yes")
+    assert (decided == y).mean() > (plain == y).mean() - 0.02
+
+
+def test_a_method_that_noise_leaves_nothing_of_is_refused():
+    for name in ("agnosticfair-a", "afl", "fedavg", "qffl"):
+        with pytest.raises(SettingsError, match="with epsilon take one of fl, fairfl"):
+            fit_private(dealt(ROWS, 2), name, budget=Budget(3.0), schema=SCHEMA)
+    weighted = replace(ROWS, weights=np.ones(len(ROWS)))
+    with pytest.raises(AgnosticFairError, match="has weighted rows"):
+        fit_private(dealt(weighted, 2), "fl", budget=Budget(3.0), schema=SCHEMA, positive="yes")
+
+
+def by_part(rows, model, axes):
+    """The risk difference between the sexes in every single value, by name."""
+    decided, group = model.predict(rows), rows.sensitive_features["sex"].codes
+    codes, found = codes_of(rows, axes), {}
+    for a, axis in enumerate(axes):
+        for v, value in enumerate(axis.values):
+            inside = codes[:, a] == v
+            rates = [decided[inside & (group == j)].mean() for j in (0, 1)]
+            found[f"{axis.name} = {value}"] = abs(rates[1] - rates[0])
+    return found
+
+
+@pytest.mark.usefixtures("seeded_noise")
+@pytest.mark.parametrize("epsilon", [5.0, 1e4])
+def test_agnosticfair_over_single_values_is_certified_with_the_noise_in_its_bound(
+    epsilon, tmp_path
+):
+    rows = small_table(4000, 5)
+    schema = replace(
+        schema_of(take_census(rows, "all"), "y"),
+        bands={"age": (float(np.median(rows.numeric["age"])),)},
+    )
+    recipe, worst = method("agnosticfair", tau=0.02), []
+    for _ in range(3):
+        made = fit_private(
+            dealt(rows, 2), recipe, budget=Budget(epsilon), schema=schema, positive="yes"
+        )
+        told = made.model.privacy
+        axes, parts = made.named.agreed
+        true = by_part(rows, made.model, axes)
+        kept = [true[part_name(axes, part)] for part in parts]
+        worst.append(max(kept))
+        assert told["parts"] == len(kept) > 2
+        assert max(kept) <= told["at_most"]
+        assert told["overall_at_most"] <= told["at_most"]
+    assert told["worst_part"] in {"everybody", *true}
+    if epsilon > 100:  # the noise is next to nothing: what is measured is what is so
+        assert max(kept) == pytest.approx(told["worst_difference"], abs=0.01)
+        assert told["at_most"] < told["worst_difference"] + 0.02
+        plain = fit_private(
+            dealt(rows, 2),
+            method("fairfl", tau=0.02),
+            budget=Budget(epsilon),
+            schema=schema,
+            positive="yes",
+        )
+        assert sorted(worst)[1] < max(by_part(rows, plain.model, axes).values())
+    made.model.save(tmp_path / "model.safetensors")
+    assert load_model(tmp_path / "model.safetensors").privacy["worst_part"] == told["worst_part"]
+
+
+def test_a_schema_without_values_names_no_part():
+    none = replace(SCHEMA, categorical={}, bands={})
+    with pytest.raises(SettingsError, match="no categories and no bands"):
+        schema_axes(none)
+    with pytest.raises(SettingsError, match="column 'age' names no part under noise"):
+        schema_axes(SCHEMA, ("age",))
