@@ -12,6 +12,7 @@ from helpers import client_rows, write
 from hypothesis import settings
 
 from agnosticfair.cli import main
+from agnosticfair.commands import output
 from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.sources import VARIABLE, cache_folder, find
 from agnosticfair.data.table import Table
@@ -95,6 +96,14 @@ def seeded_noise(monkeypatch):
         return lambda zeros: np.rint(rng.normal(size=len(zeros)) * scale).astype(np.int64)
 
     monkeypatch.setattr(site, "_sampler", sampler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def silent_progress():
+    """How far the work is, is told by the clock: a busy machine must not add to what a test reads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output, "FIRST", 86_400.0)
+        yield
 
 
 @pytest.fixture
