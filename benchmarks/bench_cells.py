@@ -15,7 +15,7 @@ from time import perf_counter
 
 from agnosticfair.data.datasets import DATASETS
 from agnosticfair.experiments.benchmark import cells, here, parsed
-from agnosticfair.experiments.entrants import ENTRANTS
+from agnosticfair.experiments.entrants import ENTRANTS, is_file
 from agnosticfair.experiments.kept import authorise, code, results_of, run_kept, unpack
 
 
@@ -34,9 +34,9 @@ def main() -> None:
     for path in asked.add:
         unpack(json.loads(path.read_text()), asked.out)
     own, seeds = code(asked.commit), parsed(asked.seeds)
-    authorise(seeds, own)
-    found, absent = here(asked.datasets.split(","), asked.data_folder)
     names, splits = asked.entrants.split(","), asked.splits.split(",")
+    authorise(seeds, own, filter(is_file, names))
+    found, absent = here(asked.datasets.split(","), asked.data_folder)
     wanted = cells(found, seeds, names, splits, folder=asked.data_folder)
     begin = perf_counter()
     rows, ran = run_kept(

@@ -52,6 +52,24 @@ def test_it_has_the_sections_of_a_model_card():
     assert SECTIONS[0].title == "Model card: loan by agnosticfair"
 
 
+def test_it_begins_with_the_verdict_of_the_page():
+    def said(**certified):
+        return card(FITTED, CLIENTS, certified, "loan")[0].verdict
+
+    sex = CERTIFIED["sex"]
+    state, text = said(sex=sex)
+    assert (state, text[:12]) == ("keeps", "Keeps 0.05: ")
+    broken = replace(sex, difference=0.2)
+    assert said(sex=broken)[1].startswith(
+        "Does not keep 0.05: risk difference measured 0.200 on the training"
+    )
+    assert said(sex=sex, race=broken, job="too few")[0] == "does not keep", "the worst feature's"
+    assert said(sex=replace(sex, worst_difference=0.3))[0] == "not known"
+    assert said(sex="no rows") is None
+    assert "✓ Keeps 0.05" in markdown(SECTIONS)
+    assert "class='verdict keeps'" in html(SECTIONS)
+
+
 def test_it_says_what_training_was_about():
     def said(**changes):
         made = replace(FITTED, method=replace(FITTED.method, **changes))

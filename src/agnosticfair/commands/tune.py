@@ -73,7 +73,9 @@ def tune(
             on_progress=lambda done, total: advance(""),
             **ask,
         )
-    picked = found.pick(tau)
+    with progress(1, "fit of the point picked") as advance:
+        picked = found.pick(tau)
+        advance("")
     write_files(out, {})
     left = leave(picked, clients, out / MODEL, target=target, seed=seed, run=out, keep=True)
     written = dict.fromkeys((MODEL, *left.cards, *left.kept))

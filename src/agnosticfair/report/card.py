@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from importlib.metadata import version
 from math import isfinite
@@ -32,8 +32,11 @@ from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.private import private_sentences
-from agnosticfair.report.facts import poor
+from agnosticfair.report import words
+from agnosticfair.report.certified import reached
+from agnosticfair.report.facts import LIMIT, poor
 from agnosticfair.report.static import static
+from agnosticfair.report.tables import one
 from agnosticfair.runs.provenance import compared_in
 from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
@@ -41,18 +44,23 @@ from agnosticfair.server import deciding
 MOST_PARTS, MOST_FEW = 8, 3
 """Parts that a card names: estimable ones, and others."""
 
+SIGNS = {"does not keep": "✗", "not known": "?", "keeps": "✓"}
+"""What a verdict may be, the worst first, and its sign."""
+
 FEW = 100
 """Rows of a group under which its rates are said to be uncertain."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """Paragraphs, then points of a list, then a table whose first line is its header."""
+    """Paragraphs, then points of a list, then a table whose first line is its header; before them a verdict, its state
+    and its text, where there is one."""
 
     title: str
     says: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     lines: tuple[tuple[str, ...], ...] = ()
+    verdict: tuple[str, str] | None = None
 
 
 Certified = Mapping[str, Certificate | str]
@@ -72,13 +80,15 @@ def card(
         name: np.concatenate([columns[name].values() for columns in parts.values()])
         for name in next(iter(parts.values()))
     }
+    y = np.concatenate([t.labels(model.positive) for t in clients.values()])
+    y_hat = np.concatenate([model.predict(t) for t in clients.values()])
     return (
-        _about(model, target),
+        replace(_about(model, target), verdict=_verdict(fitted, certified)),
         _uses(model),
         _data(model, clients),
-        *(_groups(model, clients, name, values) for name, values in groups.items()),
+        *(_groups(y, y_hat, name, values) for name, values in groups.items()),
         *(_certified(name, made) for name, made in certified.items()),
-        _limits(fitted, clients, groups),
+        _limits(fitted, y, y_hat, groups),
         _made(fitted),
     )
 
@@ -103,7 +113,11 @@ def markdown(sections: Sequence[Section]) -> str:
     """The card as Markdown; texts are escaped, so that none of them can be markup or HTML."""
     parts = []
     for level, section in zip(["#", *["##"] * len(sections)], sections, strict=False):
-        parts += [f"{level} {_plain(section.title)}", *map(_plain, section.says)]
+        parts.append(f"{level} {_plain(section.title)}")
+        if section.verdict is not None:
+            state, text = section.verdict
+            parts.append(f"**{SIGNS[state]} {_plain(text)}**")
+        parts += map(_plain, section.says)
         if section.points:
             parts.append("\n".join(f"- {_plain(point)}" for point in section.points))
         if section.lines:
@@ -132,7 +146,12 @@ def html(sections: Sequence[Section]) -> str:
 
 
 def _body(section: Section) -> str:
-    says = "".join(f"<p>{escape(text)}</p>" for text in section.says)
+    told = ""
+    if section.verdict is not None:
+        state, text = section.verdict
+        sign = f"<span class='sign' aria-hidden='true'>{SIGNS[state]}</span>"
+        told = f"<p class='verdict {state.replace(' ', '-')}'>{sign}<span>{escape(text)}</span></p>"
+    says = told + "".join(f"<p>{escape(text)}</p>" for text in section.says)
     points = "".join(f"<li>{escape(point)}</li>" for point in section.points)
     points = f"<ul>{points}</ul>" if points else ""
     return says + points + (_table(section.title, section.lines) if section.lines else "")
@@ -186,6 +205,25 @@ def _about(model: Model, target: str) -> Section:
     )
 
 
+def _verdict(fitted: Fit, certified: Certified) -> tuple[str, str] | None:
+    """What the page of this fit says of tau, of the feature for which it says the worst; None without a certificate."""
+    fairness, found = fitted.method.fairness, []
+    for made in certified.values():
+        if isinstance(made, str):
+            continue
+        method = {"name": fitted.method.name, "difference": one(made.difference)}
+        study = {
+            "kind": "fit",
+            "methods": [method | reached(made.to_json())],
+            "limit": LIMIT if fairness is None else fairness.tau,
+            "notion": {"quantity": made.quantity},
+            "rows_are": "rows held out" if isfinite(made.upper) else "training rows",
+        }
+        found.append(words.verdict(study))
+    told = [(each["state"], each["text"]) for each in found if each]
+    return min(told, key=lambda entry: [*SIGNS].index(entry[0]), default=None)
+
+
 def _asked(model: Model) -> str:
     averaging = model.method.get("averaging") or {}
     if not model.method.get("fairness") and not averaging.get("penalty"):
@@ -227,7 +265,7 @@ def _uses(model: Model) -> Section:
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
     bands = {name: ", ".join(model.encoding.bands_of(name)) for name, _ in model.encoding.bands}
-    cut = (f" {name} counts by its bands, too: {names}." for name, names in bands.items())
+    cut = tuple(f"{name} counts by its bands, too: {names}." for name, names in bands.items())
     products = len(model.encoding.products)
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
     return Section(
@@ -235,21 +273,17 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
         (
             f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
             f"categories: {', '.join(name for name, _ in texts) or 'none'}."
-            + "".join(cut)
             + (f" {products} pairs of values count by themselves, too." if products else ""),
             f"Not used to decide: {shown(model.sensitive_features) or 'nothing'}. Other columns may carry the "
             "same information, which is why the groups' decisions are compared.",
         ),
+        cut,
         lines=(("holder", "rows", f"labelled {model.positive}"), *rows),
     )
 
 
-def _groups(
-    model: Model, clients: Mapping[str, Table], sensitive_feature: str, named: np.ndarray
-) -> Section:
+def _groups(y: np.ndarray, y_hat: np.ndarray, sensitive_feature: str, named: np.ndarray) -> Section:
     """Measured on the training rows, group by group and together."""
-    y = np.concatenate([t.labels(model.positive) for t in clients.values()])
-    y_hat = np.concatenate([model.predict(t) for t in clients.values()])
     groups, s = np.unique(named, return_inverse=True)
     masks = {**{str(g): s == j for j, g in enumerate(groups)}, "all rows": np.ones(len(y), bool)}
     lines = [
@@ -378,10 +412,10 @@ def _aimed(method: Method, fairness: Fairness) -> str:
     )
 
 
-def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.ndarray]) -> Section:
-    fairness, model = fitted.method.fairness, fitted.model
-    y = np.concatenate([t.labels(model.positive) for t in clients.values()])
-    y_hat = np.concatenate([model.predict(t) for t in clients.values()])
+def _limits(
+    fitted: Fit, y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]
+) -> Section:
+    fairness = fitted.method.fairness
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
     points = poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
