@@ -80,13 +80,15 @@ def card(
         name: np.concatenate([columns[name].values() for columns in parts.values()])
         for name in next(iter(parts.values()))
     }
+    y = np.concatenate([t.labels(model.positive) for t in clients.values()])
+    y_hat = np.concatenate([model.predict(t) for t in clients.values()])
     return (
         replace(_about(model, target), verdict=_verdict(fitted, certified)),
         _uses(model),
         _data(model, clients),
-        *(_groups(model, clients, name, values) for name, values in groups.items()),
+        *(_groups(y, y_hat, name, values) for name, values in groups.items()),
         *(_certified(name, made) for name, made in certified.items()),
-        _limits(fitted, clients, groups),
+        _limits(fitted, y, y_hat, groups),
         _made(fitted),
     )
 
@@ -280,12 +282,8 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     )
 
 
-def _groups(
-    model: Model, clients: Mapping[str, Table], sensitive_feature: str, named: np.ndarray
-) -> Section:
+def _groups(y: np.ndarray, y_hat: np.ndarray, sensitive_feature: str, named: np.ndarray) -> Section:
     """Measured on the training rows, group by group and together."""
-    y = np.concatenate([t.labels(model.positive) for t in clients.values()])
-    y_hat = np.concatenate([model.predict(t) for t in clients.values()])
     groups, s = np.unique(named, return_inverse=True)
     masks = {**{str(g): s == j for j, g in enumerate(groups)}, "all rows": np.ones(len(y), bool)}
     lines = [
@@ -414,10 +412,10 @@ def _aimed(method: Method, fairness: Fairness) -> str:
     )
 
 
-def _limits(fitted: Fit, clients: Mapping[str, Table], groups: Mapping[str, np.ndarray]) -> Section:
-    fairness, model = fitted.method.fairness, fitted.model
-    y = np.concatenate([t.labels(model.positive) for t in clients.values()])
-    y_hat = np.concatenate([model.predict(t) for t in clients.values()])
+def _limits(
+    fitted: Fit, y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]
+) -> Section:
+    fairness = fitted.method.fairness
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
     points = poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
