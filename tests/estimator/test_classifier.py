@@ -8,7 +8,7 @@ from helpers import dealt, small_table
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -279,3 +279,11 @@ def test_verbose_prints_every_round(rows, capsys):
     X, y, s = rows
     fair = AgnosticFairClassifier("fairfl", verbose=1).fit(X, y, sensitive_features=s)
     assert len(capsys.readouterr().out.splitlines()) == fair.n_iter_
+
+
+def test_a_fit_that_did_not_converge_or_says_one_thing_to_everybody_warns(rows):
+    X, y, s = rows
+    with pytest.warns(ConvergenceWarning, match=r"did not converge.*max_rounds.*1 so far"):
+        AgnosticFairClassifier("fl", max_rounds=1).fit(X, y)
+    with pytest.warns(UserWarning, match=r"nearly one answer for everybody|nearly everybody gets"):
+        AgnosticFairClassifier(tau=1e-6).fit(X, y, sensitive_features=s)

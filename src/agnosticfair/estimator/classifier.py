@@ -54,6 +54,7 @@ from agnosticfair.methods import (
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils import check_array, check_X_y
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -73,6 +74,7 @@ except ImportError as error:  # pragma: no cover
         "AgnosticFairClassifier needs scikit-learn 1.6 or later: pip install 'agnosticfair[sklearn]'"
     ) from error
 
+UNCONVERGED = "the fit did not converge: more rounds (max_rounds) may change the model"
 UNPROTECTED = (
     "no group is protected: neither sensitive_features nor sensitive_columns is given, so that the fit is 'fl', "
     "accurate and nothing else"
@@ -196,6 +198,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             ask: dict[str, Any] = {"confidence": self.confidence, "precision": self.precision}
             fitted, self.promise_ = fit_within(tables, recipe, limit=self.limit, **ask, **how)
         self._take(fitted, *units)
+        if not fitted.converged:
+            warn(f"{UNCONVERGED} ({fitted.rounds} so far)", ConvergenceWarning, stacklevel=2)
+        if fitted.collapsed is not None:
+            warn(fitted.collapsed, UserWarning, stacklevel=2)
         self._training = (X, y, self._groups(X, sensitive_features), sample_weight)
         return self
 
