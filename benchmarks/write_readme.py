@@ -42,8 +42,8 @@ def timed(lines: str) -> str:
     parts, slower = re.findall(r"(\d+) named parts.*ExponentiatedGradient (\S+) of it", lines)[0]
     text = (
         f"Time: the default fit over {parts} named parts of Adult takes {threads} times scikit-learn's plain "
-        f"`LogisticRegression`, and fairlearn's ExponentiatedGradient takes {float(slower):.0f} times the fit's, each at its "
-        "better number of threads (`benchmarks/fit_vs_fairlearn.py`, two cores)."
+        f"`LogisticRegression`, and fairlearn's ExponentiatedGradient takes {float(slower):.0f} times the fit's, each "
+        "at its better number of threads (`benchmarks/fit_vs_fairlearn.py`, two cores)."
     )
     return fill(text, 118, break_on_hyphens=False) + "\n"
 
