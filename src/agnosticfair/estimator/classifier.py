@@ -200,7 +200,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self._take(fitted, *units)
         if not fitted.converged:
             warn(f"{UNCONVERGED} ({fitted.rounds} so far)", ConvergenceWarning, stacklevel=2)
-        if fitted.collapsed is not None:
+        elif fitted.collapsed is not None:
             warn(fitted.collapsed, UserWarning, stacklevel=2)
         self._training = (X, y, self._groups(X, sensitive_features), sample_weight)
         return self

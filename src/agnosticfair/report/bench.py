@@ -309,7 +309,9 @@ SAME = 0.0005  # accuracy that rounds to nothing
 
 
 def _priced(cost: float) -> str:
-    """>>> _priced(0.012), _priced(-0.0001)
+    """An accuracy that is lost, in words.
+
+    >>> _priced(0.012), _priced(-0.0001)
     ('1.2 points less accurate', 'as accurate')
     """
     if abs(cost) < SAME:
@@ -318,7 +320,9 @@ def _priced(cost: float) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """>>> _listed(["a", "b", "c"])
+    """Words as a sentence lists them.
+
+    >>> _listed(["a", "b", "c"])
     'a, b and c'
     """
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
