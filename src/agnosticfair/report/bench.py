@@ -217,9 +217,10 @@ def bar(summary: Json) -> str:
     met = [f"{limit:g}" for limit, n in _counts(summary, "won").items() if n >= BAR]
     said = f"met at {_listed(met)}" if met else "missed at every limit"
     beside = "".join(
-        f" On the split at random, beside the bar: {_reached(summary, split)}."
+        f" On the split at random, beside the bar and among {_listed(there)} alone: {_reached(summary, split)}."
         for split in _splits(summary)
         if split != "shift"
+        for there in [sorted({x["entrant"] for x in summary["lines"] if x["split"] == split})]
     )
     return (
         f"The bar, set beforehand: on at least {BAR} of six data sets, under their own shift, our default (`{OURS}`) "
