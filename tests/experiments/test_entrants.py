@@ -3,6 +3,7 @@
 import sys
 import warnings
 from dataclasses import replace
+from subprocess import Popen
 
 import numpy as np
 import pytest
@@ -107,3 +108,15 @@ def test_a_broken_environment_is_a_row_that_says_so(tmp_path, monkeypatch):
     row = run_cell(cell_of("fairgbm"))
     assert row["why"] == "in its own process: no such library"
     assert row["rows"] == []
+
+
+def test_an_environment_that_ends_before_it_is_asked_is_a_row_too(tmp_path, monkeypatch):
+    def ended(*words, **given):
+        made = Popen(*words, **given)
+        made.wait()
+        return made
+
+    monkeypatch.setenv("AGNOSTICFAIR_PEERS", str(tmp_path))
+    monkeypatch.setattr(apart, "Popen", ended)
+    environment(tmp_path, "fairgbm", "echo no such library >&2; exit 3")
+    assert run_cell(cell_of("fairgbm"))["why"] == "in its own process: no such library"

@@ -46,10 +46,15 @@ def run_apart(cell: Cell, python: Path) -> Row:
         TemporaryFile("w+") as errors,
         Popen(words, stdin=PIPE, stdout=out, stderr=errors, text=True, env=given) as done,  # noqa: S603
     ):
+        assert done.stdin is not None
         with suppress(BrokenPipeError):
             # its standard input stays open while we live: it ends with us, however we end
             print(json.dumps(asdict(cell)), file=done.stdin, flush=True)
         code = done.wait()
+        with suppress(
+            BrokenPipeError
+        ):  # what it did not read is tried once more, and again in vain
+            done.stdin.close()
         made, said = _lines(out), _lines(errors)
     if code == 0:
         return dict(json.loads(made[-1]))
