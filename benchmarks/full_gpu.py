@@ -87,29 +87,28 @@ def command_line(table: Table) -> bool:
         values = [*table.numeric.values(), *(c.values() for c in words if c is not None)]
         lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*values, strict=True))]
         path.write_text("\n".join(lines) + "\n")
-        asked = [
-            "fit",
-            str(path),
-            "--target",
-            "y",
-            "--sensitive-features",
-            "sex",
-            "--device",
-            "cuda",
-        ]
+        asked = f"fit {path} --target y --sensitive-features sex --device cuda".split()
         for more in (
-            [],
-            ["--network", "mlp"],
-            ["--method", "agnosticfair"],
-            ["--method", "fedavg", "--network", "mlp"],
+            "",
+            "--network mlp",
+            "--method agnosticfair",
+            "--method fedavg --network mlp",
         ):
             out = Path(folder, "model.safetensors")
-            command = [sys.executable, "-m", "agnosticfair", *asked, *more, "--out", str(out)]
+            command = [
+                sys.executable,
+                "-m",
+                "agnosticfair",
+                *asked,
+                *more.split(),
+                "--out",
+                str(out),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
             said = [line for line in done.stderr.splitlines() if line.startswith("error:")]
             fine = done.returncode == 2 and len(said) == 1 and "no room" in said[0]
             print(
-                f"command line {' '.join(more) or 'as it is'}: {done.returncode}, {said or done.stderr[-600:]}"
+                f"command line {more or 'as it is'}: {done.returncode}, {said or done.stderr[-600:]}"
             )
             good &= fine and not out.exists()
     return good
