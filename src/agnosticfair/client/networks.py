@@ -375,7 +375,8 @@ def descend(
     keep, mean_weight = asked.momentum, float(held.weights.double().mean())
     with training(net, rng):
         for rows in batches(len(held.y), asked.batch, asked.steps, rng):
-            here = held if rows is None else held.take(torch.from_numpy(rows).to(where))
+            # not waited for: where several fits share a GPU, each wait is a turn of all the others
+            here = held if rows is None else held.take(_sent(rows, where))
             net.slopes.zero_()
             d = net.logits(here.z)
             part = 1.0 / (len(here.y) * mean_weight)
@@ -385,6 +386,10 @@ def descend(
             m.lerp_(gradient, 1.0 - keep)
             net.values.sub_((scale * m).clamp_(-1.0, 1.0), alpha=asked.rate)
     return (squares / asked.steps).double().cpu().numpy()
+
+
+def _sent(rows: np.ndarray, where: torch.device) -> torch.Tensor:
+    return torch.from_numpy(rows).to(where, non_blocking=True)
 
 
 def batches(

@@ -290,8 +290,7 @@ class Tried:
 
 def _tried(entrant: Entrant, held: Prepared, asked: Sequence[float]) -> list[Tried]:
     """Every setting of an entrant, cross-fitted; one if it has no more."""
-    settings = entrant.settings or (asked if entrant.asks else asked[:1])
-    return [_cross_fitted(entrant, held, a) for a in settings]
+    return [_cross_fitted(entrant, held, a) for a in (asked if entrant.asks else asked[:1])]
 
 
 def _cross_fitted(entrant: Entrant, held: Prepared, asked: float) -> Tried:

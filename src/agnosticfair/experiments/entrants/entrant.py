@@ -63,16 +63,14 @@ class Entrant:
 
     fit: from training rows and the largest difference that is asked for to a decision: (n,), the
     probability that each row of a table is decided positively.  asks: whether what is asked for changes
-    the fit.  settings: all that it is asked for, where a fit takes minutes.  sees: whether it looks at the
-    sensitive feature when it decides.  pooled: whether it needs all rows in one place.  packages: what
-    must be installed.  ours: whether it is a method of this package.
+    the fit.  sees: whether it looks at the sensitive feature when it decides.  pooled: whether it needs all
+    rows in one place.  packages: what must be installed.  ours: whether it is a method of this package.
     """
 
     name: str
     fit: Callable[[Train, float], Decide]
     note: str
     asks: bool = True
-    settings: tuple[float, ...] = ()
     sees: bool = False
     pooled: bool = False
     packages: tuple[str, ...] = ()
