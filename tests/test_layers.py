@@ -52,7 +52,12 @@ KNOW_FLOWER = {"protocol/engines/flower.py"}
 KNOW_FLOWER |= {
     f"flower/{n}.py" for n in ("apps", "bundle", "control", "fleet", "patience", "superlink")
 }
-KNOW_TORCH = {"networks.py", "client/networks.py", "client/averaging_networks.py"}
+KNOW_TORCH = {
+    "networks.py",
+    "client/networks.py",
+    "client/averaging_networks.py",
+    "client/replay.py",
+}
 KNOW_TORCH |= {
     "client/sums/named_device.py",
     "client/sums/torch_device.py",

@@ -15,7 +15,8 @@ from agnosticfair.experiments.entrants import ENTRANTS, Coded, Train
 from agnosticfair.experiments.entrants.averaging import gap
 from agnosticfair.experiments.entrants.fairfed import reweighed
 from agnosticfair.experiments.entrants.logofair import _bisected
-from agnosticfair.methods import METHODS
+from agnosticfair.experiments.entrants.ours import _network
+from agnosticfair.methods import METHODS, Network
 
 SLOW = ("agnosticfair-mlp", "declearn-fairgrad", "fairgbm")
 CHEAP = [name for name in ENTRANTS if name not in SLOW]
@@ -48,6 +49,12 @@ def test_an_entrant_learns_and_only_some_see_the_group(name, train):
     sex = table.column("sex")
     swapped = replace(table, sensitive_features={"sex": replace(sex, codes=1 - sex.codes)})
     assert (decide(table) != decide(swapped)).any() == entrant.sees
+
+
+@pytest.mark.parametrize(("gpu", "device"), [(True, "cuda"), (False, "cpu")])
+def test_the_network_is_trained_on_a_gpu_where_there_is_one(gpu, device, monkeypatch):
+    monkeypatch.setattr(pytest.importorskip("torch").cuda, "is_available", lambda: gpu)
+    assert _network() == Network("mlp", device=device)
 
 
 def test_reweighing_makes_label_and_group_independent():

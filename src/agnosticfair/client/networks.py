@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch.nn.functional import softplus
 
+from agnosticfair.client import replay
 from agnosticfair.client.client import CHUNK, Client, Rows
 from agnosticfair.client.sums.float64 import KERNEL_BYTES, designed
 from agnosticfair.client.sums.named import membership
@@ -373,23 +374,25 @@ def descend(
     )
     m, squares = torch.zeros_like(net.values), torch.zeros_like(net.values)
     keep, mean_weight = asked.momentum, float(held.weights.double().mean())
-    with training(net, rng):
+
+    def step(rows: torch.Tensor | None) -> None:
+        here = held if rows is None else held.take(rows)
+        net.slopes.zero_()
+        d = net.logits(here.z)
+        part = 1.0 / (len(here.y) * mean_weight)
+        d.backward(slopes(d.detach(), here, asked.surrogate).mul_(part))
+        gradient = torch.addcmul(b, ridge, net.values).add_(net.slopes)
+        squares.addcmul_(gradient, gradient)
+        m.lerp_(gradient, 1.0 - keep)
+        net.values.sub_((scale * m).clamp_(-1.0, 1.0), alpha=asked.rate)
+
+    with training(net, rng), replay.aside(where):
+        take = replay.Replayed(step) if replay.suits(net) else step
         for rows in batches(len(held.y), asked.batch, asked.steps, rng):
-            # not waited for: where several fits share a GPU, each wait is a turn of all the others
-            here = held if rows is None else held.take(_sent(rows, where))
-            net.slopes.zero_()
-            d = net.logits(here.z)
-            part = 1.0 / (len(here.y) * mean_weight)
-            d.backward(slopes(d.detach(), here, asked.surrogate).mul_(part))
-            gradient = torch.addcmul(b, ridge, net.values).add_(net.slopes)
-            squares.addcmul_(gradient, gradient)
-            m.lerp_(gradient, 1.0 - keep)
-            net.values.sub_((scale * m).clamp_(-1.0, 1.0), alpha=asked.rate)
+            # sent without a wait: where several fits share a GPU, each wait is a turn of all the others
+            sent = None if rows is None else torch.from_numpy(rows).to(where, non_blocking=True)
+            take(sent)
     return (squares / asked.steps).double().cpu().numpy()
-
-
-def _sent(rows: np.ndarray, where: torch.device) -> torch.Tensor:
-    return torch.from_numpy(rows).to(where, non_blocking=True)
 
 
 def batches(
