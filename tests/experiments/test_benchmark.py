@@ -327,6 +327,17 @@ def test_an_entrant_is_entered_by_its_file(tmp_path, call):
     assert "1 cells in" in call(*words)[1]
 
 
+@pytest.mark.parametrize(
+    ("words", "note"), [('"""A coin.\n\nMore."""', "A coin"), ("", "of a file")]
+)
+def test_a_file_with_nothing_but_fit_is_an_entrant(words, note, tmp_path):
+    file = tmp_path / "coin.py"
+    file.write_text(words + OUTSIDE.split("ENTRANT")[0])
+    found = from_file(str(file))
+    assert (found.name, found.note, found.sees, found.ours) == ("coin", note, False, False)
+    assert found.fit(None, 0.1)([1, 2]).tolist() == [0.5, 0.5]
+
+
 def test_a_file_that_crashes_ends_its_own_process_only(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
@@ -349,7 +360,7 @@ def test_the_example_of_an_entrant_runs():
     ("text", "said"),
     [
         (None, "there is no file '.*mine.py' with an entrant"),
-        ("x = 1", "has no entrant: end it with ENTRANT"),
+        ("x = 1", "has no entrant: it needs fit"),
         ("1 / 0", "cannot be run: ZeroDivisionError"),
         (OUTSIDE.replace("mine", "fl"), "not the only entrant 'fl'"),
     ],

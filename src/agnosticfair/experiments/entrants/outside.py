@@ -23,7 +23,8 @@ def is_file(name: str) -> bool:
 
 @cache
 def from_file(path: str) -> Entrant:
-    """``ENTRANT`` of a Python file, which is run for it."""
+    """``ENTRANT`` of a Python file, which is run for it; or its ``fit``, under the file's name, with the first line of
+    its words as the note."""
     file = Path(path).expanduser()
     if not file.is_file():
         raise SettingsError(f"there is no file {path!r} with an entrant: check its path")
@@ -37,13 +38,16 @@ def from_file(path: str) -> Entrant:
         spec.loader.exec_module(module)
     except Exception as error:
         raise SettingsError(f"{path!r} cannot be run: {type(error).__name__}: {error}") from error
-    found = getattr(module, "ENTRANT", None)
-    if not isinstance(found, Entrant):
-        raise SettingsError(
-            f"{path!r} has no entrant: end it with ENTRANT = Entrant(name, fit, note), which "
-            "agnosticfair.experiments.entrants has"
-        )
-    return found
+    found, fit = getattr(module, "ENTRANT", None), getattr(module, "fit", None)
+    if isinstance(found, Entrant):
+        return found
+    if found is None and callable(fit):
+        words = (module.__doc__ or fit.__doc__ or "").strip().splitlines()
+        return Entrant(file.stem, fit, words[0].rstrip(".") if words else "of a file")
+    raise SettingsError(
+        f"{path!r} has no entrant: it needs fit(train, limit), or, to say more of it, ENTRANT = Entrant(name, fit, "
+        "note), which agnosticfair.experiments.entrants has"
+    )
 
 
 def digest(path: str) -> str:
