@@ -80,9 +80,10 @@ def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _grid(dataset: str, split: str, limit: float, lines: Sequence[Json]) -> Grid:
-    return Grid(
-        f"{dataset}, {split}, limit {limit:g}", "", HEADER, [tuple(_cells(line)) for line in lines]
-    )
+    """For a terminal: whoever has no result stands beneath, for a reason in a cell would widen its column."""
+    there = [tuple(_cells(line)) for line in lines if line["seeds"]]
+    told = [f"{x['entrant']}: no result: {x['why']}" for x in lines if not x["seeds"]]
+    return Grid(f"{dataset}, {split}, limit {limit:g}", "\n".join(told), HEADER, there)
 
 
 def grids(results: Mapping[str, Any]) -> list[Grid]:

@@ -305,7 +305,7 @@ def blocks(grid: Grid) -> Group:
     parts: list[Any] = [Text(grid.title, "bold")] if grid.title else []
     for line in grid.lines:
         parts.append(Text(line[0], "bold"))
-        parts += [Text(f"  {grid.header[k]:<{wide}}  {line[k]}") for k in brief]
+        parts += [Text(f"  {grid.header[k]:<{wide}}  {line[k]}") for k in brief if line[k]]
     return Group(*parts, *([Text(grid.note)] if grid.note else []))
 
 
