@@ -196,6 +196,11 @@ def test_other_splits_stand_beside_the_bar_and_name_their_seeds():
     assert "seeds 0 and 2 to 4, means" in told
     assert "Fewer were run of some: split shift has seeds 2 to 4;" in told
     assert "net (shift) has seed 0 on law; split iid has seed 3." in told
+    both = [cell(name, data) for name in (OURS, "net") for data in ("adult", "law")]
+    told = document(
+        results(*both, *(cell(OURS, data, 1) for data in ("adult", "law")), cell("net", "law", 1))
+    )
+    assert "of some: net (shift) has seed 0 on adult and seeds 0 to 1 on law." in told
 
 
 def test_readme_s_table_has_a_line_per_data_set(made):

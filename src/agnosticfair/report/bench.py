@@ -144,10 +144,11 @@ def _fewer(summary: Json) -> str:
         if len(usual) < len(summary["seeds"]):
             told.append(f"split {split} has {span(usual)}")
         for name, by in ran.items():
-            own = max(by.values(), key=len)
-            where = "" if {*by} == data else f" on {', '.join(by)}"
-            if own != usual or where:
-                told.append(f"{name} ({split}) has {span(own)}{where}")
+            alike = {*by} == data and len({*by.values()}) == 1
+            had = {own: [d for d in by if by[d] == own] for own in by.values()}
+            parts = [span(own) + ("" if alike else f" on {', '.join(d)}") for own, d in had.items()]
+            if not alike or usual not in had:
+                told.append(f"{name} ({split}) has {' and '.join(parts)}")
     return f" Fewer were run of some: {'; '.join(told)}." if told else ""
 
 
