@@ -113,7 +113,7 @@ def test_no_entrant_is_shown_a_test_row(entrants, monkeypatch):
 
     monkeypatch.setitem(ENTRANTS, "coin", replace(ENTRANTS["coin"], fit=spy))
     run_cell(CELL)
-    held = benchmark._prepared("oulad", "shift", 0, None)
+    held = benchmark.prepared("oulad", "shift", 0, None)
     most = sum(map(len, held.split.train.values()))
     sizes = [sum(map(len, train.clients.values())) for train in seen]
     assert max(sizes) == most

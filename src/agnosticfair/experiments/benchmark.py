@@ -186,7 +186,8 @@ class Prepared:
 
 
 @lru_cache(maxsize=1)
-def _prepared(name: str, split_name: str, seed: int, folder: str | None) -> Prepared:
+def prepared(name: str, split_name: str, seed: int, folder: str | None) -> Prepared:
+    """A split of a data set, with what its entrants share; the last one is kept."""
     source, table = dataset(name), load_dataset(name, folder)
     natural = None
     if split_name == "shift":
@@ -240,7 +241,7 @@ def run_cell(cell: Cell) -> Row:
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what another library says to its own authors
-        held = _prepared(cell.dataset, cell.split, cell.seed, cell.folder)
+        held = prepared(cell.dataset, cell.split, cell.seed, cell.folder)
         try:
             tried = _tried(entrant, held, cell.asked)
             made["tried"] = [setting.told(tried) for setting in tried]
@@ -352,7 +353,7 @@ def _measured(
         about = {"limit": limit, "asked": setting.asked if entrant.asks else None, "kept": kept}
         about |= {"cross_worst": setting.worst, "cross_beyond": setting.beyond}
         about |= {"cross_accuracy": setting.accuracy, "seconds": seconds}
-        rows.append(about | {"ratio": seconds / held.plain} | _on_deployments(decide, held, limit))
+        rows.append(about | {"ratio": seconds / held.plain} | on_deployments(decide, held, limit))
     return rows
 
 
@@ -376,7 +377,8 @@ def _check_blind(decide: Decide, held: Prepared) -> None:
         raise SettingsError(f"it looks at {name!r} when it decides: say sees=True in its file")
 
 
-def _on_deployments(decide: Decide, held: Prepared, limit: float) -> Row:
+def on_deployments(decide: Decide, held: Prepared, limit: float) -> Row:
+    """What a decision is worth on test and training rows and over the deployments, with the sceptic's beside."""
     test, train = held.split.test, held.train
     y, s = test.labels(train.positive), test.column(train.sensitive_features).codes
     p = decided(decide, test)

@@ -40,8 +40,7 @@ HEADER = (
 
 
 def _cells(line: Json) -> list[str]:
-    name = f"**{line['entrant']}**" if line["entrant"] == OURS else line["entrant"]
-    sees = "yes" if line["sees"] else "no"
+    name, sees = line["entrant"], "yes" if line["sees"] else "no"
     if not line["seeds"]:
         return [name, sees, f"no result: {line['why']}", *[""] * (len(HEADER) - 3)]
     constant = " (constant)" if is_constant(line) else ""
@@ -61,6 +60,12 @@ def _cells(line: Json) -> list[str]:
         f"{line['sceptic_p90']:.3f} / {line['sceptic_max']:.3f}",
         f"{line['ratio']:.1f}",
     ]
+
+
+def _stressed(line: Json) -> list[str]:
+    """The cells in Markdown, our default's name in bold."""
+    name, *rest = _cells(line)
+    return [f"**{name}**" if name == OURS else name, *rest]
 
 
 def _sure(line: Json, name: str) -> str:
@@ -109,7 +114,7 @@ def document(results: Mapping[str, Any]) -> str:
             about = f"{DATASETS[data].note}." if split == "shift" else "At random, 70/30."
             parts += [f"### {data}, {split}\n", f"{about} {paragraph(limits)}\n"]
             for limit, those in limits.items():
-                parts += [f"Limit {limit:g}:\n", table(HEADER, map(_cells, those)) + "\n"]
+                parts += [f"Limit {limit:g}:\n", table(HEADER, map(_stressed, those)) + "\n"]
     parts += [static("benchmark_changes.md"), _entrants(summary)]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -419,8 +424,7 @@ def readme(summary: Json) -> str:
         there = [line for line in limits.get(limit, ()) if line["seeds"] and not line["sees"]]
         by = {line["entrant"]: line for line in there}
         named = [by.get(name) for name in (OURS, "fairfl", "fairlearn-eg", "boosted-tree")]
-        marks = [" *" if line and is_constant(line) else "" for line in named]
-        lines.append((data, *(map(str.__add__, map(_brief, named), marks))))
+        lines.append((data, *(_brief(x) + (" *" if x and is_constant(x) else "") for x in named)))
     header = ("data", f"`{OURS}`", "`fairfl`", "fairlearn's EG", "boosted tree")
     seeds = summary["seeds"]
     return (
