@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -153,6 +155,47 @@ def all_places(sizes: Sequence[int], parts: Sequence[Part]) -> Places:
     axes = tuple(tuple([axis for axis, _ in part]) for part in parts)
     own = tuple(_place(sizes, part) for part in parts)
     return Places(shallow, deep, at, tuple(sizes), axes, own, wider_parts(parts))
+
+
+@dataclass(frozen=True)
+class Named:
+    """The named set that a task and a model agree on.  axes: name, values and edges of each.  parts: (M, depth, 2) of
+    axis and value, -1 where a part has fewer values."""
+
+    axes: tuple[tuple[str, tuple[str, ...], tuple[float, ...]], ...]
+    parts: np.ndarray
+
+    @cached_property
+    def agreed(self) -> tuple[tuple[Axis, ...], list[Part]]:
+        """Axes and parts as the mathematics has them."""
+        axes = tuple(Axis(*axis) for axis in self.axes)
+        rows = np.asarray(self.parts, int).tolist()
+        return axes, [tuple((a, v) for a, v in part if a >= 0) for part in rows]
+
+    @cached_property
+    def places(self) -> Places:
+        """Where the parts stand among all pairs of values: found once, for all clients and batches here."""
+        axes, parts = self.agreed
+        return all_places(sizes_of(axes), parts)
+
+
+def checked_named(axes: Any, parts: np.ndarray) -> Named:
+    """Subgroups that come from a file, if they are some: ValueError, TypeError or KeyError for what is none."""
+    made = tuple(
+        (str(name), tuple(map(str, values)), tuple(map(float, edges)))
+        for name, values, edges in axes
+    )
+    codes = np.asarray(parts)
+    shape = codes.ndim == 3 and codes.shape[1:] == (DEEPEST, 2) and np.isfinite(codes).all()
+    if not shape or not (codes == np.floor(codes)).all():
+        raise ValueError("the subgroups")
+    found = Named(made, codes.astype(float))
+    for part in found.agreed[1]:
+        names = [axis for axis, _ in part]
+        inside = all(0 <= a < len(made) and 0 <= v < len(made[a][1]) for a, v in part)
+        if not part or not inside or names != sorted({*names}):
+            raise ValueError("the subgroups")
+    return found
 
 
 def _place(sizes: Sequence[int], part: Part) -> int:
