@@ -11,7 +11,7 @@ from agnosticfair.mathematics.lasso import kinked, lasso_step, residual
 def test_the_step_is_optimal(seed, a, tau):
     rng = np.random.default_rng(seed)
     V = rng.normal(size=(max(2, a // 2), a))
-    H = V.T @ V + 1e-3 * np.eye(a)
+    H = V.T @ V + 0.1 * np.eye(a)
     g, x0 = rng.normal(size=a), rng.normal(size=a) * (rng.random(a) < 0.3)
     up, down = tau * rng.random(a), tau * rng.random(a)
     down[0] = np.inf

@@ -53,7 +53,7 @@ class Weights(Protocol):
         ...
 
     def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """b of these rows and weight functions, (rows, which)."""
+        """b of these weight functions and rows, (which, rows)."""
         ...
 
 
@@ -74,7 +74,7 @@ class Dense:
         return V @ self.b
 
     def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return self.b[np.ix_(rows, which)]
+        return self.b[rows][:, which].T
 
 
 @dataclass(frozen=True)
@@ -193,26 +193,24 @@ def hessian(
     chosen = np.flatnonzero((own > 0) & inside)
     found = np.zeros((at.size, at.size))
     for part, v in _directed(rows, b, at, chosen, direction_bits(bits)):
-        found += v.T @ (v * own[part, None])
+        found += (v * own[part]) @ v.T
     return found, float(own[chosen].sum())
 
 
 def _directed(
     rows: Estimated, b: Weights, at: Directions, chosen: np.ndarray, bits: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Chunks of the chosen rows, and their v, (rows, a), on the grid."""
-    pi = np.vstack([rows.pi, np.ones(len(rows.c)), np.zeros(len(rows.c))])
+    """Chunks of the chosen rows, and their v, (a, rows), on the grid."""
     P = len(rows.pi)
     j, other = np.where(at.j < 0, P, at.j), np.where(at.other < 0, P + 1, at.other)
     mixed = [_mixed(rows, b, C) for C in at.mixed]
     for start in range(0, len(chosen), CHUNK):
         part = chosen[start : start + CHUNK]
-        own = pi[:, part].T
-        v = own[:, j] * at.first
-        v -= own[:, other] * at.second
+        own = np.vstack([rows.pi[:, part], np.ones(len(part)), np.zeros(len(part))])
+        v = own[j] * at.first[:, None]
+        v -= own[other] * at.second[:, None]
         v *= b.columns(at.k, part)
-        v = np.hstack([v, *(m[part, None] for m in mixed)])
-        yield part, on_grid(v, bits)
+        yield part, on_grid(np.vstack([v, *(m[None, part] for m in mixed)]), bits)
 
 
 def _mixed(rows: Estimated, b: Weights, C: np.ndarray) -> np.ndarray:
