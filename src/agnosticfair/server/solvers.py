@@ -14,7 +14,7 @@ import numpy as np
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Question
-from agnosticfair.server import averaging, deciding, exact, saddle
+from agnosticfair.server import averaging, deciding, exact, program, saddle
 from agnosticfair.server.plan import Beginning, Plan, Start
 from agnosticfair.server.trainers import TRAINERS, Learned, learners_to_try
 
@@ -76,6 +76,7 @@ SOLVERS: dict[str, Solver] = {
     "averaging": averaging,
     "saddle": saddle,
     "deciding": deciding,
+    "program": program,
     "exact": exact,
 }
 """By name; the first that suits a method solves it."""
