@@ -139,7 +139,7 @@ def test_a_record_describes_its_file(name, load):
     assert known.name == name
     assert known.positive in table.target.categories
     assert set(table.sensitive_features) == {known.sensitive_features, *known.also}
-    assert all(len(column.categories) == 2 for column in table.sensitive_features.values())
+    assert len(table.sensitive_features[known.sensitive_features].categories) == 2
     seen = table.column(known.shift.column)
     assert set(known.shift.values) < set(seen.categories)
     assert known.shift.drawn < len(seen.categories)
