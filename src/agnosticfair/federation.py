@@ -40,7 +40,7 @@ from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
-from agnosticfair.server import checkpoints, interactions, named, rule, solvers, triples
+from agnosticfair.server import checkpoints, rule, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.threads import cpus, one_thread
@@ -233,10 +233,8 @@ def _fitted(
         tuple(asker.events),
         inner.under_floor,
         state.plan.task.centres,
-        triples.start_of(state),
-        state.plan.task.named,
-        *named.ranked(state.plan, inner),
-        *ends_constant(state),
+        state.solver.start_of(inner),
+        **ends_constant(state),
     )
 
 
@@ -341,25 +339,15 @@ def _to_the_end(
     asker: Asker, state: solvers.SolverState, after: Callable[[solvers.SolverState], None]
 ) -> solvers.SolverState:
     """The last state: round after round, each shown to ``after``."""
-    while not (state := _widened(asker, state)).done:
+    while not (state := _onward(asker, state)).done:
         state = solvers.step(state, asker.total(solvers.question(state)))
         after(state)
     return state
 
 
-def _widened(asker: Asker, state: solvers.SolverState) -> solvers.SolverState:
-    """The fit with further features, or parts of three values, where it is time to look for them: features are chosen
-    by clients' slopes, and how they lie is one question at w = 0; and with a rule the next stage."""
-    if state.plan.method.rule is not None:
-        return rule.onward(state, asker.total)
-    if interactions.wanted(state):
-        plan = interactions.chosen(state, asker.total(interactions.question(state)))
-        begun = solvers.init(plan)
-        state = interactions.onward(state, begun, asker.total(solvers.question(begun)))
-    if triples.wanted(state):
-        asked = triples.question(state)
-        state = triples.onward(state, asked, asker.total(asked))
-    return state
+def _onward(asker: Asker, state: solvers.SolverState) -> solvers.SolverState:
+    """The state; with a rule that of the next stage, where one has ended."""
+    return state if state.plan.method.rule is None else rule.onward(state, asker.total)
 
 
 def summaries(asker: Asker) -> dict[str, Census]:
@@ -406,7 +394,6 @@ def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
     )
     if plan.method.rule is not None:
         return rule.agreed(plan, census, asker.total)
-    plan = named.agreed(plan, census, asker.total)
     return agree_on_centres(plan, asker, run.seed, run.centres)
 
 

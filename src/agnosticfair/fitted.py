@@ -141,14 +141,9 @@ class Fit:
         if not self.worst_difference > fairness.tau + KEPT:
             return None
         where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
-        bound = (
-            ": a named part has a price and no bound, which a limit (--limit) asks for"
-            if fairness.spread is not None
-            else ""
-        )
         return (
             f"Decisions on the training rows differ by up to {self.worst_difference:.3f}{where}, above tau "
-            f"{fairness.tau:g}{bound}."
+            f"{fairness.tau:g}."
         )
 
     @property
@@ -220,7 +215,7 @@ def of_rule(
         state.solver.start_of(inner),
         state.plan.task.named,
         *(named.ranked(state.plan, inner) if state.stage in solvers.SOLVERS else ((), ())),
-        *ends_constant(state),
+        **ends_constant(state),
         learner=model.estimates.kind if model.estimates is not None else "",
         held_out={entry.learner: entry.held_out for entry in state.learned},
         calibration=calibrated(state),
@@ -246,7 +241,7 @@ def _z(told: Mapping[str, np.ndarray], h: int, m: int) -> float:
     return float(told["surplus"][h, m]) / variance**0.5 if variance > 0 else 0.0
 
 
-def ends_constant(state: solvers.SolverState) -> tuple[bool, float | None]:
+def ends_constant(state: solvers.SolverState) -> dict[str, Any]:
     """Whether a fit ended with nearly one answer, and the smallest worst difference that others had on the way."""
     base, history = state.plan.base_rate, state.inner.history
     majority = max(base, 1 - base)
@@ -257,4 +252,4 @@ def ends_constant(state: solvers.SolverState) -> tuple[bool, float | None]:
     ]
     others = [worst for worst, constant in told if worst > 0 and not constant]
     ended = bool(history) and "positive" in history[-1] and told[-1][1]
-    return ended, min(others, default=None)
+    return {"nearly_constant": ended, "smallest_tau": min(others, default=None)}

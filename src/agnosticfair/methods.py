@@ -55,9 +55,6 @@ class Fairness:
     trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
     tau is a limit on decisions: ``surrogate`` lends its slope, with its temperature as a share of the scores' standard
     deviation (of a network's logits themselves).
-    spread: over named parts, the price of an adversary who spreads: price * sum (|difference| - tau / 2)_+^2 is added
-    to the loss, and tau limits the difference among everybody alone. It is the price at tau 0.05, which grows as tau
-    falls (price = spread (0.05 / tau)^1.5), so that tau alone goes from lax to strict.  inf is None: tau is a limit.
     """
 
     tau: float = 0.05
@@ -70,20 +67,12 @@ class Fairness:
     notion: str = PARITY.name
     intersections: bool = False
     trust: float = 0.0
-    spread: float | None = None
 
     def __post_init__(self) -> None:
         notion_of(self.notion)
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
         check_settings(self, Reach.FAIRNESS, Reach.ADVERSARY)
-        if self.spread == inf:
-            object.__setattr__(self, "spread", None)
-        if self.spread is not None and (self.basis.kind != "named" or not self.each):
-            raise SettingsError(
-                f"spread {self.spread:g} is a price on each of named parts: take basis subpopulations(), or to "
-                "limit every mixture of parts spread inf, too"
-            )
         if self.surrogate.kind == "covariance" and self.notion != PARITY.name:
             raise SettingsError(
                 f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
@@ -125,13 +114,6 @@ class Method:
         Instead of the linear model.
     rule : Rule, optional
         Estimates P(Y, S | x), and decides by a convex program, instead of training one score.
-    bands : int
-        Of columns of numbers, as features beside them.
-    products : float
-        Two values, or bands, of different columns that hold at least this share of the rows are multiplied, and are
-        features, too; 0 for none.
-    interactions : int
-        Pairs of values that become features when a fit over named parts is nearly done, the steepest ones.
     """
 
     name: str
@@ -148,9 +130,6 @@ class Method:
     polish: bool = True
     network: Network | None = None
     rule: Rule | None = None
-    bands: int = 0
-    products: float = 0.0
-    interactions: int = 0
 
     def __post_init__(self) -> None:
         require(Basis, basis=self.basis)
@@ -185,19 +164,6 @@ _RECIPES = (
         bound=5.0,
         share=0.1,
         fairness=Fairness(0.05, Surrogate("sigmoid", 0.3), gaussian(200, 0.8), 5.0, floor=0.05),
-    ),
-    Method(
-        "agnosticfair-named",
-        "mean loss, at a price on every named part in which groups' rates differ by more than tau / 2",
-        fairness=Fairness(
-            0.1,
-            Surrogate("sigmoid", 0.5),
-            subpopulations(least=0.005),
-            each=True,
-            floor=0.02,
-            spread=0.3,
-        ),
-        bands=8,
     ),
     Method(
         "rule",
@@ -246,7 +212,6 @@ DEEP: dict[str, dict[str, Any]] = {
         "nominal": 0.01,
         "surrogate": Surrogate("sigmoid", 0.7),
     },
-    "agnosticfair-named": {"surrogate": Surrogate("sigmoid", 1.0), "bands": 0, "ridge": 5e-3},
     **{
         name: {"surrogate": Surrogate("sigmoid", 0.5)}
         for name in ("fairfl", "agnosticfair-b", "localfair")
@@ -297,33 +262,25 @@ def method(name: str | Method, **changes: Any) -> Method:
     recipe = _with_sets(recipe, by[Reach.ADVERSARY], by[Reach.KERNELS])
     recipe = _with_parts(recipe, by[Reach.PARTS])
     recipe = _with_fairness(recipe, by[Reach.FAIRNESS], by[Reach.SURROGATE])
-    recipe = replace(_with_rule(recipe, by[Reach.RULE]), **by[Reach.METHOD])
-    asked = interacts(recipe) or "interactions" in changes
-    return recipe if asked else replace(recipe, interactions=0)
-
-
-def interacts(method: Method) -> bool:
-    """Whether the method finds interactions: linear models over named parts do, where not all products are features."""
-    over_parts = method.fairness is not None and method.fairness.basis.kind == "named"
-    return bool(method.interactions and over_parts) and not (method.network or method.products)
+    return replace(_with_rule(recipe, by[Reach.RULE]), **by[Reach.METHOD])
 
 
 _OF_KERNELS = {s.name for s in SETTINGS.values() if s.reach in (Reach.ADVERSARY, Reach.KERNELS)}
 _OF_KERNELS |= {"network", "trust", "share", "nominal"}
-_OF_PARTS = {s.name for s in SETTINGS.values() if s.reach is Reach.PARTS} | {"spread"}
+_OF_PARTS = {s.name for s in SETTINGS.values() if s.reach in (Reach.PARTS, Reach.RULE)}
 
 
 def default_for(changes: Mapping[str, Any]) -> str:
     """The method that is meant where these settings are given and none is named.
 
     >>> default_for({"tau": 0.1}), default_for({"kernels": 50}), default_for({"network": None})
-    ('agnosticfair-named', 'agnosticfair', 'agnosticfair-named')
+    ('rule', 'agnosticfair', 'rule')
     >>> default_for({"basis": subpopulations(depth=1), "network": "mlp"})
-    'agnosticfair-named'
+    'rule'
     """
     given = {key for key, value in changes.items() if value is not None}
     over_parts = given & _OF_PARTS or getattr(changes.get("basis"), "kind", None) == "named"
-    return "agnosticfair" if given & _OF_KERNELS and not over_parts else "agnosticfair-named"
+    return "agnosticfair" if given & _OF_KERNELS and not over_parts else "rule"
 
 
 def _with_fairness(recipe: Method, inner: dict[str, Any], surrogate: dict[str, Any]) -> Method:
@@ -420,8 +377,7 @@ def _with_parts(recipe: Method, parts: dict[str, Any]) -> Method:
     if fairness is None or fairness.basis.kind != "named":
         said = ", ".join(s.name for s in SETTINGS.values() if (s.field or s.name) in parts)
         raise SettingsError(
-            f"method {recipe.name!r} has no named parts, so {said} has no meaning: take "
-            "'agnosticfair-named'"
+            f"method {recipe.name!r} has no named parts, so {said} has no meaning: take 'rule'"
         )
     own = dict(parts)
     if "columns" in own:

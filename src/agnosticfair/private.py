@@ -200,14 +200,12 @@ def fit_private(
 def private_recipe(method: Method) -> Method:
     """The recipe as it is under noise: 'agnosticfair' over single values, for noise goes furthest on few numbers."""
     fairness = method.fairness
-    if fairness is not None and method.name in ("agnosticfair", "agnosticfair-named"):
+    if fairness is not None and method.name == "agnosticfair":
         basis = fairness.basis
         columns = basis.columns if basis.kind == "named" else None
         single = subpopulations(columns, 1, max(LEAST_PART, basis.least))
         fairness = replace(fairness, basis=single, each=True)
-        method = replace(
-            method, basis=constant(), fairness=fairness, bands=0, products=0.0, interactions=0
-        )
+        method = replace(method, basis=constant(), fairness=fairness)
     kind = server.fairness_of(method).basis.kind
     known = method.basis.kind == "constant" and kind in ("constant", "named")
     if not known or method.network or method.averaging or method.q:

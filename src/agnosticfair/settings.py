@@ -75,7 +75,6 @@ WORD = Kind("a name, or the part of a recipe that it names", type=object, read=s
 WIDTH = Kind("a number or 'median'", type=object, read=number_or_word)
 DEPTH = Kind("1, 2 or 3", lambda v: 1 <= v <= 3, Integral, int)
 NAMES = Kind("names of columns", type=object, read=names_of)
-PRICE = Kind("a positive number, inf to limit each part", lambda v: v is None or v > 0, Real | None)
 
 LEARNER = Kind("the name of a learner, or a classifier with predict_proba", type=object, read=str)
 COSTS = Kind(
@@ -191,9 +190,6 @@ def _of_constraints() -> tuple[Setting, ...]:
         Setting("floor", F, "Share of the mass that compared groups keep.", SHARE),
         Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE),
         Setting("each", F, "One constraint per kernel or part, not for every mixture.", FLAG),
-        Setting(
-            "spread", F, "Price of differences in named parts, at tau 0.05; inf: a limit.", PRICE
-        ),
         Setting("surrogate", S, "'sigmoid' or 'covariance'.", WORD, "kind"),
         Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE),
         Setting("bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),
@@ -223,9 +219,6 @@ def _of_methods() -> tuple[Setting, ...]:
         Setting("max_rounds", M, "Most rounds.", COUNT),
         Setting("tolerance", M, "What the next step may still promise at the end.", POSITIVE),
         Setting("polish", M, "Go on until the weights are still, too.", bool),
-        Setting("bands", M, "Bands of every column of numbers, as features.", NATURAL),
-        Setting("products", M, "Pairs of values with this share of rows, as features.", SHARE),
-        Setting("interactions", M, "Pairs of values, found by the fit, as features.", NATURAL),
         Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", WORD),
         Setting("averaging", M, "Local steps and a plain average, instead of a solver."),
         Setting("fairness", M, "The whole constraint."),

@@ -246,7 +246,7 @@ def _coarse(recipe: Method) -> Method:
 def _references(recipe: Method) -> list[Method]:
     """The methods beside the path, with the features, the notion and the network of its method."""
     assert recipe.fairness is not None, "check has looked"
-    kept = ("ridge", "bands", "products", "network")
+    kept = ("ridge", "network")
     same: dict[str, Any] = {name: getattr(recipe, name) for name in kept}
     beside = [method(name, **same) for name in REFERENCES]
     notion = {"notion": recipe.fairness.notion, "intersections": recipe.fairness.intersections}

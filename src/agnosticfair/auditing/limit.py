@@ -49,7 +49,7 @@ from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server.plan import Start
 from agnosticfair.settings import CONFIDENCE, POSITIVE, require
 
-METHOD = "agnosticfair-named"
+METHOD = "rule"
 WEAKEST, STRONGEST, USUAL = 0.01, 6.0, 1.0
 """Prices on differences in parts: the first that is tried, the last, and where a smaller tau helps from."""
 

@@ -24,7 +24,6 @@ from torch.nn.functional import softplus
 from agnosticfair.client import replay
 from agnosticfair.client.client import CHUNK, Client, Rows
 from agnosticfair.client.sums.float64 import KERNEL_BYTES, designed
-from agnosticfair.client.sums.named import membership
 from agnosticfair.client.sums.torch_device import is_full, room_for
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.basis import Basis, comes_with_rows, own_width, support, width
@@ -105,29 +104,22 @@ class Products:
 
 
 def products(client: Client, task: Task, basis: Basis) -> Products:
-    """By ``kernels``; over named parts by their members alone, so that no matrix of rows times parts is made."""
-    if basis.kind != "named":
-        K = client.kept(task, kernels, basis)
-        return Products(lambda part, v: K(part).T @ v, lambda part, v: K(part) @ v)
-    inside = {piece.start: found for piece, found in membership(client, task)}
-    return Products(
-        lambda part, v: torch.from_numpy(inside[part.start].T @ v.numpy()),
-        lambda part, v: torch.from_numpy(inside[part.start] @ v.numpy()),
-    )
+    """By ``kernels``."""
+    K = client.kept(task, kernels, basis)
+    return Products(lambda part, v: K(part).T @ v, lambda part, v: K(part) @ v)
 
 
 def moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
     """First and second moments of the features, and of the kernels per cell: gram[j] = sum_{s=j} K K^T,
     with K = 1 as its last column, in one block for all clients, or where each has its own kernels
-    (``support``) in a block of each: (G, blocks, M + 1, M + 1).  Of named parts none."""
+    (``support``) in a block of each: (G, blocks, M + 1, M + 1)."""
     task, rows = broadcast.task, client.prepare(broadcast.task)
     x, squares, mass = np.zeros(rows.X.shape[1] - 1), np.zeros(rows.X.shape[1] - 1), 0.0
     for _, part in rows.chunks():
         weights, X = _weights(rows)[part], rows.X[part, :-1]
         x, squares, mass = x + weights @ X, squares + weights @ (X * X), mass + weights.sum()
     sums = {"mass": np.array(float(mass)), "x": x, "x_squares": squares}
-    if task.named is None:
-        sums["gram"] = _gram(client, task, broadcast.shapes["gram"])
+    sums["gram"] = _gram(client, task, broadcast.shapes["gram"])
     return Reply(broadcast.round, sums)
 
 
@@ -288,16 +280,6 @@ def masses(client: Client, task: Task) -> tuple[np.ndarray, np.ndarray]:
     return by_kernel(client, task, torch.from_numpy(_weights(client.prepare(task))))
 
 
-def overlaps(client: Client, task: Task, pool: np.ndarray) -> np.ndarray:
-    """sum_i weight_i c_ip c_iq over the rows, (k, k), with c_p = K C_p[s] of cuts C_p over named parts."""
-    rows, K = client.prepare(task), client.kept(task, products, task.fair_basis)
-    C, weights, found = torch.from_numpy(pool).float(), _weights(rows), np.zeros((len(pool),) * 2)
-    for j, part in rows.chunks():
-        c = (K.of_rows(part, C[:, j, :-1].T) + C[:, j, -1]).double().numpy()
-        found += c.T @ (c * weights[part, None])
-    return found
-
-
 def train(client: Client, broadcast: Broadcast[TrainNetwork]) -> Reply:
     """Sums and gradient at w, then some local steps: what they moved (times n_k), and the mean square of
     their gradients, by which the server scales the steps of the next round."""
@@ -316,8 +298,6 @@ def train(client: Client, broadcast: Broadcast[TrainNetwork]) -> Reply:
                 + (fresh if number == 1 else slower)
             )
         client.kept(task, kept).before = (_key(asked), sums["gradient"] / mass)
-        if asked.pool is not None:
-            sums["Q"] = overlaps(client, task, asked.pool)
         correction = np.zeros_like(asked.w)
         if before is not None and asked.before is not None:
             correction = asked.before.gradient - before

@@ -17,13 +17,12 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
 from agnosticfair.client.sums import named as parts
 from agnosticfair.client.sums.learning import learn
-from agnosticfair.client.sums.pairs import pair_slopes
 from agnosticfair.client.sums.program import program
 from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import PartSums, Sums, step_of
+from agnosticfair.protocol.questions import Sums, step_of
 
 Answer = Census | Candidates | Reply
 
@@ -48,16 +47,6 @@ def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
     return float32.sums(client, broadcast) if narrow else float64.sums(client, broadcast)
 
 
-def part_sums(client: Client, broadcast: Broadcast[PartSums]) -> Reply:
-    """Exactly, here or on the client's device."""
-    if client.device is None:
-        return parts.part_values(client, broadcast)
-    float32.on_device(client.device)  # says so where PyTorch is missing
-    from agnosticfair.client.sums import named_device
-
-    return named_device.part_values(client, broadcast)
-
-
 def _by_torch(module: str, name: str) -> Callable[[Client, Any], Answer]:
     """A function of a module that imports PyTorch, which it does when the first question is asked."""
     room = f"agnosticfair.client.{module}"
@@ -75,13 +64,10 @@ STEPS: dict[str, Step] = {
         Step("sums", sums),
         Step("trials", float64.trials, by_batch=True),
         Step("histograms", parts.histograms, by_batch=True),
-        Step("part_counts", parts.counts, by_batch=True),
-        Step("part_sums", part_sums, by_batch=True, batches=parts.BATCHES),
         Step("learn", learn, by_batch=True, batches=parts.BATCHES),
         Step("subgroup_masses", estimates.masses, by_batch=True),
         Step("calibration", estimates.calibration, by_batch=True),
         Step("program", program, by_batch=True, batches=parts.BATCHES),
-        Step("pair_slopes", pair_slopes, by_batch=True),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("part_decisions", answers.part_decisions, by_batch=True),

@@ -79,7 +79,7 @@ def bench(
 
 QUICK_DATA = ["adult", "oulad"]
 QUICK_ENTRANTS = [
-    "agnosticfair-named",
+    "rule",
     "fairfl",
     "fairlearn-eg",
     "fairlearn-threshold",

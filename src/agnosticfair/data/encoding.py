@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -24,8 +24,7 @@ class Encoding:
     """How columns become features: numeric ones scaled by (low, high), then one-hots.
 
     numeric: (name, low, high) each.  categorical: (name, vocabulary) each.  bands: (name, edges) of
-    columns of numbers that are one-hots of bands, too.  products: (i, j) of the features before that are
-    multiplied, two values of different columns each.  dates: columns of numbers that are days since 1970.  The
+    columns of numbers that are one-hots of bands, too.  dates: columns of numbers that are days since 1970.  The
     intercept is not a feature here.
 
     >>> Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bands=(("age", (30.0,)),)).names
@@ -36,7 +35,6 @@ class Encoding:
     categorical: tuple[tuple[str, tuple[str, ...]], ...]
     scale: bool = True
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
-    products: tuple[tuple[int, int], ...] = ()
     dates: tuple[str, ...] = ()
 
     @property
@@ -44,8 +42,7 @@ class Encoding:
         """The d feature names, in the order of X's columns."""
         hot = (f"{name}={value}" for name, values in self.categorical for value in values)
         cut = (f"{name} {band}" for name in dict(self.bands) for band in self.bands_of(name))
-        own = (*(name for name, _, _ in self.numeric), *hot, *cut)
-        return (*own, *(f"{own[i]} and {own[j]}" for i, j in self.products))
+        return (*(name for name, _, _ in self.numeric), *hot, *cut)
 
     def bands_of(self, name: str) -> tuple[str, ...]:
         """The bands of a column of numbers, in words."""
@@ -54,15 +51,13 @@ class Encoding:
     @property
     def width(self) -> int:
         """d, the number of features, without the intercept."""
-        return indicators(self)[-1] + len(self.products)
+        return indicators(self)[-1]
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the model file and the wire."""
         more: dict[str, Any] = {}
         if self.bands:
             more["bands"] = [[name, list(edges)] for name, edges in self.bands]
-        if self.products:
-            more["products"] = [list(pair) for pair in self.products]
         if self.dates:
             more["dates"] = list(self.dates)
         return {
@@ -77,7 +72,7 @@ class Encoding:
         """The inverse of ``to_json``; the data is not trusted.
 
         >>> Encoding.from_json({"numeric": [["age", 17, 90]], "categorical": [], "scale": True})
-        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=(), products=(), dates=())
+        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=(), dates=())
         """
         try:
             return _parse(data)
@@ -86,13 +81,13 @@ class Encoding:
 
 
 def _parse(data: object) -> Encoding:
-    more = {"bands", "products", "dates"} & {*data} if isinstance(data, dict) else set()
+    more = {"bands", "dates"} & {*data} if isinstance(data, dict) else set()
     known = wire.record(data, {"numeric", "categorical", "scale"} | more)
-    fields: dict[str, Any] = {"bands": [], "products": [], "dates": [], **known}
+    fields: dict[str, Any] = {"bands": [], "dates": [], **known}
     if not isinstance(fields["scale"], bool):
         raise ValueError("'scale' should be true or false")
     numeric, categorical = [], []
-    for part in ("numeric", "categorical", "bands", "products"):
+    for part in ("numeric", "categorical", "bands"):
         if not isinstance(fields[part], list | tuple):
             raise ValueError(f"{part!r} should be a list")
     for entry in fields["numeric"]:
@@ -104,16 +99,7 @@ def _parse(data: object) -> Encoding:
     wire.texts([entry[0] for entry in (*numeric, *categorical)], "the list of columns")
     bands = tuple(_edges(entry, {name for name, *_ in numeric}) for entry in fields["bands"])
     dates = wire.texts(fields["dates"], "'dates'")
-    found = Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands, dates=dates)
-    return replace(found, products=tuple(_pair(p, found) for p in fields["products"]))
-
-
-def _pair(entry: object, encoding: Encoding) -> tuple[int, int]:
-    i, j = wire.pieces(entry, 2, "an entry of 'products'")
-    places = range(len(encoding.numeric), encoding.width)
-    if type(i) is not int or type(j) is not int or i not in places or j not in places or i >= j:
-        raise ValueError(f"a product of features {i!r} and {j!r} should be of two values")
-    return i, j
+    return Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands, dates)
 
 
 def _edges(entry: object, numeric: set[str]) -> tuple[str, tuple[float, ...]]:
@@ -203,8 +189,6 @@ def encode(
     for name, edges in encoding.bands:
         X[rows, start + np.searchsorted(edges, _values(table, name, who), "right")] = 1.0
         start += len(edges) + 1
-    for k, (i, j) in enumerate(encoding.products, start):
-        X[:, k] = X[:, i] * X[:, j]
     return X
 
 
@@ -212,7 +196,7 @@ def codes_and_numbers(
     encoding: Encoding, table: Table, who: str = "the data"
 ) -> tuple[np.ndarray, np.ndarray]:
     """What ``encode`` says, without zeros: the columns of numbers, (k, n), and which indicator of every categorical or
-    binned column is 1, (C, n).  An encoding with products has more, which this leaves out.
+    binned column is 1, (C, n).
 
     >>> codes_and_numbers(Encoding((("age", 20.0, 40.0),), ()), Table({"age": np.array([25.0])}, {}, None, {}))
     (array([[0.25]]), array([], shape=(0, 1), dtype=int16))

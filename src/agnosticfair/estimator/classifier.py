@@ -89,7 +89,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     method : str or Method
-        A name of ``METHODS``, or a recipe of one's own. 'auto' is ``agnosticfair-named``, and ``agnosticfair`` where a
+        A name of ``METHODS``, or a recipe of one's own. 'auto' is ``rule``, and ``agnosticfair`` where a
         setting is given that only kernels or a network have.
     sensitive_columns : str, int or a sequence of them
         Columns of X (places, in an array) that hold the groups; never features. ``fit`` then needs no
@@ -262,7 +262,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         warn(UNPROTECTED, UserWarning, stacklevel=4)
         own = {s.name: getattr(recipe, s.name) for s in TAKEN if s.reach not in SETS}
         given = {k: v for k, v in own.items() if getattr(self, k) is not None}
-        return replace(METHODS["fl"], bands=0, **given)
+        return replace(METHODS["fl"], **given)
 
     def _how(
         self, sensitive: Mapping[str, Column], low: np.ndarray, span: np.ndarray
@@ -489,15 +489,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         given = taken | {"basis": self.basis, "centres": self.centres, "network": self.network}
         recipe = method(default_for(given) if self.method == DEFAULT else self.method)
         if self.limit is not None:
-            recipe = within(recipe, self.tau, bands=0)
+            recipe = within(recipe, self.tau)
         changes = {name: value for name, value in taken.items() if value is not None}
         changes["network"] = network_of(self.network)
-        if self.bands or self.products or self.interactions:
-            raise SettingsError(
-                "coef_ has one weight a column, and bands, products and interactions are further features: make them "
-                "by a transformer in a Pipeline, or take agnosticfair.fit"
-            )
-        recipe = replace(recipe, bands=0, interactions=0)
         if self.basis is not None:
             changes["basis"] = basis_of(self.basis) if K is None else Basis("function", K.shape[1])
         if self.centres is not None and not isinstance(self.centres, str):

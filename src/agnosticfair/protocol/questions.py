@@ -19,7 +19,7 @@ import numpy as np
 
 from agnosticfair.data.axes import FINE
 from agnosticfair.data.census import Census, counts_shapes
-from agnosticfair.data.encoding import Encoding, indicators
+from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.rows import Fold
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
@@ -209,22 +209,6 @@ class Sums:
         return sums.shapes(len(self.w), len(self.alpha), *self.C.shape)
 
 
-@question("part_sums")
-class PartSums:
-    """``Sums`` over the task's named parts; slopes of the parts with these numbers only, and of everybody."""
-
-    surrogate: Surrogate
-    share: float
-    w: np.ndarray
-    alpha: np.ndarray
-    C: np.ndarray
-    slopes: np.ndarray
-
-    def shapes(self, task: Task) -> Shapes:
-        found = sums.shapes(len(self.w), len(self.alpha), *self.C.shape)
-        return found | {"J_g": (task.cells, len(self.slopes) + 1, len(self.w))}
-
-
 @question("trials")
 class Trials:
     """Loss and decisions under several weights W, (T, D), at once: values, and no slope."""
@@ -250,35 +234,6 @@ class Histograms:
 
     def shapes(self, task: Task) -> Shapes:
         return {"counts": (len(self.columns), FINE)}
-
-
-@question("part_counts")
-class PartCounts:
-    """How many rows each of the task's named parts has; each pair of values where it has no part yet."""
-
-    def shapes(self, task: Task) -> Shapes:
-        assert task.named is not None
-        axes, parts = task.named.agreed
-        size = sum(len(axis.values) for axis in axes)
-        return {"counts": (len(parts),) if parts else (size, size)}
-
-
-@question(
-    "pair_slopes",
-    slope="how far w is off in every pair of values, and for whom: with few rows, what their labels are",
-    curve="how undecided w is in every pair of values",
-)
-class PairSlopes:
-    """Slope and curvature of the objective in the weight that each pair of values would have as a feature, at w, where
-    the fairness adversary weighs cells and parts by C; and how many rows have both values."""
-
-    surrogate: Surrogate
-    w: np.ndarray
-    C: np.ndarray
-
-    def shapes(self, task: Task) -> Shapes:
-        first, *_, last = indicators(task.encoding)
-        return dict.fromkeys(("slope", "curve", "counts"), (last - first, last - first))
 
 
 def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:
@@ -353,14 +308,13 @@ class AverageNetwork:
     gram="how many rows of each group lie around two centres at once: with few, what they look like",
 )
 class Moments:
-    """First and second moments of the features, and of the kernels in every cell unless they are named parts."""
+    """First and second moments of the features, and of the kernels in every cell."""
 
     def shapes(self, task: Task) -> Shapes:
         basis, d = task.fair_basis, (task.encoding.width,)
         M = own_width(basis)
         gram = (task.cells, width(basis, task.clients) // M, M + 1, M + 1)
-        found: Shapes = {"mass": (), "x": d, "x_squares": d}
-        return found if task.named is not None else found | {"gram": gram}
+        return {"mass": (), "x": d, "x_squares": d, "gram": gram}
 
 
 @dataclass(frozen=True)
@@ -379,11 +333,9 @@ class Trained:
     "of few rows, or over many rounds, it may be solved for what they look like",
     moved="where training on the site's rows alone led from w: as gradient, over some steps of it",
     squares="the mean square of these steps' slopes: how much the rows differ",
-    Q="how many rows two named parts have in common: with few, what they look like",
 )
 class TrainNetwork:
-    """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight.  pool: (k, G, F + 1), cuts over
-    named parts, for Q, (k, k): the sum over rows of what two of them weigh a row by, multiplied."""
+    """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight."""
 
     surrogate: Surrogate
     share: float
@@ -399,12 +351,10 @@ class TrainNetwork:
     ridge: np.ndarray
     scale: np.ndarray
     before: Trained | None
-    pool: np.ndarray | None = None
 
     def shapes(self, task: Task) -> Shapes:
         of_sums = sums.shapes(1, len(self.alpha), *self.C.shape)
         own = dict.fromkeys(("gradient", "moved", "squares"), self.w.shape)
-        own |= {} if self.pool is None else {"Q": (len(self.pool),) * 2}
         return {k: v for k, v in of_sums.items() if k not in sums.SLOPES} | {"mass": (), **own}
 
 

@@ -412,7 +412,7 @@ def _entrants(summary: Json) -> str:
         + (
             "\n\nAn entrant is one file with `fit(train, limit) -> decide`, like "
             "`examples/entrant.py`. Name yours: "
-            "`agnosticfair bench --entrants agnosticfair-named,mine.py --seeds 0-4`.\n"
+            "`agnosticfair bench --entrants rule,mine.py --seeds 0-4`.\n"
         )
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from agnosticfair.data.datasets import DATASETS
 
 Json = dict[str, Any]
-OURS = "agnosticfair-named"
+OURS = "rule"
 MAIN_LIMIT = 0.1
 NEAR = 0.02  # accuracy that a verdict allows below the best that keeps the limit
 CONSTANT = 0.01  # share of positives, or negatives, under which a classifier hardly decides

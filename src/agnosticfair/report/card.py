@@ -266,14 +266,12 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
     bands = {name: ", ".join(model.encoding.bands_of(name)) for name, _ in model.encoding.bands}
     cut = tuple(f"{name} counts by its bands, too: {names}." for name, names in bands.items())
-    products = len(model.encoding.products)
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
     return Section(
         "Training data",
         (
             f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
-            f"categories: {', '.join(name for name, _ in texts) or 'none'}."
-            + (f" {products} pairs of values count by themselves, too." if products else ""),
+            f"categories: {', '.join(name for name, _ in texts) or 'none'}.",
             f"Not used to decide: {shown(model.sensitive_features) or 'nothing'}. Other columns may carry the "
             "same information, which is why the groups' decisions are compared.",
         ),
@@ -394,11 +392,6 @@ def _parts(made: Certificate) -> tuple[tuple[str, ...], ...]:
 def _aimed(method: Method, fairness: Fairness) -> str:
     """What training held the decisions to."""
     network = method.network
-    if fairness.spread is not None:
-        return (
-            f"Training put a price on differences above {fairness.tau / 2:g} in every named part, and bounds none of "
-            "them by itself: what the decisions came to is measured above."
-        )
     if deciding.suits(method) or (
         network is not None and network.decisions and fairness.measured.kind == "sigmoid"
     ):

@@ -119,14 +119,7 @@ class _Graph:
         scaled = [self.scaled(*entry, encoding.scale) for entry in encoding.numeric]
         hot = [self.one_hot(*entry) for entry in encoding.categorical]
         cut = [self.banded(*entry) for entry in encoding.bands]
-        X = self.add("Concat", *scaled, *hot, *cut, axis=1)
-        if not encoding.products:
-            return X
-        ends = (
-            self.constant(np.array(end, np.int64)) for end in zip(*encoding.products, strict=True)
-        )
-        both = self.add("Mul", *(self.add("Gather", X, end, axis=1) for end in ends))
-        return self.add("Concat", X, both, axis=1)
+        return self.add("Concat", *scaled, *hot, *cut, axis=1)
 
     def scaled(self, column: str, low: float, high: float, scale: bool) -> str:
         """(n, 1): (v - low) / (high - low) on the grid; 0 where that was constant in training."""

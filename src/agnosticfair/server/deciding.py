@@ -1,50 +1,41 @@
 """The solver of linear models whose limit holds for what is decided, not for a surrogate of it.
 
-    min_w  Phi(w) + price sum_m (|r_m(w)| - tau / 2)_+^2   subject to   <C, psi_hat(w)> <= tau
+    min_w  Phi(w)   subject to   <C, psi_hat(w)> <= tau
 
 for every cut C of the fairness adversary's set. psi_hat counts decisions and is a step function of w. The slope of a
 mean of steps is the density of scores at the threshold, and a sigmoid of temperature T estimates it with bandwidth T:
 so T is a share of the standard deviation of the *present* scores, the cuts' values are those of the decisions, and
 their slopes the sigmoid's. Otherwise model and merit are those of ``exact``. A fit begins at the optimum without a
 limit, aims at a share of the present difference at a time, and no step moves scores by more than a share of their
-deviation: further away the slopes say nothing. ``r_m`` is the difference in a named part, half of it the sigmoid's and
-half the decisions': an adversary who spreads over parts at a quadratic price weighs each by
-2 price (|r_m| - tau / 2)_+. A step is charged for the parts that are over tau / 2 after it, as far as slopes tell.
+deviation: further away the slopes say nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.quadratic import minimise
-from agnosticfair.mathematics.sums import shapes
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import PartSums, Question, Sums, Trials
+from agnosticfair.protocol.questions import Question, Sums, Trials
 from agnosticfair.server import adversaries, exact, trying
 from agnosticfair.server.limited import (
     FIRST_DAMPING,
     LimitedState,
-    begins,
-    charged,
     cuts_at,
-    decided,
     deviation,
-    differences,
     evaluate,
 )
-from agnosticfair.server.limited import by_part as by_part
 from agnosticfair.server.limited import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, Start
 from agnosticfair.server.stepping import QuadraticModel, model_at, program, solved
 
-NEAR, SOON, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 3e-2, 1e-4, 6, 2
-"""The limit is looked at once the loss promises less than NEAR, and parts' slopes are asked for from SOON on. A fit has
+NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
+"""The limit is looked at once the loss promises less than NEAR. A fit has
 converged when a step from decisions within the limit promises less than SETTLED, or when PATIENCE rounds bettered the
 best of them by less."""
 
@@ -52,26 +43,19 @@ WORTH, RETREAT, STRICTER = 2e-3, 7, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
 violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
 
-SMOOTH, STEPS, REFUSED = (5.0, 0.5), (5.0, 0.2), 1.2e-3
-"""By how much a refused step raises the damping and a good one lowers it: where differences have a price, and where
-decisions are limited. Where they have a price, a refused step that promised less than REFUSED is the last."""
-
-CLOSE = 0.9
-"""Parts are near the limit, and their slopes are asked for, from this share of the difference on that is too large."""
+WORSE, BETTER = 5.0, 0.2
+"""By how much a refused step raises the damping and a good one lowers it."""
 
 LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
-"""A reply with slopes of parts, or with trials' decisions, has at most MOST_BYTES of numbers, unless its other sums
-alone have more: with names and a signature it stays under a megabyte."""
+"""A reply with trials' decisions has at most MOST_BYTES of numbers: with names and a signature it stays under a
+megabyte."""
 
 TYPES = (LimitedState,)
 
 
 def suits(method: Method) -> bool:
-    """Linear models with a limit on decisions, or on any notion over named parts."""
-    fairness = method.fairness
-    if method.network is not None or fairness is None:
-        return False
-    return fairness.measured.kind == "sigmoid" or fairness.basis.kind == "named"
+    """Linear models with a limit on decisions."""
+    return method.network is None and of_decisions(method)
 
 
 def before(plan: Plan) -> Broadcast | None:
@@ -81,30 +65,22 @@ def before(plan: Plan) -> Broadcast | None:
 def init(plan: Plan, beginning: Beginning) -> LimitedState:
     """Before the first round, w = 0; or at the weights with which another fit ended."""
     game, start = adversaries.game(plan), beginning.start
-    slopes = None if plan.task.named is None else np.zeros(0, int)
-    state = LimitedState(game, game.w, game.alpha, slopes=slopes)
-    spreads = state.fairness.spread is not None
-    if start is None or start.metric is None or (spreads and start.temperature is None):
+    state = LimitedState(game, game.w, game.alpha)
+    if start is None or start.metric is None:
         return state
     warm = exact.warm(game, start)
-    state = replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
-    return replace(state, frozen=start.temperature, slopes=start.slopes) if spreads else state
+    return replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
 
 
 def start_of(state: LimitedState) -> Start | None:
     """The weights that an ended fit is good for, and what says how far they are from others."""
     ended = replace(state.game, step=state.step, w=state.w, alpha=state.alpha, nu=state.nu)
     start = exact.start_of(ended)
-    if start is None:
-        return None
-    return replace(start, metric=state.metric, temperature=state.frozen, slopes=state.slopes)
+    return None if start is None else replace(start, metric=state.metric)
 
 
 def temperature(state: LimitedState) -> float:
-    """T at the trial w: a share of the scores' deviation there. Where differences are charged for it stays what it
-    was without a limit, so that one smooth problem is solved."""
-    if state.frozen is not None:
-        return state.frozen
+    """T at the trial w: a share of the scores' deviation there."""
     return state.fairness.surrogate.temperature * deviation(state.metric, state.w) or 1.0
 
 
@@ -112,68 +88,27 @@ def question(state: LimitedState) -> Question:
     """What the next round asks of every client."""
     if state.trials is not None:
         return Trials(state.trials)
-    game, here, measured = state.game, state.here, state.fairness.measured
+    game, here = state.game, state.here
     C = game.C if here is None else adversaries.for_clients(game.C, game, here.sums)
-    if measured.kind == "sigmoid":
-        measured = Surrogate("sigmoid", temperature(state))
-    asked = Sums(measured, game.method.share, state.w, state.alpha, C)
-    return (
-        asked
-        if state.slopes is None
-        else PartSums(**vars(asked), slopes=state.slopes.astype(float))
-    )
+    measured = Surrogate("sigmoid", temperature(state))
+    return Sums(measured, game.method.share, state.w, state.alpha, C)
 
 
 def received(state: LimitedState, reply: Reply) -> dict[str, np.ndarray]:
-    """The sums, with slopes for all parts (where none were asked for, those known last, or 0), once more as ``J_hat``
-    for decisions.
+    """The sums, with slopes once more as ``J_hat`` for decisions.
 
     What is decided does not change with the scale of w, as g(x.w / T(w)) does not with T a share of the scores'
     deviation: so each slope J loses (J.w) grad T / T.
     """
     sums = dict(adversaries.drawn_together(state.game, reply.sums))
-    if state.slopes is not None:
-        G, F = sums["psi_g"].shape
-        own = np.append(state.slopes, F - 1)
-        J = np.zeros((G, F, len(state.w))) if state.here is None else state.here.sums["J_g"].copy()
-        J[:, own] = sums["J_g"]
-        sums["J_g"] = J
     std = deviation(state.metric, state.w)
     sums["J_hat"] = sums["J_g"]
-    if state.fairness.measured.kind == "sigmoid" and std > 0:
+    if std > 0:
         assert state.metric is not None
         means = state.metric[-1]
         away = (state.metric @ state.w - means * (means @ state.w)) / std**2
         sums["J_hat"] = sums["J_g"] - (sums["J_g"] @ state.w)[..., None] * away
     return sums
-
-
-def working_set(
-    state: LimitedState, here: adversaries.Point, p: np.ndarray, promised: float
-) -> np.ndarray | None:
-    """The named parts whose slopes the next question asks for: the worst ones at w + p, as far as is known."""
-    if state.slopes is None:
-        return None
-    if not state.limited and promised >= SOON:
-        return np.zeros(0, int)
-    sums, fairness, D = here.sums, state.fairness, len(state.w)
-    spreads = fairness.spread is not None
-    psi = charged(state, sums) if spreads else decided(state, sums)
-    slope = sums["J_g" if spreads else "J_hat"]
-    now, then = (
-        differences(state, v, sums["psi_theta"])[:, :-1].max(axis=0) for v in (psi, psi + slope @ p)
-    )
-    worst = np.maximum(now, then)
-    order = np.argsort(-worst, kind="stable")[: most_slopes(sums["psi_g"], D)]
-    mixed = not fairness.each  # which part of a mixture will matter is not known
-    return np.sort(order if mixed else order[worst[order] > CLOSE * begins(state)])
-
-
-def most_slopes(psi: np.ndarray, D: int) -> int:
-    """How many parts' slopes a reply has room for, beside the values psi, (G, F + 1), and all other sums."""
-    others = {k: v for k, v in shapes(D, 1, *psi.shape).items() if k != "J_g"}
-    left = MOST_BYTES // 8 - sum(map(prod, others.values()))
-    return max(1, left // (len(psi) * D) - 1)  # everybody's slope goes with them
 
 
 def begun(state: LimitedState, sums: Mapping[str, np.ndarray]) -> LimitedState:
@@ -204,12 +139,8 @@ def step(state: LimitedState, reply: Reply) -> LimitedState:
     model = model_at(state, here)
     found, damping = solved(state, model)
     promised = state.merit(here.loss, here.worst) - found.merit
-    known = state.slopes is None or state.promised < SOON  # slopes were asked for
-    if not state.limited and promised < NEAR and known and deviation(state.metric, here.w) > 0:
-        frozen = (
-            temperature(replace(state, w=here.w)) if state.fairness.spread is not None else None
-        )
-        state = replace(state, limited=True, frozen=frozen)
+    if not state.limited and promised < NEAR and deviation(state.metric, here.w) > 0:
+        state = replace(state, limited=True)
         here = evaluate(replace(state, w=here.w), here.sums)
         state = replace(state, here=here)
         model = model_at(state, here)
@@ -226,8 +157,7 @@ def judged(state: LimitedState, there: adversaries.Point) -> tuple[LimitedState,
         ratio = (before - after) / max(state.promised, 1e-12)
         kept = ratio > 0.05 or state.promised < 1e-9
         if state.limited:
-            worse, better = SMOOTH if state.fairness.spread is not None else STEPS
-            damping *= worse if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else better
+            damping *= WORSE if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else BETTER
         else:  # a loss with an adversary of its own has kinks
             damping = 5.0 * damping if not kept else max(FIRST_DAMPING, 0.2 * damping)
         refused = 0 if kept else state.refused + 1
@@ -314,7 +244,7 @@ def most_trials(game: adversaries.Game) -> int:
 
 def trials_question(plan: Plan) -> Trials | None:
     """The largest question about trials that a fit may ask; None where it asks for none."""
-    if not suits(plan.method) or plan.task.named is not None or not of_decisions(plan.method):
+    if not suits(plan.method):
         return None
     return Trials(np.zeros((most_trials(adversaries.game(plan)), plan.features + 1)))
 
@@ -326,8 +256,7 @@ def of_decisions(method: Method) -> bool:
 
 def tries(state: LimitedState, kept: bool) -> bool:
     """Whether the next round looks at many trials: from the first step that decisions refuse on."""
-    may = state.limited and state.slopes is None and of_decisions(state.game.method)
-    return may and (state.tries > 0 or not kept)
+    return state.limited and (state.tries > 0 or not kept)
 
 
 def said(
@@ -369,11 +298,9 @@ def proposed(
     within = state.keeps(here) and model.aim <= state.fairness.tau
     outcome = "rounds" if state.round >= game.method.max_rounds else "running"
     still = promised < tolerance
-    if found.multiplier < 1e-9 and state.fairness.spread is None:  # nothing binds: a smooth optimum
+    if found.multiplier < 1e-9:  # nothing binds: a smooth optimum
         still &= bool(np.abs(found.p).max() < exact.STILL * (1 + np.abs(here.w).max()))
     if (within and still) or (best is not None and state.since >= PATIENCE):
-        outcome = "converged"
-    if within and not kept and state.fairness.spread is not None and state.promised < REFUSED:
         outcome = "converged"
     if outcome != "running" and best is not None and (not within or best.loss < here.loss):
         here = best
@@ -391,7 +318,6 @@ def proposed(
         step=found,
         promised=promised,
         nu=min(state.nu * (2.0 if kept and found.multiplier > 0.8 * state.nu else 1.0), MOST_NU),
-        slopes=working_set(state, here, found.p, promised),
         outcome=outcome,
         history=(*state.history, entry),
     )

@@ -16,11 +16,11 @@ from agnosticfair.server.plan import Beginning, Plan
 @dataclass(frozen=True)
 class Drawn:
     """w: (P,), the inputs' centre and scale first.  decay: (P,), ridge where it holds.  gram: the
-    kernels' second moments, None over named parts."""
+    kernels' second moments."""
 
     w: np.ndarray
     decay: np.ndarray
-    gram: np.ndarray | None
+    gram: np.ndarray
 
 
 def moments_question(plan: Plan) -> Broadcast[Moments]:
@@ -45,4 +45,4 @@ def drawn(plan: Plan, beginning: Beginning) -> Drawn:
     x = moments["x"] / moments["mass"]
     spread = np.sqrt(np.maximum(moments["x_squares"] / moments["mass"] - x * x, 0.0))
     w = np.concatenate([x, np.where(spread > 1e-6, spread, 1.0), w[2 * len(x) :]])
-    return Drawn(w, plan.method.ridge * pulled, moments.get("gram"))
+    return Drawn(w, plan.method.ridge * pulled, moments["gram"])

@@ -15,7 +15,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import Basis, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.methods import Fairness, Method, interacts, needs_groups
+from agnosticfair.methods import Fairness, Method, needs_groups
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
 from agnosticfair.protocol.questions import Architecture, Centres, Clusters, Task
 
@@ -70,14 +70,11 @@ class HeldBy:
 @dataclass(frozen=True)
 class Start:
     """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them, where the other
-    has the same adversaries; of a limit on decisions the metric of features, and where differences are charged for the
-    temperature and the working set."""
+    has the same adversaries; of a limit on decisions the metric of features."""
 
     w: np.ndarray
     held: HeldBy | None = None
     metric: np.ndarray | None = None
-    temperature: float | None = None
-    slopes: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -113,11 +110,6 @@ def plan(
     if fairness.surrogate.kind == "covariance" and len(names) != 1:
         raise SettingsError(
             f"surrogate 'covariance' looks at one sensitive feature, not {len(names)}"
-        )
-    if method.interactions and not interacts(method):
-        raise SettingsError(
-            f"interactions are found by linear models over named parts without products, not by {method.name!r} as it "
-            "is: leave them out, or take 'agnosticfair-named'"
         )
     compared = comparisons(features, fairness.notion, fairness.intersections)
     counts = census.groups[names[0]] if len(names) == 1 else {}
@@ -183,9 +175,7 @@ def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
     drawn = dict(zip((name for name, *_ in numeric), (low + own * (high - low)).T, strict=True))
     for name, edges in encoding.bands:
         blocks.append(np.eye(len(edges) + 1)[np.searchsorted(edges, drawn[name], "right")])
-    X = np.hstack(blocks)
-    one, two = np.array(encoding.products, int).reshape(-1, 2).T
-    return np.hstack([X, X[:, one] * X[:, two]])
+    return np.hstack(blocks)
 
 
 def clusters_question(plan: Plan, centres: np.ndarray, step: int) -> Broadcast[Clusters]:

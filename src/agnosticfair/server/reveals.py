@@ -17,7 +17,7 @@ from agnosticfair.data.axes import axes_of
 from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.mathematics.basis import gaussian, subpopulations
 from agnosticfair.mathematics.parts import Axis, sizes_of
-from agnosticfair.methods import Fairness, Method, interacts
+from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import (
     Agreement,
     Broadcast,
@@ -39,13 +39,12 @@ from agnosticfair.protocol.questions import (
     Averaged,
     AverageNetwork,
     Histograms,
-    PartSums,
     Trained,
     TrainNetwork,
     step_of,
 )
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import deciding, interactions, named, rule, saddle, solvers, triples
+from agnosticfair.server import deciding, named, rule, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
@@ -87,8 +86,6 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         Explained("hello", "0", "site", {"site": "its name"}, len(sites[0]), {"site": "its name"}),
         Explained("census", "0", "site", summary, len(pack(census)), _revealed(summary)),
     ]
-    plan, parts = _named(plan, census)
-    found += parts
     if method.rule is not None:
         return found + _of_rule(plan, census)
     kind, wanted, d = server.centres_kind(method), server.kernels_wanted(method), plan.features
@@ -104,14 +101,12 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
         found += _asked("clusters", steps, around, _like(around))
     if kind is not None:
         plan = server.centred(plan, b)
-    plan, midst = _in_the_midst(plan)
-    found += midst
     rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:
         found += _asked(step_of(first.asked), "0", first, moments)
     broadcast = solvers.question(solvers.init(plan, Beginning(answer=moments)))
-    step, later = step_of(broadcast.asked), _later(broadcast.asked, plan)
+    step, later = step_of(broadcast.asked), _later(broadcast.asked)
     more = "; the fields of 'before' from the second on" if hasattr(later, "before") else ""
     broadcast = replace(broadcast, asked=later)
     found += [_message(step, rounds + more, broadcast), _message(step, rounds, _like(broadcast))]
@@ -122,37 +117,9 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     return found
 
 
-def _in_the_midst(plan: server.Plan) -> tuple[server.Plan, list[Explained]]:
-    """The messages by which a fit finds features and parts on its way, and the plan with as many as there can be."""
-    found: list[Explained] = []
-    if interacts(plan.method):
-        plan, steep = interactions.at_most(plan)
-        found += _asked("pair_slopes", "among the rounds, once", steep, _like(steep))
-    if triples.deepens(plan.method):
-        plan, deep = triples.at_most(plan)
-        when = "among the rounds, and at the end, with at most so many parts"
-        found += _asked("part_sums", when, deep, _like(deep))
-    return plan, found
-
-
 def _asked(step: str, rounds: str, *messages: Message) -> list[Explained]:
     """A question and its answer."""
     return [_message(step, rounds, message) for message in messages]
-
-
-def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explained]]:
-    """The messages by which bands, products and named parts are agreed on, and the plan with as many as there can
-    be."""
-    found: list[Explained] = []
-
-    def answered(asked: Broadcast[Any]) -> Reply:
-        value = 1.0 if isinstance(asked.asked, Histograms) else float(census.n)
-        reply = _like(asked, value)
-        found.extend(_asked(step_of(asked.asked), "0", asked, reply))
-        return reply
-
-    agree = named.agreed if plan.method.rule is None else rule.agreed
-    return agree(plan, census, answered), found
 
 
 def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
@@ -160,10 +127,11 @@ def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
     found: list[Explained] = []
 
     def answered(asked: Broadcast[Any]) -> Reply:
-        reply = _like(asked, float(census.n))
+        reply = _like(asked, 1.0 if isinstance(asked.asked, Histograms) else float(census.n))
         found.extend(_asked(step_of(asked.asked), "between stages, once", asked, reply))
         return reply
 
+    plan = rule.agreed(plan, census, answered)
     for name in learners_to_try(plan):
         state = replace(solvers.init(plan), stage=name)
         state = replace(state, inner=TRAINERS[name].init(plan, Beginning()))
@@ -186,19 +154,11 @@ def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
     return Reply(broadcast.round, made)
 
 
-def _later(asked: Any, plan: server.Plan) -> Any:
-    """A question as it is from the second round on, with as much as it can ask for: a network's tells of the last
-    round's start, too, and of named parts slopes, or products of cuts, are wanted."""
+def _later(asked: Any) -> Any:
+    """A question as it is from the second round on: a network's tells of the last round's start, too."""
     match asked:
-        case PartSums():
-            return replace(
-                asked,
-                slopes=np.zeros(min(deciding.most_slopes(asked.C, len(asked.w)), plan.kernels[1])),
-            )
         case TrainNetwork():
-            pool = np.zeros((saddle.MOST_POOL, *asked.C.shape))
-            before = Trained(asked.w, asked.alpha, asked.C, asked.w)
-            return replace(asked, before=before, pool=None if plan.task.named is None else pool)
+            return replace(asked, before=Trained(asked.w, asked.alpha, asked.C, asked.w))
         case AverageNetwork():
             return replace(asked, before=Averaged(asked.w, asked.alpha))
     return asked
@@ -211,9 +171,7 @@ def explain_audit(
     plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
     by_name = server.fairness_of(method).basis.kind == "named"  # then over one constant, and parts
     M = 1 if by_name else server.kernels_wanted(method) or AUDITED.kernels
-    plan, found = _named(plan, census)[0], list[Explained]()
-    plan = _in_the_midst(plan)[0]
-    d = plan.task.encoding.width
+    found, d = list[Explained](), plan.task.encoding.width
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")
         psi = (1 + bootstrap, 4 * len(groups), M + 1)

@@ -20,9 +20,6 @@ The rate stays until the merit Phi + NU violation has not improved by ``toleranc
 rounds, or until SETTLING of the rounds are left; then it falls to LAST of itself over as many. The
 steps of the multipliers grow as the rate falls, for a round's answer to them is the product of the two. A
 network's play need not come to rest: the iterate of lowest merit is the answer.
-
-Over named parts Q is asked for, of the cuts in the pool, so that a cut is priced one round after it was found; and an
-adversary who spreads needs no multiplier: what it charges, and with it C, is explicit (``limited.charge``).
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method, Network
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Trained, TrainNetwork
-from agnosticfair.server import adversaries, limited
+from agnosticfair.server import adversaries
 from agnosticfair.server.drawn import drawn, moments_question
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
@@ -52,9 +49,6 @@ PATIENCE, SETTLING, LAST = 30, 0.75, 1 / 32
 MEMORY = 0.9
 """Of the squared gradients, by which steps are scaled; larger ones count at once."""
 
-MOST_NEW, MOST_POOL = 12, 40
-"""Cuts over named parts that a round adds to the pool, the worst ones, and that it holds."""
-
 BROKEN = 2e-3
 """By which tau may be missed by a fit that has converged."""
 
@@ -63,7 +57,7 @@ BROKEN = 2e-3
 class SaddleState:
     """All of the solver between two rounds. game: sets and notion as the exact solver has them, and the
     best iterate so far.  w: what the clients are asked for next.  decay: (P,), ridge where it holds.  gram: of the
-    kernels, None over named parts.
+    kernels.
     pool: (k, G, F + 1) cuts with multipliers mu, idle for so many rounds.  before: the last round's
     start, and the mean gradient there.  improved, mark: the round that last improved the merit by
     tolerance, and to what."""
@@ -73,7 +67,7 @@ class SaddleState:
     seed: int
     w: np.ndarray
     decay: np.ndarray
-    gram: np.ndarray | None
+    gram: np.ndarray
     alpha: np.ndarray
     C: np.ndarray
     squares: np.ndarray
@@ -104,10 +98,6 @@ class SaddleState:
     @property
     def here(self) -> adversaries.Point | None:
         return self.game.here
-
-    @property
-    def limited(self) -> bool:
-        return True
 
 
 TYPES = (SaddleState, Trained, *adversaries.TYPES)
@@ -145,8 +135,6 @@ def init(plan: Plan, beginning: Beginning) -> SaddleState:
 
 def worst_cases(state: SaddleState) -> tuple[float, float]:
     """Of the best iterate."""
-    if state.gram is None:
-        return limited.worst_cases(state)
     return adversaries.worst_cases(state.game)
 
 
@@ -189,16 +177,7 @@ def question(state: SaddleState) -> TrainNetwork:
         ridge=state.decay,
         scale=1.0 / (np.sqrt(state.squares) + floor + 1e-12),
         before=state.before,
-        pool=_overlapping(state),
     )
-
-
-def _overlapping(state: SaddleState) -> np.ndarray | None:
-    """The cuts whose products are asked for."""
-    here = state.here
-    if state.gram is not None or not len(state.pool) or here is None:
-        return None
-    return adversaries.for_clients(state.pool, state.game, here.sums)
 
 
 def constrained(state: SaddleState, sums: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -212,21 +191,12 @@ def evaluate(state: SaddleState, sums: Mapping[str, np.ndarray]) -> adversaries.
     worst cuts. A nominal cut counts in units of tau, as all do."""
     loss, alpha = adversaries.loss_of(state.game, sums)
     psi, least = constrained(state, sums), 0.25 * state.fairness.tau
-    if state.gram is None:
-        cuts = limited.cuts_at(state, psi, sums, least)
-    else:
-        cuts = adversaries.cuts_at(state.game, psi, sums)
+    cuts = adversaries.cuts_at(state.game, psi, sums)
     values = np.einsum("kgm,gm->k", cuts, psi)
     worst = float(values.max(initial=0.0))
     cuts = cuts[values > least]
-    loss += float(state.decay @ (state.w * state.w)) / 2 + charged(state, sums).value
+    loss += float(state.decay @ (state.w * state.w)) / 2
     return adversaries.Point(state.w, sums, loss, worst, alpha, cuts)
-
-
-def charged(state: SaddleState, sums: Mapping[str, np.ndarray]) -> limited.Charge:
-    """What an adversary who spreads charges; for the surrogate alone where decisions are not constrained."""
-    own = sums if state.network.decisions else {**sums, "psi_hat": sums["psi_g"]}
-    return limited.charge(state, own)
 
 
 def ascended(A: Ambiguity, alpha: np.ndarray, psi_L: np.ndarray, step: float) -> np.ndarray:
@@ -292,15 +262,11 @@ def priced(state: SaddleState, sums: Mapping[str, np.ndarray]) -> SaddleState:
     pool, game, k = state.pool, state.game, len(state.pool)
     gap = np.einsum("kgm,gm->k", pool, constrained(state, sums)) - state.fairness.tau
     own = adversaries.for_clients(pool, game, sums)
-    overlaps = sums.get("Q", np.zeros((k, k)))
-    Q = game.n * (overlaps if state.gram is None else products(own, state.gram))
+    Q = game.n * products(own, state.gram)
     gain = state.network.rate / (rate(state) or state.network.rate)
     lead, mu = (multipliers(state, Q, gap, gain * step) for step in (RHO + LEAD, RHO))
     idle = np.where((lead > 0) | (mu > 0), 0, state.idle + 1)
     C = np.einsum("k,kgm->gm", lead, own) if k else np.zeros_like(state.C)
-    if state.fairness.spread is not None:
-        weights = charged(state, sums).weights(game.compared.parts)
-        C = C + adversaries.for_clients(weights, game, sums)
     C = game.n * C
     keep = idle < 2
     return replace(state, pool=pool[keep], mu=mu[keep], idle=idle[keep], C=C)
@@ -338,9 +304,6 @@ def step(state: SaddleState, reply: Reply) -> SaddleState:
         before=Trained(state.w, state.alpha, state.C, gradient),
         history=(*state.history, entry),
     )
-    if state.gram is None:
-        moved = priced(moved, sums)
-        return _ended(pooled(moved, found[: min(MOST_NEW, MOST_POOL - len(moved.pool))]))
     return _ended(priced(pooled(moved, found), sums))
 
 
@@ -366,9 +329,7 @@ def _ended(state: SaddleState) -> SaddleState:
         return state
     best = state.game.here
     assert best is not None
-    # what an adversary who spreads charges is in the loss, and no difference is limited by itself
-    judged = ("loss",) if fairness_of(state.method).spread is not None else ("loss", "worst")
-    recent = np.array([[entry[name] for name in judged] for entry in state.history[-5:]])
+    recent = np.array([[entry["loss"], entry["worst"]] for entry in state.history[-5:]])
     still = bool((np.ptp(recent, axis=0) < 10 * state.method.tolerance).all())
     # a network that hardly moves is still, too
     watched = state.round > PATIENCE and state.improved > 1

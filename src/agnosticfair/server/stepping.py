@@ -1,4 +1,4 @@
-"""The step of ``deciding``: a quadratic model of loss and charge around an answered w, and its program of cuts."""
+"""The step of ``deciding``: a quadratic model of the loss around an answered w, and its program of cuts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,10 @@ import numpy as np
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.server import adversaries, exact
-from agnosticfair.server.limited import (
-    Charge,
-    LimitedState,
-    Penalty,
-    charge,
-    cuts_at,
-    decided,
-    deviation,
-    penalty,
-)
+from agnosticfair.server.limited import LimitedState, cuts_at, decided, deviation
 
 COOL, FAR = 0.6, 0.5
 """A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
-
-MOST_CHARGED = 6
-"""Times that a step is solved anew for the parts that are charged after it."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +24,15 @@ class QuadraticModel:
     q: np.ndarray
     base: float
     aim: float
-    charged: Penalty
 
 
-def model_at(
-    state: LimitedState,
-    here: adversaries.Point,
-    after: tuple[np.ndarray, Charge] | None = None,
-) -> QuadraticModel:
-    """Curvature of the Lagrangian, made positive semidefinite, and what the adversary charges.  after: a step p, and
-    what is charged there; no step unless said."""
+def model_at(state: LimitedState, here: adversaries.Point) -> QuadraticModel:
+    """Curvature of the Lagrangian, made positive semidefinite."""
     game, w = state.game, here.w
-    ridge, charged = adversaries.ridge_of(game), penalty(state, here.sums, after)
-    H = here.sums["H"] / game.n + np.diag(ridge) + charged.curve
+    ridge = adversaries.ridge_of(game)
+    H = here.sums["H"] / game.n + np.diag(ridge)
     aim = max(state.fairness.tau, COOL * here.worst)
-    base = float(ridge @ (w * w)) / 2 + charged.value
-    return QuadraticModel(here, _convex(H), ridge * w + charged.slope, base, aim, charged)
+    return QuadraticModel(here, _convex(H), ridge * w, float(ridge @ (w * w)) / 2, aim)
 
 
 def _convex(H: np.ndarray) -> np.ndarray:
@@ -76,27 +57,11 @@ def solved(state: LimitedState, model: QuadraticModel) -> tuple[adversaries.Solv
     assert state.metric is not None
     std = deviation(state.metric, here.w)
     while True:
-        step, alphas, cuts = _charged(state, model, damping, alphas, cuts)
+        step, alphas, cuts = _passes(state, model, damping, alphas, cuts)
         far = float(np.sqrt(step.p @ state.metric @ step.p)) / (FAR * std or np.inf)
         if far <= 1.0 or not state.limited or damping > 1e6:
             return step, damping
         damping *= max(2.0, 2 * far)
-
-
-def _charged(
-    state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
-) -> tuple[adversaries.SolvedStep, np.ndarray, np.ndarray]:
-    """The best step, solved again until the parts that it was charged for are those charged at its own w + p."""
-    for left in reversed(range(MOST_CHARGED)):
-        step, alphas, cuts = _passes(state, model, damping, alphas, cuts)
-        if not left or not len(model.charged.over):
-            break
-        sums = model.here.sums
-        found = charge(state, sums, sums["J_g"] @ step.p)
-        if np.array_equal(found.over, model.charged.over):
-            break
-        model = model_at(state, model.here, (step.p, found))
-    return step, alphas, cuts
 
 
 def _passes(
@@ -109,8 +74,7 @@ def _passes(
     psi = decided(state, sums)
     for left in reversed(range(exact.MOST_PASSES)):
         P, q, G, h = program(state, model, damping, alphas, cuts)
-        guess, smooth = _without_cuts(len(alphas), len(cuts)), state.fairness.spread is not None
-        solution = minimise(P, q, G, h, guess, definite=smooth)
+        solution = minimise(P, q, G, h, _without_cuts(len(alphas), len(cuts)))
         p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
         if solution.outcome is not Outcome.OPTIMAL or not left:
             break
@@ -131,7 +95,7 @@ def _passes(
         + p @ P[:D, :D] @ p / 2
         + state.nu * state.over(model.aim + xi) * state.limited
     )
-    C = np.einsum("k,kgm->gm", of_fair, cuts) + model.charged.weights
+    C = np.einsum("k,kgm->gm", of_fair, cuts)
     step = adversaries.SolvedStep(
         p,
         float(merit),

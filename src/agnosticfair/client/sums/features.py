@@ -5,7 +5,6 @@ An indicator's products are its rows' values, so that these sums are, to the las
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -20,9 +19,6 @@ from agnosticfair.protocol.questions import Task
 
 COMBINED = 600
 """Combinations of a block: more than elsewhere, for slopes go over one part after the other, each with few counts."""
-
-GATHERED = 1 << 16
-"""Members of parts that are worked on at a time."""
 
 
 @dataclass(frozen=True)
@@ -105,46 +101,3 @@ def curvature(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | No
     found[rows.others[:, None], rows.at] = between
     found[rows.at[:, None], rows.others] = between.T
     return found
-
-
-def slopes(
-    rows: Features,
-    v: np.ndarray,
-    bits: int,
-    weights: np.ndarray | None,
-    inside: Sequence[np.ndarray],
-) -> np.ndarray:
-    """sum v x over the rows of every part and, last, of all, (parts + 1, D).  inside: the rows of each part."""
-    numbers, own = _products(rows, v, bits, weights)
-    found = np.empty((len(inside) + 1, len(rows.others) + len(rows.at)))
-    lengths, columns = np.array([len(rows) for rows in inside], int), rows.at[rows.hot.order]
-    members, ends = np.concatenate([np.zeros(0, np.int32), *inside]), np.cumsum([0, *lengths])
-    found[:-1, rows.others] = _added_up(numbers.T, members, ends)
-    for some in _gathered(lengths):
-        few = members[ends[some.start] : ends[some.stop]].astype(np.intp)
-        many = some.stop - some.start
-        values = own.take(few)
-        for block in rows.hot.blocks:
-            size = len(block.hot)
-            both = block.codes.take(few)
-            both += np.repeat(size * np.arange(many), lengths[some])
-            counted = np.bincount(both, values, many * size).reshape(-1, size)
-            found[some, columns[block.own]] = counted @ block.hot
-    found[-1, rows.others], found[-1, rows.at] = numbers.sum(axis=1), totals(rows.hot, own)
-    return found
-
-
-def _added_up(v: np.ndarray, members: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Sums of rows of v, (n, k), over the members of each part, which lie between its ends."""
-    from scipy import sparse
-
-    shape, ends = (len(ends) - 1, len(v)), ends.astype(members.dtype)  # or all are looked through
-    return sparse.csr_matrix((np.ones(len(members)), members, ends), shape=shape) @ v
-
-
-def _gathered(lengths: np.ndarray) -> Iterator[slice]:
-    """Parts in pieces of about GATHERED members."""
-    ends = np.cumsum(lengths)
-    first = np.flatnonzero(np.diff((ends - lengths) // GATHERED, prepend=-1))
-    for a, b in pairwise([*first, len(ends)]):
-        yield slice(a, b)

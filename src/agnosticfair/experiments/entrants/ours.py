@@ -48,8 +48,8 @@ AGNOSTICFAIR = Entrant(
     ours=True,
 )
 NAMED = Entrant(
-    "agnosticfair-named",
-    lambda t, a: _fit(t, "agnosticfair-named", tau=a),
+    "rule",
+    lambda t, a: _fit(t, "rule", tau=a),
     "the default: a price on every named part",
     ours=True,
 )
