@@ -83,12 +83,11 @@ def limits_of(plan: Plan) -> Limits:
             "equal_opportunity or equalized_odds"
         )
     K = weight_functions(plan)
-    each = plan.task.named is not None or fairness.each
-    tau = np.full(K, fairness.tau if each else inf)
+    tau = np.full(K, fairness.tau if fairness.each else inf)
     usual = fairness.tau if K == 1 else OVERALL * fairness.tau
     tau[-1] = min(usual, fairness.nominal) if rule.overall is None else rule.overall
     mixtures = None
-    if not each and K > 1:
+    if not fairness.each and K > 1:
         bound = fairness.bound if isfinite(fairness.bound) else None
         mixtures = Mixtures(fairness.tau, bound, fairness.floor)
     pairs = tuple((j, k) for j, k in plan.compared.pairs if k is not None and j < k)
