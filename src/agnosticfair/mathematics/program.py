@@ -34,9 +34,9 @@ LOOSE, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
 """Levels of the path before the last end at differences within LOOSE of the optimum's.  A refused step is tried again
 at SHORTER lengths, in one request; after MAX_REFUSED of these a level ends."""
 
-MAX_ACTIVE, NEAR = 450, 0.8
-"""The Hessian has at most MAX_ACTIVE directions, so that a message stays under a megabyte; they are the support and
-what is at least NEAR times the limit."""
+MAX_ACTIVE, MAX_NUMBERS, NEAR = 450, 115_000, 0.8
+"""The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
+message stays under a megabyte; they are the support and what is at least NEAR times the limit."""
 
 FIRST_DAMPING, MIN_DAMPING, WARM = 1e-3, 1e-4, 3
 """Of the model's diagonal at its largest.  A program that begins where another ended has the last WARM levels."""
@@ -367,13 +367,28 @@ def _started(state: State, sums: Mapping[str, np.ndarray]) -> State:
     return replace(state, stage="newton", level=level, trial=x[None], on=on)
 
 
+def max_active(size: int) -> int:
+    """How many directions a reply has room for, beside ``size`` numbers of every point.
+
+    >>> max_active(1_000), max_active(20_000)
+    (450, 263)
+    """
+    room = MAX_NUMBERS - size * len(lengths(size))
+    return max(1, min(MAX_ACTIVE, int(np.sqrt(2 * max(room, 1))) - 1))
+
+
+def lengths(size: int) -> tuple[float, ...]:
+    """The shorter steps that one request tries, with ``size`` numbers of every point."""
+    return SHORTER[: max(1, min(len(SHORTER), MAX_NUMBERS * 7 // 10 // size))]
+
+
 def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit."""
     reach = np.where(g < 0, at.up, at.down)
     near = np.abs(g) / np.maximum(np.abs(reach), 1e-12)
     near[x != 0] += 1e6
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
-    order = np.argsort(-near, kind="stable")[:MAX_ACTIVE]
+    order = np.argsort(-near, kind="stable")[: max_active(at.mass.size)]
     return at.ordered(np.sort(order[near[order] > NEAR]))
 
 
@@ -451,7 +466,7 @@ def _refused(state: State) -> State:
         return replace(state, stage="look", trial=here.x[None])
     if state.stage == "newton":
         p = state.trial[0] - here.x
-        trial = np.array([here.x + a * p for a in SHORTER])
+        trial = np.array([here.x + a * p for a in lengths(at.mass.size)])
         return replace(state, stage="search", trial=trial)
     if state.refused >= MAX_REFUSED:
         last = state.level == len(limits.path) - 1
