@@ -24,7 +24,7 @@ from agnosticfair.data.census import take_census
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.mathematics.crossed import cross, gram
 from agnosticfair.mathematics.parts import all_places, conjunctions, sizes_of
-from agnosticfair.mathematics.program import Limits, coordinates
+from agnosticfair.mathematics.program import RateLimits, coordinates
 from agnosticfair.mathematics.scores import Estimated, Points, drawn, evaluate, utility
 from agnosticfair.protocol.grid import base_bits
 
@@ -51,7 +51,7 @@ def rows_like_adult(n: int, rng: np.random.Generator):
 def points_of(rows, own, active: int, rng: np.random.Generator):
     """One point with multipliers on the active subgroups, and its coordinates."""
     n, K = len(rows.c), own.size
-    at = coordinates(own.add(rows.pi).T, n, Limits(np.full(K, 0.05), ((0, 1),)))
+    at = coordinates(own.add(rows.pi).T, n, RateLimits(np.full(K, 0.05), ((0, 1),)))
     on = np.sort(rng.choice(K - 1, active, replace=False))
     x = np.zeros(at.size)
     x[on] = 1e-3 * rng.normal(size=active)

@@ -40,7 +40,7 @@ class Optimum:
     unchanged : bool
         The learner's own decisions keep all limits, and are the rule.
     max_scale : float
-        Limits so many times as large would bind nothing.
+        RateLimits so many times as large would bind nothing.
     slope : float
         How fast ``bound`` grows with limits scaled by a number, at 1.
     """

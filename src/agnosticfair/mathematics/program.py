@@ -53,7 +53,7 @@ class Mixtures:
 
 
 @dataclass(frozen=True)
-class Limits:
+class RateLimits:
     """What the rule has to keep.
 
     Parameters
@@ -74,7 +74,7 @@ class Limits:
         Values of eps.
     max_rounds : int
     mixtures : Mixtures or None
-        Limits on every mixture of the weight functions, too.
+        RateLimits on every mixture of the weight functions, too.
     """
 
     tau: np.ndarray
@@ -153,7 +153,7 @@ class Coordinates:
         return np.concatenate([which[which < E], which[which == last], which[is_mixed]])
 
 
-def coordinates(mass: np.ndarray, n: float, limits: Limits) -> Coordinates:
+def coordinates(mass: np.ndarray, n: float, limits: RateLimits) -> Coordinates:
     """The multipliers of all comparisons with enough people.  mass: (K, P), sums."""
     pairs = np.array(limits.pairs, int).reshape(-1, 2)
     k, at = (v.ravel() for v in np.indices((len(mass), len(pairs))))
@@ -183,7 +183,7 @@ class At:
 
 
 def objective(
-    at: Coordinates, limits: Limits, n: float, x: np.ndarray, eps: float, sums: Mapping, t: int
+    at: Coordinates, limits: RateLimits, n: float, x: np.ndarray, eps: float, sums: Mapping, t: int
 ) -> At:
     """The t-th point of a reply."""
     decided, positive = sums["decided"][t] / n, float(sums["positives"][t]) / n
@@ -207,7 +207,7 @@ def objective(
 
 
 @dataclass(frozen=True)
-class Model:
+class StepModel:
     """The Hessian on some coordinates, (a,) and (a, a), and the most that its diagonal can be, (E + 1,)."""
 
     on: np.ndarray
@@ -215,7 +215,7 @@ class Model:
     diagonal: np.ndarray
 
 
-def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mapping) -> Model:
+def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mapping) -> StepModel:
     """What a reply says of the Hessian at its first point."""
     H = np.zeros((len(on), len(on)))
     H[np.triu_indices(len(on))] = sums["hessian"]
@@ -227,11 +227,11 @@ def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mappin
     diagonal[E:-1] *= 2.0 / at.scales(np.arange(E, at.size - 1))
     # the rows drawn for the Hessian stand for all, whose curvature is known
     stands = float(sums["curvature"]) / max(float(sums["drawn"]), 1e-9)
-    return Model(on, H * (stands * factor) / traced[:, None] / traced, diagonal)
+    return StepModel(on, H * (stands * factor) / traced[:, None] / traced, diagonal)
 
 
 def solve(
-    at: Coordinates, limits: Limits, here: At, model: Model, damping: float
+    at: Coordinates, limits: RateLimits, here: At, model: StepModel, damping: float
 ) -> tuple[np.ndarray, float]:
     """The step of the model from here, and what it promises (negative)."""
     x, g = here.x, here.gradient
@@ -260,7 +260,7 @@ class State:
     rule and this one, as they decide.
     """
 
-    limits: Limits
+    limits: RateLimits
     n: float
     groups: int
     stage: str = "start"
@@ -271,7 +271,7 @@ class State:
     on: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     base: At | None = None
     here: At | None = None
-    model: Model | None = None
+    model: StepModel | None = None
     promised: float = 0.0
     damping: float = FIRST_DAMPING
     refused: int = 0
@@ -286,7 +286,7 @@ class State:
         return self.limits.path[self.level]
 
 
-def init(limits: Limits, n: float, groups: int, start: np.ndarray | None = None) -> State:
+def init(limits: RateLimits, n: float, groups: int, start: np.ndarray | None = None) -> State:
     """Before the first request.  groups: P.  start: multipliers with which a similar program ended."""
     if limits.positive_rate is not None:
         low, high = limits.positive_rate
@@ -412,7 +412,7 @@ def _advanced(state: State) -> State:
 
 
 def violated(
-    at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, n: float, limits: Limits
+    at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, n: float, limits: RateLimits
 ) -> np.ndarray:
     """Differences (m, K, P) of the mixtures that exceed their limit, the worst of each pair of groups first."""
     A = Ambiguity(members[:-1] / n, 1.0, mixtures.bound)
