@@ -110,6 +110,8 @@ class SolverState:
         The rounds of the stages before.
     seed : int
         Of the folds.
+    nbytes : int
+        Of the largest total so far.
     calibration : mapping of str to array
         Of the estimates in every subgroup (``server.rule``).
     """
@@ -120,6 +122,7 @@ class SolverState:
     learned: tuple[Learned, ...] = ()
     earlier: tuple[dict, ...] = ()
     seed: int = 0
+    nbytes: int = 0
     calibration: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -154,4 +157,5 @@ def question(state: SolverState) -> Broadcast[Any]:
 
 def step(state: SolverState, total: Reply) -> SolverState:
     """One round, from the sum of all replies."""
-    return replace(state, inner=state.solver.step(state.inner, total))
+    nbytes = max(state.nbytes, total.nbytes)
+    return replace(state, inner=state.solver.step(state.inner, total), nbytes=nbytes)
