@@ -1,0 +1,279 @@
+"""Gradient boosting from histograms that are sums over rows: which splits, and what their leaves add.
+
+Gradients and Hessians of the logistic loss are multiples of a power of two, so that a histogram is the same to the last
+bit in whatever order and in however many pieces its rows are added up: the trees of pooled rows are those of any split of
+them. A sibling's histogram is its parent's less the other child's, exactly.
+
+Ties are broken by the lowest column, then the lowest code, with missing values to the left first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agnosticfair.mathematics.linear import log_loss, sigmoid
+from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, empty
+
+GRADIENT_BITS = 20
+"""Gradients are multiples of 2^-20 where the number of rows allows it."""
+
+G, H, N = range(3)
+"""What a histogram holds of a code's rows: the sum of gradients, of Hessians, and how many there are."""
+
+_TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """How trees are grown.
+
+    Parameters
+    ----------
+    trees : int
+        At most so many.
+    depth : int
+    rate : float
+        Shrinkage of every tree.
+    l2 : float
+        Added to a leaf's Hessian.
+    min_rows : int
+        Rows of a leaf, and of a bin.
+    min_hessian : float
+        Of a leaf.
+    smooth : float
+        Added to the Hessian by which categories are ordered for a split.
+    patience : int
+        Trees without a lower loss out of fold after which no more are grown.
+    monotone : tuple of int
+        Of every column: 1 where the margin may not fall, -1 where it may not rise with it; empty for none.
+    """
+
+    trees: int = 200
+    depth: int = 5
+    rate: float = 0.1
+    l2: float = 1.0
+    min_rows: int = 20
+    min_hessian: float = 1e-3
+    smooth: float = 10.0
+    patience: int = 10
+    monotone: tuple[int, ...] = ()
+
+
+def gradient_bits(n: int, columns: int) -> int:
+    """Bits after the point of gradients, so that n rows of up to eight, in so many columns, are added up exactly.
+
+    >>> gradient_bits(10**6, 20), gradient_bits(10**9, 300)
+    (20, 11)
+    """
+    return min(GRADIENT_BITS, 50 - int(n).bit_length() - int(columns).bit_length())
+
+
+def gradients(
+    margin: np.ndarray, target: np.ndarray, bits: int, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient and Hessian of each row's logistic loss in its margin, multiples of 2^-bits, in float32, which holds them.
+
+    >>> gradients(np.zeros(1), np.ones(1), 20)
+    (array([-0.5], dtype=float32), array([0.25], dtype=float32))
+    """
+    p, unit = sigmoid(margin), 2.0**bits
+    g, h = p - target, p * (1.0 - p)
+    if weights is not None:
+        g, h = g * weights, h * weights
+    return tuple((np.rint(v * unit) / unit).astype(np.float32) for v in (g, h))  # type: ignore[return-value]
+
+
+def losses(
+    margin: np.ndarray, target: np.ndarray, bits: int, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Each row's logistic loss, a multiple of 2^-bits."""
+    loss, unit = log_loss(margin, target), 2.0**bits
+    return np.rint((loss if weights is None else loss * weights) * unit) / unit
+
+
+def histogram(
+    codes: np.ndarray, slot: np.ndarray, g: np.ndarray, h: np.ndarray, slots: int, bins: Bins
+) -> np.ndarray:
+    """Sums by slot, column and code, (slots, B, 3).
+
+    Parameters
+    ----------
+    codes : (n, C) uint8
+    slot : (n,) int16
+        Where a row is counted; -1 for nowhere.
+    g, h : (n,) arrays
+    slots : int
+    bins : Bins
+
+    Examples
+    --------
+    >>> histogram(np.array([[1], [1]], np.uint8), np.zeros(2, int), np.ones(2), np.ones(2), 1, Bins((2,), 1))[0, 1]
+    array([2., 2., 2.])
+    """
+    total = np.zeros((slots, int(bins.starts[-1]), 3))
+    rows = np.flatnonzero(slot >= 0)
+    place, g, h = slot[rows].astype(np.int64), g[rows].astype(float), h[rows].astype(float)
+    for c, size in enumerate(bins.sizes):
+        at, start = place * size + codes[rows, c], bins.starts[c]
+        for k, weights in ((G, g), (H, h), (N, None)):
+            counted = np.bincount(at, weights, slots * size)
+            total[:, start : start + size, k] = counted.reshape(slots, size)
+    return total
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The best split of each of Q nodes.
+
+    Parameters
+    ----------
+    column : (Q,) int
+        LEAF where no split is any good.
+    threshold, missing_right : (Q,) uint8
+    sets : (Q, 256) uint8
+        1 where a code goes left; of categorical columns.
+    gain : (Q,) array
+        What the split takes off the loss, times two; 0 for none.
+    left : (Q, 3) array
+        G, H and N of the rows that go left.
+    """
+
+    column: np.ndarray
+    threshold: np.ndarray
+    missing_right: np.ndarray
+    sets: np.ndarray
+    gain: np.ndarray
+    left: np.ndarray
+
+
+def totals(hist: np.ndarray, bins: Bins) -> np.ndarray:
+    """G, H and N of all rows of each node, (Q, 3): those of the first column's codes together."""
+    return hist[:, : bins.sizes[0]].sum(axis=1)
+
+
+def leaf_values(
+    sums: np.ndarray, settings: Boosting, bounds: np.ndarray | None = None
+) -> np.ndarray:
+    """-G / (H + l2) within bounds, before shrinkage.  sums: (..., 3).  bounds: (..., 2).
+
+    >>> leaf_values(np.array([3.0, 2.0, 9.0]), Boosting(l2=1.0))
+    np.float64(-1.0)
+    """
+    value = -sums[..., G] / (sums[..., H] + settings.l2 + _TINY)
+    return value if bounds is None else np.clip(value, bounds[..., 0], bounds[..., 1])
+
+
+def best_splits(
+    hist: np.ndarray, bins: Bins, settings: Boosting, bounds: np.ndarray | None = None
+) -> Splits:
+    """The best split of each node.  hist: (Q, B, 3).  bounds: (Q, 2) of their values, for monotone columns."""
+    whole = totals(hist, bins)
+    left, order = _prefixes(hist, bins, settings)
+    missing = hist[:, bins.starts[: bins.numeric]]  # (Q, numeric, 3): code 0
+    gain = _gains(left, whole, bins, settings, bounds)
+    gain[:, bins.ordered :][~_cuts(hist, order, bins, settings)] = -np.inf
+    at = gain.argmax(axis=1)
+    every = np.arange(len(hist))
+    best, sums, right = gain[every, at], left[every, at], np.zeros(len(hist), bool)
+    if missing[..., N].any():
+        other = left[:, : bins.ordered] - missing[:, bins.column[: bins.ordered]]
+        numbers = Bins(bins.sizes[: bins.numeric], bins.numeric)
+        own = _gains(other, whole, numbers, settings, bounds)
+        own[:, bins.starts[: bins.numeric]] = -np.inf  # nobody would be on the left
+        there = own.argmax(axis=1)
+        right = own[every, there] > best
+        at, best = np.where(right, there, at), np.where(right, own[every, there], best)
+        sums[right] = other[every[right], there[right]]
+    parent = _score(whole, settings)
+    if bounds is not None:
+        parent = _gain_of(whole, leaf_values(whole, settings, bounds), settings)
+    none = ~(best > parent + _TINY * np.abs(parent))
+    column = np.where(none, LEAF, bins.column[at])
+    threshold = at - bins.starts[bins.column[at]]
+    absent = (at < bins.ordered) & ~none
+    absent[absent] = missing[absent, column[absent], N] == 0
+    right = np.where(absent, 2 * sums[:, N] < whole[:, N], right & ~none)
+    sets = _sets(order, at, none, bins)
+    gain = np.where(none, 0.0, best - parent)
+    return Splits(column, threshold.astype(np.uint8), right.astype(np.uint8), sets, gain, sums)
+
+
+def _score(sums: np.ndarray, settings: Boosting) -> np.ndarray:
+    return sums[..., G] ** 2 / (sums[..., H] + settings.l2 + _TINY)
+
+
+def _ratios(hist: np.ndarray, bins: Bins, settings: Boosting) -> tuple[np.ndarray, np.ndarray]:
+    """By what categories are ordered, (Q, categorical codes), and which are rare: those are taken as one."""
+    own = hist[:, bins.ordered :]
+    rare = own[..., N] < settings.min_rows
+    begin = bins.starts[bins.numeric : -1] - bins.ordered
+    together = np.add.reduceat(np.where(rare[..., None], own, 0.0), begin, axis=1)
+    column = bins.column[bins.ordered :] - bins.numeric
+    merged = np.where(rare[..., None], together[:, column], own)
+    return merged[..., G] / (merged[..., H] + settings.smooth + _TINY), rare
+
+
+def _prefixes(
+    hist: np.ndarray, bins: Bins, settings: Boosting
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of the codes up to each one of its column, (Q, B, 3), categories in their order; and this order, (Q, B_c)."""
+    cut = bins.ordered
+    order = np.zeros((len(hist), 0), np.int64)
+    if cut < hist.shape[1]:
+        ratio, _ = _ratios(hist, bins, settings)
+        column = np.broadcast_to(bins.column[cut:], ratio.shape)
+        order = np.lexsort((ratio, column))  # stable: lower codes first
+        sorted_ = np.take_along_axis(hist[:, cut:], order[..., None], axis=1)
+        hist = np.concatenate([hist[:, :cut], sorted_], axis=1)
+    summed = np.cumsum(hist, axis=1)
+    before = (summed - hist)[:, bins.starts[:-1]]
+    return summed - before[:, bins.column], order
+
+
+def _cuts(hist: np.ndarray, order: np.ndarray, bins: Bins, settings: Boosting) -> np.ndarray:
+    """After which categories, in their order, a split may come: not between rare ones of a column."""
+    if not order.shape[1]:
+        return np.ones(order.shape, bool)
+    _, rare = _ratios(hist, bins, settings)
+    inside = np.take_along_axis(rare, order, axis=1)
+    column = bins.column[bins.ordered :]
+    both = inside[:, :-1] & inside[:, 1:] & (column[:-1] == column[1:])
+    return ~np.pad(both, ((0, 0), (0, 1)))
+
+
+def _gains(
+    left: np.ndarray,
+    whole: np.ndarray,
+    bins: Bins,
+    settings: Boosting,
+    bounds: np.ndarray | None,
+) -> np.ndarray:
+    """The two children's scores for every cut, (Q, B); -inf where a child is too small."""
+    right = whole[:, None] - left
+    enough = (left[..., N] >= settings.min_rows) & (right[..., N] >= settings.min_rows)
+    enough &= (left[..., H] >= settings.min_hessian) & (right[..., H] >= settings.min_hessian)
+    if bounds is None:
+        gain = _score(left, settings) + _score(right, settings)
+    else:
+        a, b = (leaf_values(side, settings, bounds[:, None]) for side in (left, right))
+        direction = np.asarray(settings.monotone)[bins.column]
+        enough &= (b - a) * direction >= 0
+        gain = _gain_of(left, a, settings) + _gain_of(right, b, settings)
+    return np.where(enough, gain, -np.inf)
+
+
+def _gain_of(sums: np.ndarray, value: np.ndarray, settings: Boosting) -> np.ndarray:
+    """What a leaf of this value takes off the loss, times two: its score where the value is the best one."""
+    return -2 * sums[..., G] * value - (sums[..., H] + settings.l2 + _TINY) * value**2
+
+
+def _sets(order: np.ndarray, at: np.ndarray, none: np.ndarray, bins: Bins) -> np.ndarray:
+    """Which codes go left, (Q, 256), of the nodes that split by categories."""
+    sets = np.zeros((len(at), MAX_CODES), np.uint8)
+    for q in np.flatnonzero((at >= bins.ordered) & ~none):
+        start = bins.starts[bins.column[at[q]]]
+        chosen = order[q, start - bins.ordered : at[q] + 1 - bins.ordered] + bins.ordered - start
+        sets[q, chosen] = 1
+    return sets
