@@ -14,7 +14,7 @@ import agnosticfair
 
 ROOT = Path(agnosticfair.__file__).parent
 BASE = {"errors", "settings"}
-WORDS = BASE | {"mathematics", "data", "methods", "model", "networks"}
+WORDS = BASE | {"mathematics", "data", "learners", "training", "methods", "model", "networks"}
 TRAVELS = WORDS | {"protocol", "threads"}
 SIDES = TRAVELS | {"server", "client"}
 ASSEMBLED = SIDES | {"fitted", "federation", "auditing", "target", "private"}
@@ -25,9 +25,11 @@ ALLOWED = {
     "settings": {"errors"},
     "mathematics": BASE,
     "data": BASE | {"mathematics"},
-    "methods": BASE | {"mathematics"},
+    "training": BASE,
+    "learners": BASE | {"mathematics", "data"},
+    "methods": BASE | {"mathematics", "learners", "training"},
     "networks": BASE,
-    "model": BASE | {"mathematics", "data", "networks"},
+    "model": BASE | {"mathematics", "data", "learners", "networks"},
     "protocol": TRAVELS,
     "client": TRAVELS,
     "server": TRAVELS,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
+from agnosticfair.learners.rule import Rule as Rule
 from agnosticfair.mathematics.basis import (
     Basis,
     by_client,
@@ -28,29 +29,19 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
 from agnosticfair.mathematics.parts import FEATURES
 from agnosticfair.settings import (
-    COUNT,
     DEFAULT,
-    NOT_NEGATIVE,
-    POSITIVE,
     SETTINGS,
-    Kind,
     Reach,
     check_settings,
     names_of,
     require,
     require_name,
 )
+from agnosticfair.training import Averaging as Averaging
+from agnosticfair.training import Network as Network
+from agnosticfair.training import given
 
 _UNIFORM, _PLAIN = constant(), Surrogate()
-_WIDTHS = Kind(
-    "whole numbers, 1 or more, as a tuple",
-    lambda v: all(isinstance(h, COUNT.type) and COUNT.good(h) for h in v),
-    tuple | list,
-)
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {k: v for k, v in values.items() if v is not None}
 
 
 @dataclass(frozen=True)
@@ -105,74 +96,6 @@ class Fairness:
 
 
 @dataclass(frozen=True)
-class Averaging:
-    """Clients train by themselves and the server takes the plain average.
-
-    steps: gradient steps a round, None for full local minimisation.  penalty: lambda of eq.
-    agnostic_objective_fairness_penalty_term, None for no fairness term.
-    """
-
-    steps: int | None = None
-    rate: float = 1.0
-    penalty: float | None = None
-    tau: float = 0.05
-
-    def __post_init__(self) -> None:
-        require(COUNT, **_given(steps=self.steps))
-        require(POSITIVE, rate=self.rate, tau=self.tau)
-        require(NOT_NEGATIVE, **_given(penalty=self.penalty))
-
-
-@dataclass(frozen=True)
-class Network:
-    """Which network clients train, and how (``server/saddle.py``).
-
-    Parameters
-    ----------
-    name : str
-        'mlp', 'linear', or one that ``networks.register`` was told of.
-    hidden : tuple of int
-        Widths of its layers.
-    steps : int
-        Local steps a round.
-    batch : int or None
-        Rows of a step; None for all.
-    rate : float
-        Of a step, scaled as in Adam.
-    momentum : float
-        Of local steps.
-    decisions : bool
-        The constraint holds for the decisions, and the surrogate lends its slope only; a network can meet tau in the
-        surrogate and break it in what it decides.
-    device : str
-        'cpu' or 'cuda'.
-    """
-
-    name: str = "mlp"
-    hidden: tuple[int, ...] = (32,)
-    steps: int = 50
-    batch: int | None = 2048
-    rate: float = 0.001
-    momentum: float = 0.9
-    decisions: bool = True
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        require(COUNT, steps=self.steps, **_given(batch=self.batch))
-        require(POSITIVE, rate=self.rate)
-        require(Kind("a number from 0 to below 1", lambda v: 0 <= v < 1), momentum=self.momentum)
-        require(_WIDTHS, hidden=self.hidden)
-        require(str, name=self.name, device=self.device)
-        require(bool, decisions=self.decisions)
-        # a search over settings draws numpy's numbers, of which JSON knows nothing
-        object.__setattr__(self, "hidden", tuple(map(int, self.hidden)))
-        for name in ("steps", "batch", "rate", "momentum"):
-            value = getattr(self, name)
-            if isinstance(value, np.generic):
-                object.__setattr__(self, name, value.item())
-
-
-@dataclass(frozen=True)
 class Method:
     """One recipe: what is minimised, against which adversary, under which constraint, and until when.
 
@@ -200,6 +123,8 @@ class Method:
         Go on until the weights are still, too; without it a constraint may be off by 1e-4.
     network : Network, optional
         Instead of the linear model.
+    rule : Rule, optional
+        Estimates P(Y, S | x), and decides by a convex program, instead of training one score.
     bands : int
         Of columns of numbers, as features beside them.
     products : float
@@ -222,15 +147,17 @@ class Method:
     tolerance: float = 1e-5
     polish: bool = True
     network: Network | None = None
+    rule: Rule | None = None
     bands: int = 0
     products: float = 0.0
     interactions: int = 0
 
     def __post_init__(self) -> None:
         require(Basis, basis=self.basis)
-        require(Fairness, **_given(fairness=self.fairness))
-        require(Averaging, **_given(averaging=self.averaging))
-        require(Network, **_given(network=self.network))
+        require(Fairness, **given(fairness=self.fairness))
+        require(Averaging, **given(averaging=self.averaging))
+        require(Network, **given(network=self.network))
+        require(Rule, **given(rule=self.rule))
         check_settings(self, Reach.METHOD, Reach.ADVERSARY)
 
 
@@ -271,6 +198,13 @@ _RECIPES = (
             spread=0.3,
         ),
         bands=8,
+    ),
+    Method(
+        "rule",
+        "utility of decisions, groups' rates within tau in every subgroup: a program over estimates of P(Y, S | x)",
+        fairness=Fairness(0.1, basis=subpopulations(), each=True),
+        rule=Rule(),
+        max_rounds=100,
     ),
     Method(
         "agnosticfair-printed",
@@ -363,7 +297,7 @@ def method(name: str | Method, **changes: Any) -> Method:
     recipe = _with_sets(recipe, by[Reach.ADVERSARY], by[Reach.KERNELS])
     recipe = _with_parts(recipe, by[Reach.PARTS])
     recipe = _with_fairness(recipe, by[Reach.FAIRNESS], by[Reach.SURROGATE])
-    recipe = replace(recipe, **by[Reach.METHOD])
+    recipe = replace(_with_rule(recipe, by[Reach.RULE]), **by[Reach.METHOD])
     asked = interacts(recipe) or "interactions" in changes
     return recipe if asked else replace(recipe, interactions=0)
 
@@ -450,6 +384,15 @@ def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:
             )
         return {"nominal": inf, **inner}
     return inner
+
+
+def _with_rule(recipe: Method, values: dict[str, Any]) -> Method:
+    """The recipe with another rule; a method without one has none of its settings."""
+    if values and recipe.rule is None:
+        raise SettingsError(
+            f"method {recipe.name!r} has no rule, so {', '.join(values)} has no meaning: take 'rule'"
+        )
+    return recipe if recipe.rule is None else replace(recipe, rule=replace(recipe.rule, **values))
 
 
 def _with_sets(recipe: Method, sets: dict[str, Any], kernels: dict[str, Any]) -> Method:

@@ -38,6 +38,20 @@ def names_of(given: Any) -> tuple[Any, ...]:
     return (given,) if isinstance(given, Integral) else tuple(given)
 
 
+def numbers_of(text: Any) -> tuple[float, ...]:
+    """
+    >>> numbers_of("1, 5"), numbers_of((0.1, 0.2))
+    ((1.0, 5.0), (0.1, 0.2))
+    """
+    return tuple(map(float, text.split(",") if isinstance(text, str) else text))
+
+
+def _numbers(value: Any, count: int) -> bool:
+    """Whether it is a tuple of so many finite numbers."""
+    good = isinstance(value, tuple | list) and len(value) == count
+    return good and all(isinstance(v, Real) and -inf < float(v) < inf for v in value)
+
+
 class Kind(NamedTuple):
     """Values of a type that pass a test, and how one is read from an option's text."""
 
@@ -62,6 +76,22 @@ WIDTH = Kind("a number or 'median'", type=object, read=number_or_word)
 DEPTH = Kind("1, 2 or 3", lambda v: 1 <= v <= 3, Integral, int)
 NAMES = Kind("names of columns", type=object, read=names_of)
 PRICE = Kind("a positive number, inf to limit each part", lambda v: v is None or v > 0, Real | None)
+
+LEARNER = Kind("the name of a learner, or a classifier with predict_proba", type=object, read=str)
+COSTS = Kind(
+    "'balanced', or two positive numbers: of a false positive and of a false negative",
+    lambda v: v in (None, "balanced") or (_numbers(v, 2) and min(v) > 0),
+    object,
+    lambda text: text if text == "balanced" else numbers_of(text),
+)
+RATES = Kind(
+    "two numbers from 0 to 1, the lower one first",
+    lambda v: v is None or (_numbers(v, 2) and 0 <= v[0] <= v[1] <= 1),
+    object,
+    lambda text: numbers_of(text),
+)
+GAP = Kind("a positive number", lambda v: v is None or v > 0, Real | None)
+FOLDS = Kind("a whole number, 2 or more", lambda v: v >= 2, Integral, int)
 
 DEFAULT = "auto"
 """The method that is meant where none is named: ``methods.default_for`` says which."""
@@ -94,7 +124,8 @@ def require_name(what: str, value: object, known: Iterable[str]) -> None:
 
 class Reach(StrEnum):
     """What of a recipe a setting changes: the method itself, its fairness constraint, the surrogate in that, the
-    set of every adversary that has one, the kernels of these sets, or the named parts of the fairness adversary."""
+    set of every adversary that has one, the kernels of these sets, the named parts of the fairness adversary, or the
+    rule (``learners.rule``)."""
 
     METHOD = "method"
     FAIRNESS = "fairness"
@@ -102,6 +133,7 @@ class Reach(StrEnum):
     ADVERSARY = "adversary"
     KERNELS = "kernels"
     PARTS = "parts"
+    RULE = "rule"
 
 
 @dataclass(frozen=True)
@@ -150,7 +182,7 @@ def register_setting(setting: Setting) -> Setting:
 
 
 def _of_constraints() -> tuple[Setting, ...]:
-    _, F, S, A, K, P = Reach
+    _, F, S, A, K, P, _ = Reach
     return (
         Setting("tau", F, "Largest difference between groups over the set A.", LIMIT),
         Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE),
@@ -201,7 +233,23 @@ def _of_methods() -> tuple[Setting, ...]:
     )
 
 
-for _made in (*_of_constraints(), *_of_methods()):
+def _of_rules() -> tuple[Setting, ...]:
+    R = Reach.RULE
+    return (
+        Setting("learner", R, "What estimates probabilities: 'auto', 'additive', ...", LEARNER),
+        Setting("multiplier_ridge", R, "Ridge penalty on the multipliers.", NOT_NEGATIVE, "ridge"),
+        Setting("costs", R, "Of a false positive and a false negative, or 'balanced'.", COSTS),
+        Setting("positive_rate", R, "Lowest and highest share of positive decisions.", RATES),
+        Setting("overall", R, "Largest difference overall; by default a part of tau.", GAP),
+        Setting("min_people", R, "Expected people of each group in a subgroup.", POSITIVE),
+        Setting("learning_folds", R, "Folds by which rows are judged.", FOLDS, "folds"),
+        Setting("aware", R, "Decide by the sensitive feature itself, not an estimate.", FLAG),
+        Setting("agnostic", R, "Maximise the utility of the worst subgroup.", FLAG),
+        Setting("probability", R, "Columns with an existing model's probabilities.", NAMES),
+    )
+
+
+for _made in (*_of_constraints(), *_of_methods(), *_of_rules()):
     register_setting(_made)
 
 
@@ -225,4 +273,4 @@ def from_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def to_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a run that says these settings, and leaves room for the others."""
     said = {s.key: settings.get(s.name, "") for s in SETTINGS.values() if s.option is not None}
-    return {key: ",".join(v) if isinstance(v, tuple) else v for key, v in said.items()}
+    return {key: ",".join(map(str, v)) if isinstance(v, tuple) else v for key, v in said.items()}

@@ -194,6 +194,7 @@ REACHED = {
     Reach.ADVERSARY: "Set",
     Reach.KERNELS: "Set",
     Reach.PARTS: "Set",
+    Reach.RULE: "Rule",
     Reach.METHOD: "Training",
 }
 """The groups of the settings."""

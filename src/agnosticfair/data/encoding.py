@@ -185,11 +185,7 @@ def encode(
     X[:] = 0.0
     every: Any = slice(None) if places is None else places
     for j, (name, low, high) in enumerate(encoding.numeric):
-        values = _values(table, name, who)
-        if not encoding.scale:
-            X[every, j] = values
-        elif high - low > 1 / wire.LARGEST:
-            X[every, j] = on_grid((values - low) / (high - low), FEATURE_BITS)
+        X[every, j] = _scaled(encoding, (name, low, high), table, who)
     start, rows = len(encoding.numeric), np.arange(len(table)) if places is None else places
     for name, categories in encoding.categorical:
         X[rows, start + _codes(table, name, categories, who)] = 1.0
@@ -200,6 +196,41 @@ def encode(
     for k, (i, j) in enumerate(encoding.products, start):
         X[:, k] = X[:, i] * X[:, j]
     return X
+
+
+def codes_and_numbers(
+    encoding: Encoding, table: Table, who: str = "the data"
+) -> tuple[np.ndarray, np.ndarray]:
+    """What ``encode`` says, without zeros: the columns of numbers, (k, n), and which indicator of every categorical or
+    binned column is 1, (C, n).  An encoding with products has more, which this leaves out.
+
+    >>> codes_and_numbers(Encoding((("age", 20.0, 40.0),), ()), Table({"age": np.array([25.0])}, {}, None, {}))
+    (array([[0.25]]), array([], shape=(0, 1), dtype=int16))
+    """
+    numbers = np.empty((len(encoding.numeric), len(table)))
+    for j, entry in enumerate(encoding.numeric):
+        numbers[j] = _scaled(encoding, entry, table, who)
+    sizes = [len(values) for _, values in encoding.categorical]
+    kind = np.int16 if max(sizes, default=0) < 1 << 15 else np.int32
+    codes = np.empty((len(sizes) + len(encoding.bands), len(table)), kind)
+    for j, (name, categories) in enumerate(encoding.categorical):
+        codes[j] = _codes(table, name, categories, who)
+    for j, (name, edges) in enumerate(encoding.bands, len(sizes)):
+        codes[j] = np.searchsorted(edges, _values(table, name, who), "right")
+    return numbers, codes
+
+
+def _scaled(
+    encoding: Encoding, entry: tuple[str, float, float], table: Table, who: str
+) -> np.ndarray:
+    """One column of numbers as the encoding scales it; zeros where it was constant in training."""
+    name, low, high = entry
+    values = _values(table, name, who)
+    if not encoding.scale:
+        return values
+    if high - low > 1 / wire.LARGEST:
+        return on_grid((values - low) / (high - low), FEATURE_BITS)
+    return np.zeros(len(values))
 
 
 def check_finite(name: str, values: np.ndarray, who: str) -> None:

@@ -29,11 +29,30 @@ def row_hashes(table: Table, seed: int = 0) -> np.ndarray:
     >>> bool(h[0] == h[2]), bool(h[0] == h[1])
     (True, False)
     """
+    found = _hashes(table, seed, ("numeric", "categorical", "sensitive_features", "other"))
+    return found if table.target is None else _mixed(found, _words(table.target, "target"))
+
+
+def _hashes(table: Table, seed: int, kinds: Sequence[str]) -> np.ndarray:
     found = np.full(len(table), np.uint64(_word(f"seed {seed}")))
-    for kind in ("numeric", "categorical", "sensitive_features", "other"):
+    for kind in kinds:
         for name, values in sorted(getattr(table, kind).items()):
             found = _mixed(found, _words(values, name))
-    return found if table.target is None else _mixed(found, _words(table.target, "target"))
+    return found
+
+
+def folds_by_features(table: Table, folds: int, seed: int = 0) -> np.ndarray:
+    """The fold of every row, (n,), by its features alone: rows that look alike are judged by a model that saw none of
+    them, whoever holds them.
+
+    >>> table = Table({"age": np.array([1.0, 2.0, 1.0])}, {}, Column.of("aab"), {})
+    >>> fold = folds_by_features(table, 5)
+    >>> bool(fold[0] == fold[2])
+    True
+    """
+    found = _hashes(table, seed, ("numeric", "categorical"))
+    mixed = _mixed(found, np.zeros(len(found), np.uint64))
+    return (mixed % np.uint64(folds)).astype(np.int64)
 
 
 def folds_of(table: Table, folds: int, seed: int = 0) -> np.ndarray:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from math import prod
 
@@ -153,6 +154,28 @@ def all_places(sizes: Sequence[int], parts: Sequence[Part]) -> Places:
     axes = tuple(tuple([axis for axis, _ in part]) for part in parts)
     own = tuple(_place(sizes, part) for part in parts)
     return Places(shallow, deep, at, tuple(sizes), axes, own, wider_parts(parts))
+
+
+@dataclass(frozen=True)
+class Named:
+    """The named set that a task and a model agree on.  axes: name, values and edges of each.  parts: (M, depth, 2) of
+    axis and value, -1 where a part has fewer values."""
+
+    axes: tuple[tuple[str, tuple[str, ...], tuple[float, ...]], ...]
+    parts: np.ndarray
+
+    @cached_property
+    def agreed(self) -> tuple[tuple[Axis, ...], list[Part]]:
+        """Axes and parts as the mathematics has them."""
+        axes = tuple(Axis(*axis) for axis in self.axes)
+        rows = np.asarray(self.parts, int).tolist()
+        return axes, [tuple((a, v) for a, v in part if a >= 0) for part in rows]
+
+    @cached_property
+    def places(self) -> Places:
+        """Where the parts stand among all pairs of values: found once, for all clients and batches here."""
+        axes, parts = self.agreed
+        return all_places(sizes_of(axes), parts)
 
 
 def _place(sizes: Sequence[int], part: Part) -> int:

@@ -20,6 +20,9 @@ from agnosticfair.protocol.records import put_together, taken_apart
 
 Asked = TypeVar("Asked", bound=Question, covariant=True)
 FORMAT = "agnosticfair-message-3"
+NARROW = tuple(map(np.dtype, ("u1", "u2", "i2", "i4", "f4", "f8")))
+"""Kinds of numbers of which a task's estimates may consist."""
+
 MOST_BYTES = 1 << 28
 """A longer message is refused unread; Adult's are under a megabyte."""
 
@@ -217,7 +220,7 @@ def pack(message: Message) -> bytes:
     number = _number(header["kind"])
     # a fresh C-ordered copy each: the bytes must not depend on how an array came about
     return save(
-        {name: np.array(value, dtype=number, order="C") for name, value in arrays.items()},
+        {k: np.array(v, dtype=_kept(k, v) or number, order="C") for k, v in arrays.items()},
         {"agnosticfair": text},
     )
 
@@ -225,6 +228,12 @@ def pack(message: Message) -> bytes:
 def _number(kind: object) -> type:
     """What a message's arrays consist of: masked ones of integers modulo 2^64, all others of float64."""
     return np.uint64 if kind == "masked" else np.float64
+
+
+def _kept(name: str, value: np.ndarray) -> np.dtype[Any] | None:
+    """The kind of number that an array has kept: estimates may be packed small."""
+    narrow = name.startswith("task.estimates.") and value.dtype in NARROW
+    return value.dtype if narrow else None
 
 
 def unpack(content: bytes, who: str = "a client") -> Message:
@@ -288,7 +297,7 @@ def _opened(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise ValueError(f"its format is not {FORMAT}")
     number = np.dtype(_number(header["kind"]))
     for name, value in arrays.items():
-        if value.dtype != number:
+        if value.dtype != (_kept(name, value) or number):
             raise ValueError(f"{name} is {value.dtype}, not {number}")
     return header, arrays
 

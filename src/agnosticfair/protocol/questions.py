@@ -21,10 +21,11 @@ from agnosticfair.data.axes import FINE
 from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.data.encoding import Encoding, indicators
 from agnosticfair.data.rows import Fold
+from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, own_width, width
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.parts import Axis, Part, Places, all_places, sizes_of
+from agnosticfair.mathematics.parts import Named as Named
 from agnosticfair.protocol.records import taken_apart
 
 Shapes = dict[str, tuple[int, ...]]
@@ -39,34 +40,12 @@ class Architecture:
 
 
 @dataclass(frozen=True)
-class Named:
-    """The named set (``mathematics.parts``).  axes: name, values and edges of each.  parts: (M, depth, 2) of
-    axis and value, -1 where a part has fewer values."""
-
-    axes: tuple[tuple[str, tuple[str, ...], tuple[float, ...]], ...]
-    parts: np.ndarray
-
-    @cached_property
-    def agreed(self) -> tuple[tuple[Axis, ...], list[Part]]:
-        """Axes and parts as the mathematics has them."""
-        axes = tuple(Axis(*axis) for axis in self.axes)
-        rows = np.asarray(self.parts, int).tolist()
-        return axes, [tuple((a, v) for a, v in part if a >= 0) for part in rows]
-
-    @cached_property
-    def places(self) -> Places:
-        """Where the parts stand among all pairs of values: found once, for all clients and batches here."""
-        axes, parts = self.agreed
-        return all_places(sizes_of(axes), parts)
-
-
-@dataclass(frozen=True)
 class Task:
     """All that a client must know to answer any round: it can be forgotten and rebuilt at any time.
 
     positive: the label.  sensitive_features: each with its groups.  by_label: cells are cut
     by label, too.  n: what all rows weigh.  basis, fair_basis: the two adversaries'.  centres: (M, d).  fold: of
-    the rows that answer; None for all.
+    the rows that answer; None for all.  estimates: of P(Y, S | x), once they are learned.
     """
 
     encoding: Encoding
@@ -81,6 +60,7 @@ class Task:
     centres: np.ndarray | None = None
     named: Named | None = None
     fold: Fold | None = None
+    estimates: Estimates | None = None
 
     @cached_property
     def id(self) -> str:

@@ -32,12 +32,24 @@ def taken_apart(record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             arrays[f.name] = value
         elif isinstance(value, Encoding | Census):
             plain[f.name] = value.to_json()
+        elif _of_arrays(value):
+            plain[f.name] = sorted(value)
+            arrays |= {f"{f.name}.{name}": v for name, v in value.items()}
         elif is_dataclass(value):
             plain[f.name], inner = taken_apart(value)
             arrays |= {f"{f.name}.{name}": v for name, v in inner.items()}
+        elif isinstance(value, tuple) and value and all(map(is_dataclass, value)):
+            plain[f.name] = [taken_apart(v)[0] for v in value]
         elif value is not None:
             plain[f.name] = value
     return plain, arrays
+
+
+def _of_arrays(value: object) -> bool:
+    """Whether it is a mapping of arrays by name."""
+    if not isinstance(value, Mapping):
+        return False
+    return all(isinstance(v, np.ndarray) for v in value.values())
 
 
 def put_together(kind: type[T], plain: object, arrays: Arrays) -> T:
@@ -67,6 +79,10 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
         return arrays[name]
     if name not in plain:
         raise ValueError(f"{name!r} is missing")
+    if get_origin(kind) is Mapping:
+        if plain[name] != sorted(inner):
+            raise ValueError(f"{name!r} has not the arrays that it names")
+        return inner
     if kind in (Encoding, Census):
         return kind.from_json(plain[name])
     if isinstance(kind, type) and is_dataclass(kind):
@@ -77,6 +93,8 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
 def _value(name: str, hint: Any, value: Any) -> Any:
     """A plain value as its type says: numbers, texts, truth values, and tuples of them."""
     inner = get_args(hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return put_together(hint, value, {})
     if get_origin(hint) is tuple and isinstance(value, list | tuple):
         if len(inner) == 2 and inner[1] is Ellipsis:
             return tuple(_value(name, inner[0], v) for v in value)

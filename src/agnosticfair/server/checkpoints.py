@@ -18,9 +18,11 @@ import numpy as np
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import ModelError, SettingsError
+from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.heads import Head
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.fairness import Comparisons, Surrogate
-from agnosticfair.methods import Averaging, Fairness, Method, Network
+from agnosticfair.methods import Averaging, Fairness, Method, Network, Rule
 from agnosticfair.protocol.questions import Architecture, Named, Task
 from agnosticfair.server.plan import Plan
 from agnosticfair.server.solvers import SOLVERS, SolverState
@@ -28,7 +30,8 @@ from agnosticfair.server.solvers import SOLVERS, SolverState
 FORMAT = "agnosticfair-checkpoint-2"
 FILE = "checkpoint.safetensors"
 _PARTS: tuple[type, ...] = (SolverState, Plan, Task, Named, Encoding, Architecture)
-_PARTS += (Method, Fairness, Averaging, Network, Basis, Comparisons, Surrogate)
+_PARTS += (Method, Fairness, Averaging, Network, Rule, Basis, Comparisons, Surrogate)
+_PARTS += (Estimates, Head)
 
 
 def _name(kind: type) -> str:
