@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agnosticfair.mathematics.linear import log_loss, sigmoid
-from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, empty
+from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins
 
 GRADIENT_BITS = 20
 """Gradients are multiples of 2^-20 where the number of rows allows it."""
@@ -22,7 +22,11 @@ GRADIENT_BITS = 20
 G, H, N = range(3)
 """What a histogram holds of a code's rows: the sum of gradients, of Hessians, and how many there are."""
 
-_TINY = 1e-12
+_TINY, _LEAST = 1e-12, 1e-9
+"""Added to Hessians; and the share of a node's score that a split must add."""
+
+_AT_ONCE = 16
+"""Nodes that are looked at together: their sums stay in a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -168,79 +172,64 @@ def leaf_values(
 def best_splits(
     hist: np.ndarray, bins: Bins, settings: Boosting, bounds: np.ndarray | None = None
 ) -> Splits:
-    """The best split of each node.  hist: (Q, B, 3).  bounds: (Q, 2) of their values, for monotone columns."""
-    whole = totals(hist, bins)
-    left, order = _prefixes(hist, bins, settings)
-    missing = hist[:, bins.starts[: bins.numeric]]  # (Q, numeric, 3): code 0
+    """The best split of each node.  hist: (Q, B, 3).  bounds: (Q, 2) of their values, for monotone columns.
+
+    A node's sums over all codes are the same for every column.
+    """
+    pieces = [
+        _best(hist[a : a + _AT_ONCE], bins, settings, None if bounds is None else bounds[a : a + _AT_ONCE])
+        for a in range(0, len(hist), _AT_ONCE)
+    ]
+    return Splits(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+
+def _best(
+    hist: np.ndarray, bins: Bins, settings: Boosting, bounds: np.ndarray | None
+) -> tuple[np.ndarray, ...]:
+    """The fields of ``Splits``, for some nodes."""
+    whole = totals(hist, bins).T
+    left, order, cuts = _prefixes(hist, whole, bins, settings)
+    missing = hist[:, bins.starts[: bins.numeric]].transpose(2, 0, 1)  # (3, Q, numeric): code 0
     gain = _gains(left, whole, bins, settings, bounds)
-    gain[:, bins.ordered :][~_cuts(hist, order, bins, settings)] = -np.inf
-    at = gain.argmax(axis=1)
+    gain[:, bins.ordered :][~cuts] = -np.inf
     every = np.arange(len(hist))
-    best, sums, right = gain[every, at], left[every, at], np.zeros(len(hist), bool)
-    if missing[..., N].any():
-        other = left[:, : bins.ordered] - missing[:, bins.column[: bins.ordered]]
+    at = gain.argmax(axis=1)
+    best, sums, right = gain[every, at], left[:, every, at].T, np.zeros(len(hist), bool)
+    if missing[N].any():
         numbers = Bins(bins.sizes[: bins.numeric], bins.numeric)
-        own = _gains(other, whole, numbers, settings, bounds)
-        own[:, bins.starts[: bins.numeric]] = -np.inf  # nobody would be on the left
-        there = own.argmax(axis=1)
-        right = own[every, there] > best
-        at, best = np.where(right, there, at), np.where(right, own[every, there], best)
-        sums[right] = other[every[right], there[right]]
-    parent = _score(whole, settings)
-    if bounds is not None:
-        parent = _gain_of(whole, leaf_values(whole, settings, bounds), settings)
-    none = ~(best > parent + _TINY * np.abs(parent))
+        other = left[:, :, : bins.ordered] - missing[:, :, numbers.column]
+        gain = _gains(other, whole, numbers, settings, bounds)
+        there = gain.argmax(axis=1)
+        right = gain[every, there] > best
+        at, best = np.where(right, there, at), np.where(right, gain[every, there], best)
+        sums[right] = other[:, every[right], there[right]].T
+    parent = _parent(whole, settings, bounds)
+    none = ~(best > parent + _LEAST * np.abs(parent))
     column = np.where(none, LEAF, bins.column[at])
-    threshold = at - bins.starts[bins.column[at]]
+    threshold = (at - bins.starts[bins.column[at]]).astype(np.uint8)
     absent = (at < bins.ordered) & ~none
-    absent[absent] = missing[absent, column[absent], N] == 0
-    right = np.where(absent, 2 * sums[:, N] < whole[:, N], right & ~none)
-    sets = _sets(order, at, none, bins)
+    absent[absent] = missing[N, absent, column[absent]] == 0
+    right = np.where(absent, 2 * sums[:, N] < whole[N], right & ~none).astype(np.uint8)
     gain = np.where(none, 0.0, best - parent)
-    return Splits(column, threshold.astype(np.uint8), right.astype(np.uint8), sets, gain, sums)
+    return column, threshold, right, _sets(order, at, none, bins), gain, sums
 
 
-def _score(sums: np.ndarray, settings: Boosting) -> np.ndarray:
-    return sums[..., G] ** 2 / (sums[..., H] + settings.l2 + _TINY)
+def _parent(whole: np.ndarray, settings: Boosting, bounds: np.ndarray | None) -> np.ndarray:
+    """The score of the nodes as they are."""
+    if bounds is None:
+        return _score(whole[G], whole[H], settings)
+    return _bounded_score(whole[G], whole[H], leaf_values(whole.T, settings, bounds), settings)
 
 
-def _ratios(hist: np.ndarray, bins: Bins, settings: Boosting) -> tuple[np.ndarray, np.ndarray]:
-    """By what categories are ordered, (Q, categorical codes), and which are rare: those are taken as one."""
-    own = hist[:, bins.ordered :]
-    rare = own[..., N] < settings.min_rows
-    begin = bins.starts[bins.numeric : -1] - bins.ordered
-    together = np.add.reduceat(np.where(rare[..., None], own, 0.0), begin, axis=1)
-    column = bins.column[bins.ordered :] - bins.numeric
-    merged = np.where(rare[..., None], together[:, column], own)
-    return merged[..., G] / (merged[..., H] + settings.smooth + _TINY), rare
+def _score(g: np.ndarray, h: np.ndarray, settings: Boosting) -> np.ndarray:
+    return g * g / (h + (settings.l2 + _TINY))
 
 
-def _prefixes(
-    hist: np.ndarray, bins: Bins, settings: Boosting
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of the codes up to each one of its column, (Q, B, 3), categories in their order; and this order, (Q, B_c)."""
-    cut = bins.ordered
-    order = np.zeros((len(hist), 0), np.int64)
-    if cut < hist.shape[1]:
-        ratio, _ = _ratios(hist, bins, settings)
-        column = np.broadcast_to(bins.column[cut:], ratio.shape)
-        order = np.lexsort((ratio, column))  # stable: lower codes first
-        sorted_ = np.take_along_axis(hist[:, cut:], order[..., None], axis=1)
-        hist = np.concatenate([hist[:, :cut], sorted_], axis=1)
-    summed = np.cumsum(hist, axis=1)
-    before = (summed - hist)[:, bins.starts[:-1]]
-    return summed - before[:, bins.column], order
-
-
-def _cuts(hist: np.ndarray, order: np.ndarray, bins: Bins, settings: Boosting) -> np.ndarray:
-    """After which categories, in their order, a split may come: not between rare ones of a column."""
-    if not order.shape[1]:
-        return np.ones(order.shape, bool)
-    _, rare = _ratios(hist, bins, settings)
-    inside = np.take_along_axis(rare, order, axis=1)
-    column = bins.column[bins.ordered :]
-    both = inside[:, :-1] & inside[:, 1:] & (column[:-1] == column[1:])
-    return ~np.pad(both, ((0, 0), (0, 1)))
+def _bounded_score(
+    g: np.ndarray, h: np.ndarray, value: np.ndarray, settings: Boosting
+) -> np.ndarray:
+    """What a leaf of this value takes off the loss, times two: its score where the value is the best one."""
+    return -2 * g * value - (h + settings.l2 + _TINY) * value**2
 
 
 def _gains(
@@ -250,23 +239,59 @@ def _gains(
     settings: Boosting,
     bounds: np.ndarray | None,
 ) -> np.ndarray:
-    """The two children's scores for every cut, (Q, B); -inf where a child is too small."""
-    right = whole[:, None] - left
-    enough = (left[..., N] >= settings.min_rows) & (right[..., N] >= settings.min_rows)
-    enough &= (left[..., H] >= settings.min_hessian) & (right[..., H] >= settings.min_hessian)
+    """The two children's scores for every cut, (Q, B); -inf where a child is too small.  left: (3, Q, B)."""
+    total = whole[..., None]
+    fewest = np.minimum(left[N], total[N] - left[N]) >= settings.min_rows
+    right_g, right_h = total[G] - left[G], total[H] - left[H]
+    fewest &= np.minimum(left[H], right_h) >= settings.min_hessian
     if bounds is None:
-        gain = _score(left, settings) + _score(right, settings)
+        with np.errstate(divide="ignore", invalid="ignore"):  # of children that are too small
+            gain = _score(left[G], left[H], settings)
+            gain += _score(right_g, right_h, settings)
     else:
-        a, b = (leaf_values(side, settings, bounds[:, None]) for side in (left, right))
-        direction = np.asarray(settings.monotone)[bins.column]
-        enough &= (b - a) * direction >= 0
-        gain = _gain_of(left, a, settings) + _gain_of(right, b, settings)
-    return np.where(enough, gain, -np.inf)
+        low, high = bounds.T[..., None]
+        a = np.clip(-left[G] / (left[H] + settings.l2 + _TINY), low, high)
+        b = np.clip(-right_g / (right_h + settings.l2 + _TINY), low, high)
+        fewest &= (b - a) * np.asarray(settings.monotone)[bins.column] >= 0
+        gain = _bounded_score(left[G], left[H], a, settings)
+        gain += _bounded_score(right_g, right_h, b, settings)
+    gain[~fewest] = -np.inf
+    return gain
 
 
-def _gain_of(sums: np.ndarray, value: np.ndarray, settings: Boosting) -> np.ndarray:
-    """What a leaf of this value takes off the loss, times two: its score where the value is the best one."""
-    return -2 * sums[..., G] * value - (sums[..., H] + settings.l2 + _TINY) * value**2
+def _ordered_categories(
+    hist: np.ndarray, bins: Bins, settings: Boosting
+) -> tuple[np.ndarray, np.ndarray]:
+    """The order of each column's categories by G / (H + smooth), (Q, B_c), as places among them; and after which ones,
+    in this order, a split may come. Those that are rare in the node are taken as one."""
+    own = hist[:, bins.ordered :]
+    rare = own[..., N] < settings.min_rows
+    begin = bins.starts[bins.numeric : -1] - bins.ordered
+    column = bins.column[bins.ordered :]
+    together = np.add.reduceat(np.where(rare[..., None], own, 0.0), begin, axis=1)
+    merged = np.where(rare[..., None], together[:, column - bins.numeric], own)
+    ratio = merged[..., G] / (merged[..., H] + settings.smooth + _TINY)
+    order = np.lexsort((~rare, ratio, np.broadcast_to(column, ratio.shape)))  # lower codes first
+    inside = np.take_along_axis(rare, order, axis=1)
+    both = inside[:, :-1] & inside[:, 1:] & (column[:-1] == column[1:])
+    return order, ~np.pad(both, ((0, 0), (0, 1)))
+
+
+def _prefixes(
+    hist: np.ndarray, whole: np.ndarray, bins: Bins, settings: Boosting
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sums of the codes up to each one of its column, (3, Q, B), categories in their order; this order; where a split
+    may come among them."""
+    cut = bins.ordered
+    order = cuts = np.ones((len(hist), 0), bool)
+    left = np.ascontiguousarray(hist.transpose(2, 0, 1))
+    if cut < hist.shape[1]:
+        order, cuts = _ordered_categories(hist, bins, settings)
+        left[:, :, cut:] = np.take_along_axis(left[:, :, cut:], order[None], axis=2)
+    # a column's codes come to the whole, which is taken off where the next one begins: exactly
+    left[:, :, bins.starts[1:-1]] -= whole[..., None]
+    np.cumsum(left, axis=2, out=left)
+    return left, order, cuts
 
 
 def _sets(order: np.ndarray, at: np.ndarray, none: np.ndarray, bins: Bins) -> np.ndarray:

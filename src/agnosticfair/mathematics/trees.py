@@ -7,6 +7,7 @@ numbers goes the way that the node says. Nodes are in heap order: the children o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -135,59 +136,83 @@ def is_categorical(column: np.ndarray, bins: Bins) -> np.ndarray:
     return (column != LEAF) & (column >= bins.numeric)
 
 
-def pack(forest: Forest, bins: Bins) -> np.ndarray:
-    """The forest as float64 numbers, each of six bytes: messages know no other type.
+def pack(forests: Sequence[Forest], bins: Bins) -> np.ndarray:
+    """The forests as bytes, (b,) uint8.
 
     >>> bins = Bins((3,), 1)
-    >>> unpack(pack(empty(2, 0.5, trees=1), bins), bins).start
-    0.5
+    >>> [forest.start for forest in unpack(pack([empty(2, 0.5, trees=1), empty(2)], bins), bins)]
+    [0.5, 0.0]
     """
-    head = np.array([len(forest), forest.depth], np.uint16).tobytes()
-    head += np.float64(forest.start).tobytes()
+    return np.concatenate([_packed(forest) for forest in forests])
+
+
+def _packed(forest: Forest) -> np.ndarray:
+    head = np.array([len(forest), forest.depth, len(forest.sets)], "<u4").tobytes()
+    head += np.array([forest.start], "<f8").tobytes()
+    kinds = ("<u2", "u1", "u1", "<f4", "u1")
     arrays = forest.column, forest.threshold, forest.missing_right, forest.value, forest.sets
-    content = head + b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)
-    content = len(content).to_bytes(_BYTES, "little") + content
-    content += bytes(-len(content) % _BYTES)
-    wide = np.zeros((len(content) // _BYTES, 8), np.uint8)
-    wide[:, :_BYTES] = np.frombuffer(content, np.uint8).reshape(-1, _BYTES)
-    return wide.view("<u8")[:, 0].astype(float)
+    body = (np.ascontiguousarray(a, k).tobytes() for a, k in zip(arrays, kinds, strict=True))
+    return np.frombuffer(head + b"".join(body), np.uint8)
 
 
-def unpack(numbers: np.ndarray, bins: Bins) -> Forest:
-    """The inverse of ``pack``; ValueError where the numbers are no forest over these bins."""
-    content = _content(np.asarray(numbers))
-    trees, depth = np.frombuffer(content[:4], np.uint16).tolist()
-    if not 1 <= depth <= MAX_DEPTH:
-        raise ValueError(f"trees of depth {depth} are not of 1 to {MAX_DEPTH}")
-    start = float(np.frombuffer(content[4:12], np.float64)[0])
-    nodes, leaves, at, arrays = 2**depth - 1, 2**depth, 12, []
-    for kind, width in ((np.uint16, nodes), (np.uint8, nodes), (np.uint8, nodes), (np.float32, leaves)):
-        size = trees * width * np.dtype(kind).itemsize
-        if at + size > len(content):
-            raise ValueError("a forest's numbers end before its trees do")
-        arrays.append(np.frombuffer(content[at : at + size], kind).reshape(trees, width))
-        at += size
-    column, threshold, missing_right, value = arrays
-    sets = np.frombuffer(content[at:], np.uint8)
-    wanted = int(is_categorical(column, bins).sum())
-    wild = (column != LEAF) & (column >= len(bins.sizes))
-    if len(sets) != wanted * MAX_CODES // 8 or wild.any() or not np.isfinite(value).all():
-        raise ValueError("a forest's nodes are not of these columns")
-    return Forest(column, threshold, missing_right, sets.reshape(wanted, -1), value, start)
+def unpack(content: np.ndarray, bins: Bins) -> list[Forest]:
+    """The inverse of ``pack``; ValueError where the bytes are no forests over these bins."""
+    data, at, forests = np.ascontiguousarray(content, np.uint8).tobytes(), 0, []
+    while at < len(data):
+        if len(data) - at < 20:
+            raise ValueError("packed forests end too early")
+        trees, depth, sets = np.frombuffer(data, "<u4", 3, at).tolist()
+        if not 1 <= depth <= MAX_DEPTH:
+            raise ValueError(f"trees of depth {depth} are not of 1 to {MAX_DEPTH}")
+        start = float(np.frombuffer(data, "<f8", 1, at + 12)[0])
+        shapes = [(trees, 2**depth - 1)] * 3 + [(trees, 2**depth), (sets, MAX_CODES // 8)]
+        arrays, at = [], at + 20
+        for kind, shape in zip(("<u2", "u1", "u1", "<f4", "u1"), shapes, strict=True):
+            size = shape[0] * shape[1]
+            if at + size * np.dtype(kind).itemsize > len(data):
+                raise ValueError("packed forests end before their trees do")
+            arrays.append(np.frombuffer(data, kind, size, at).reshape(shape))
+            at += arrays[-1].nbytes
+        column, threshold, missing_right, value, left = arrays
+        forest = Forest(column, threshold, missing_right, left, value, start)
+        _check(forest, bins)
+        forests.append(forest)
+    return forests
 
 
-def _content(numbers: np.ndarray) -> bytes:
-    """The bytes that ``pack`` made numbers of."""
-    if numbers.ndim != 1 or not len(numbers) or not (numbers == np.rint(numbers)).all():
-        raise ValueError("a packed forest is a row of whole numbers")
-    if numbers.min() < 0 or numbers.max() >= 2.0 ** (8 * _BYTES):
-        raise ValueError(f"a packed forest's numbers are not of {_BYTES} bytes")
-    wide = numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :_BYTES]
-    content = np.ascontiguousarray(wide).tobytes()
-    size = int.from_bytes(content[:_BYTES], "little")
-    if not 12 <= size <= len(content) - _BYTES < size + _BYTES:
-        raise ValueError("a packed forest's length is not what it says")
-    return content[_BYTES : _BYTES + size]
+def _check(forest: Forest, bins: Bins) -> None:
+    column = forest.column
+    if ((column != LEAF) & (column >= len(bins.sizes))).any():
+        raise ValueError("a forest looks at a column that is not there")
+    if int(is_categorical(column, bins).sum()) != len(forest.sets):
+        raise ValueError("a forest has not a set for each split by categories")
+    if not (np.isfinite(forest.value).all() and np.isfinite(forest.start)):
+        raise ValueError("a forest's values are not finite")
+
+
+def as_numbers(content: np.ndarray) -> np.ndarray:
+    """Bytes as float64 numbers, six in each: requests know no other type.
+
+    >>> from_numbers(as_numbers(np.arange(9, dtype=np.uint8)))
+    array([0, 1, 2, 3, 4, 5, 6, 7, 8], dtype=uint8)
+    """
+    padded = np.zeros(-(-len(content) // _BYTES) * _BYTES, np.uint8)
+    padded[: len(content)] = content
+    wide = np.zeros((len(padded) // _BYTES, 8), np.uint8)
+    wide[:, :_BYTES] = padded.reshape(-1, _BYTES)
+    return np.append(float(len(content)), wide.view("<u8")[:, 0].astype(float))
+
+
+def from_numbers(numbers: np.ndarray) -> np.ndarray:
+    """The inverse of ``as_numbers``; ValueError where the numbers are none of bytes."""
+    whole = numbers.ndim == 1 and len(numbers) and (numbers == np.rint(numbers)).all()
+    if not whole or numbers.min() < 0 or numbers.max() >= 2.0 ** (8 * _BYTES):
+        raise ValueError(f"packed bytes are a row of whole numbers of {_BYTES} bytes each")
+    size = int(numbers[0])
+    if len(numbers) - 1 != -(-size // _BYTES):
+        raise ValueError("packed bytes are not as long as they say")
+    wide = numbers[1:].astype("<u8").view(np.uint8).reshape(-1, 8)[:, :_BYTES]
+    return np.ascontiguousarray(wide).ravel()[:size]
 
 
 def number_codes(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
