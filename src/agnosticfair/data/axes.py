@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,8 +12,13 @@ from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.parts import FEATURES, SITE, Axis
 
+Edges = Callable[[np.ndarray, float, float, int], tuple[float, ...]]
 FINE = 1024
 """The cells over a number's range in which clients count."""
+
+
+MIN_BIN = 20
+"""Rows of a bin, about: fewer tell too little."""
 
 
 def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -46,6 +51,30 @@ def edges_of(counts: np.ndarray, low: float, high: float, bands: int) -> tuple[f
     return tuple(sorted(found))
 
 
+def bins_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[float, ...]:
+    """Edges of at most so many bins with about as many rows each; a cell with more, a spike, is a bin by itself, and what
+    lies beyond it has bins in its own numbers.
+
+    >>> spike = np.concatenate([np.zeros(900), np.arange(1.0, 101.0)])
+    >>> bins_of(histogram(spike, 0.0, 100.0), 0.0, 100.0, 5)
+    (0.1, 26.0, 51.0, 76.0)
+    """
+    full = np.flatnonzero(counts)
+    heavy = counts[full] > counts.sum() / bins
+    after = np.flatnonzero(heavy[:-1] | heavy[1:])  # an edge behind and before every spike
+    rest = np.where(heavy, 0.0, counts[full])
+    room = min(bins - int(heavy.sum()), int(rest.sum() // MIN_BIN))
+    below = np.cumsum(rest)
+    for k in range(1, room):
+        cell = int(np.searchsorted(below, below[-1] * k / room - 1e-9))
+        after = np.append(after, cell)
+    width = (high - low) / FINE
+    places = [k for k in sorted({*after.tolist()}) if k + 1 < len(full)]
+    return tuple(
+        sorted({_shortest(low + (full[k] + 1) * width, low + full[k + 1] * width) for k in places})
+    )
+
+
 def _shortest(low: float, high: float) -> float:
     """The number of fewest significant digits from low to high."""
     for digits in range(1, 17):
@@ -56,7 +85,9 @@ def _shortest(low: float, high: float) -> float:
     return high
 
 
-def bands_of(census: Census, name: str, counts: np.ndarray, bands: int) -> tuple[float, ...]:
+def bands_of(
+    census: Census, name: str, counts: np.ndarray, bands: int, edges_of: Edges = edges_of
+) -> tuple[float, ...]:
     """``edges_of`` a column over its range in the census; those of dates without a time are dates, too."""
     low, high = census.numeric[name]
     edges = edges_of(counts, low, high, bands)

@@ -71,6 +71,8 @@ _OF_FEATURES = {
     "J_L": lambda e: e,
     "J_g": lambda e: e,
     "phi_C": lambda e: e,
+    "head_gradient": lambda e: e,
+    "head_hessian": lambda e: (e[:, None] + e)[np.tril_indices(len(e))],
     "H": lambda e: e[:, None] + e,
     "total": lambda e: e[:-1],
     "psi_x": lambda e: e[:-1],

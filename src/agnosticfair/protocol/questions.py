@@ -22,6 +22,7 @@ from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.data.encoding import Encoding, indicators
 from agnosticfair.data.rows import Fold
 from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.heads import Head
 from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, own_width, width
 from agnosticfair.mathematics.fairness import Surrogate
@@ -276,6 +277,32 @@ class PairSlopes:
     def shapes(self, task: Task) -> Shapes:
         first, *_, last = indicators(task.encoding)
         return dict.fromkeys(("slope", "curve", "counts"), (last - first, last - first))
+
+
+@question(
+    "learn",
+    head_loss="how well each head's estimate fits the site's rows",
+    head_gradient="the gradient of each head's loss, a sum over rows for every weight: of few rows, or over many "
+    "rounds, it may be solved for what they look like",
+    head_hessian="how many rows, as far as they are undecided, have two features at once: with few, what they look like",
+    head_mass="how many rows each head is trained on: those of a label, or of all but a fold",
+    held_out="how well estimates fit rows that they were not trained on",
+)
+class Learn:
+    """Loss and gradient at w, (models, H, D), of every head's logistic regression, by the model of each fold and of all
+    rows; and, where it is asked for, the Hessian of the model of all rows, its lower triangle."""
+
+    heads: tuple[Head, ...]
+    folds: int
+    seed: int
+    hessian: bool
+    w: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        models, H, D = self.w.shape
+        each = dict.fromkeys(("head_loss", "head_mass"), (models, H))
+        lower = {"head_hessian": (H, D * (D + 1) // 2)} if self.hessian else {}
+        return {**each, "head_gradient": self.w.shape, "held_out": (H,), **lower}
 
 
 def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:

@@ -1,0 +1,93 @@
+"""Sums of the additive and the linear learner, exactly: all folds and heads in one pass over the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.sums.features import Features, curvature, slope, weighed
+from agnosticfair.data.encoding import FEATURE_BITS
+from agnosticfair.data.rows import folds_by_features
+from agnosticfair.learners.heads import Head, targets
+from agnosticfair.learners.linear import compact
+from agnosticfair.mathematics.crossed import cross
+from agnosticfair.mathematics.linear import log_loss, sigmoid
+from agnosticfair.protocol.grid import base_bits, exponents
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import Learn, Task
+
+COMBINED = 600
+"""Combinations of a block of crossed columns."""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Rows to learn from.  t: (H, n).  counts: (H, n), which rows a head is trained on.  fold: (n,)."""
+
+    t: np.ndarray
+    counts: np.ndarray
+    fold: np.ndarray
+
+
+def features(client: Client, task: Task) -> Features:
+    """The rows as crossed indicators and columns of numbers: no matrix of zeros and ones is made."""
+    rows = compact(task.encoding, client.rows, client.who)
+    sizes, n = [b - a for a, b in pairwise(rows.starts)], len(client.rows)
+    hot = cross(rows.codes.T, sizes, COMBINED)
+    at = np.arange(rows.starts[0], rows.starts[-1])
+    numbers = np.vstack([rows.numbers, np.ones((1, n))])
+    others = np.append(np.arange(len(rows.numbers)), task.encoding.width)
+    return Features(numbers, others, exponents(task.encoding)[others], hot, at)
+
+
+def prepared(
+    client: Client, task: Task, heads: tuple[Head, ...], folds: int, seed: int
+) -> Heads:
+    """What each head is to learn."""
+    table = client.rows
+    t, counts = targets(heads, table.labels(task.positive), table.sensitive_features)
+    return Heads(t.astype(float), counts, folds_by_features(table, folds, seed))
+
+
+def scores(x: Features, w: np.ndarray) -> np.ndarray:
+    """w.x of every row, (k, n).  w: (k, D).  Weights and numbers lie on grids, so that it is exact in any order."""
+    found = np.zeros((len(w), x.numbers.shape[1]))
+    for j, column in zip(x.others, x.numbers, strict=True):
+        found += w[:, j, None] * column
+    columns = x.at[x.hot.order]
+    for block in x.hot.blocks:
+        table = w[:, columns[block.own]] @ block.hot.T
+        for k in range(len(w)):
+            found[k] += table[k].take(block.codes)
+    return found
+
+
+def learn(client: Client, broadcast: Broadcast[Learn]) -> Reply:
+    """Loss, gradient and, where it is asked for, Hessian of every head."""
+    task, asked = broadcast.task, broadcast.asked
+    x = client.kept(task, features)
+    rows = client.kept(task, prepared, asked.heads, asked.folds, asked.seed)
+    models, H, D = asked.w.shape
+    bits, weights = base_bits(task.n), client.rows.weights
+    loss, mass, held_out = np.zeros((models, H)), np.zeros((models, H)), np.zeros(H)
+    gradient, lower = np.zeros((models, H, D)), np.tril_indices(D)
+    hessian = np.zeros((H, len(lower[0])))
+    ones = weighed(np.ones((1, len(rows.fold))), bits, weights, axis=1)[0]
+    for f in range(models):
+        outside = rows.fold != f
+        Z = scores(x, asked.w[f])
+        for h in range(H):
+            counts = rows.counts[h] & outside if f < asked.folds else rows.counts[h]
+            p = sigmoid(Z[h])
+            own = weighed(log_loss(Z[h], rows.t[h]), bits, weights)
+            loss[f, h], mass[f, h] = own[counts].sum(), ones[counts].sum()
+            held_out[h] += own[rows.counts[h] & ~outside].sum()
+            gradient[f, h] = slope(x, (p - rows.t[h]) * counts, bits, weights)
+            if asked.hessian and f == models - 1:
+                full = curvature(x, p * (1 - p) * counts, bits - FEATURE_BITS, weights)
+                hessian[h] = full[lower]
+    found = {"head_loss": loss, "head_mass": mass, "head_gradient": gradient, "held_out": held_out}
+    return Reply(broadcast.round, found | ({"head_hessian": hessian} if asked.hessian else {}))

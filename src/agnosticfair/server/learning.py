@@ -1,0 +1,230 @@
+"""The additive and the linear learner: logistic regressions of all heads, for every fold, in the same messages.
+
+The gradient is exact for each of the (folds + 1) x H models.  One Hessian a head, of all rows, serves every fold's model
+(quasi-Newton), and is asked for only while the models still move much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.errors import SolverError
+from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.heads import Head
+from agnosticfair.learners.linear import WEIGHT_BITS
+from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.methods import Method
+from agnosticfair.protocol.grid import exponents
+from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.questions import Learn
+from agnosticfair.server.plan import Beginning, Plan, Start
+
+RIDGE = 1.0
+"""Weight of |w|^2 / 2 beside the sum over rows, at least: what a row weighs."""
+
+TOLERANCE = 1e-6
+"""Converged: the next step promises less than this of every model's mean log loss."""
+
+REFRESH = 1e-4
+"""The Hessian is asked for again while a step promises more than this."""
+
+MAX_ROUNDS, MAX_SHARE = 30, 0.5
+"""Most rounds; and the most of the rows that one fold may hold: where few rows differ, folds are given up."""
+
+
+@dataclass(frozen=True)
+class Learning:
+    """Between two rounds.
+
+    Parameters
+    ----------
+    kind : str
+        The learner's name.
+    heads : tuple of Head
+        Those that are learned.
+    folds, seed : int
+    n : int
+        How many rows there are.
+    ridge : float
+    bits : (D,) array
+        Of the grid of weights.
+    w : (models, H, D) array
+        The trial that is asked for next.
+    best, value : arrays
+        The best weights, and what they cost, (models, H).
+    hessian : (H, D, D) array
+        Of the model of all rows.
+    fresh : bool
+        Whether the Hessian is asked for.
+    held_out : float
+        Mean log loss of rows that a model was not trained on, all heads together.
+    """
+
+    kind: str
+    heads: tuple[Head, ...]
+    folds: int
+    seed: int
+    n: int
+    ridge: float
+    bits: np.ndarray
+    w: np.ndarray
+    best: np.ndarray
+    value: np.ndarray
+    hessian: np.ndarray
+    fresh: bool = True
+    held_out: float = float("inf")
+    round: int = 0
+    outcome: str = "running"
+    history: tuple[dict, ...] = ()
+    under_floor: tuple[str, ...] = ()
+
+    @property
+    def alpha(self) -> np.ndarray:
+        """No adversary."""
+        return np.zeros(0)
+
+
+TYPES = (Learning,)
+
+
+def suits(method: Method) -> bool:
+    """Methods with a rule."""
+    return method.rule is not None
+
+
+def before(plan: Plan) -> None:
+    """Nothing is asked before the first round."""
+
+
+def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning:
+    """Before the first round: all weights 0."""
+    assert plan.method.rule is not None
+    folds, D = plan.method.rule.folds, plan.features + 1
+    w = np.zeros((folds + 1, len(heads), D))
+    ridge = max(RIDGE, plan.method.ridge * plan.task.n)
+    bits = WEIGHT_BITS + exponents(plan.task.encoding)
+    value = np.full(w.shape[:2], np.inf)
+    hessian = np.zeros((len(heads), D, D))
+    return Learning(kind, heads, folds, seed, plan.task.n, ridge, bits, w, w, value, hessian)
+
+
+def question(state: Learning) -> Learn:
+    """What the next round asks of every client."""
+    return Learn(state.heads, state.folds, state.seed, state.fresh, state.w)
+
+
+def step(state: Learning, reply: Reply) -> Learning:
+    """One round: every model goes on from the better of its last two weights."""
+    sums = reply.sums
+    state = _without_folds(state, sums)
+    sums = {k: v if k in OF_HEADS else v[-len(state.w) :] for k, v in sums.items()}
+    if not np.isfinite(sums["head_loss"]).all():
+        raise SolverError("the learner diverged: scale the features")
+    penalty = _penalty(state)
+    value = sums["head_loss"] + ((state.w**2) @ penalty) / 2
+    if "head_hessian" in sums:
+        state = replace(state, hessian=_square(sums["head_hessian"], state.w.shape[-1]))
+    better = value <= state.value + 1e-9 * np.abs(value)
+    gradient = sums["head_gradient"] + state.w * penalty
+    move, promised = _newton(state, gradient, sums["head_mass"])
+    back = (state.best + state.w) / 2
+    trial = np.where(better[:, :, None], state.w + move, back)
+    left = float(np.where(better, promised, np.inf).max())
+    held_out = float(sums["held_out"].sum()) / state.n
+    entry = {
+        "round": reply.round,
+        "stage": state.kind,
+        "kept": bool(better.all()),
+        "loss": float(sums["head_loss"][-1].sum() / state.n),
+        "held_out": held_out,
+        "decrement": min(left, 1.0),
+    }
+    done = left < TOLERANCE or reply.round >= MAX_ROUNDS
+    return replace(
+        state,
+        w=on_grid(trial, state.bits) if not done else np.where(better[:, :, None], state.w, state.best),
+        best=np.where(better[:, :, None], state.w, state.best),
+        value=np.where(better, value, state.value),
+        fresh=left > REFRESH,
+        held_out=held_out,
+        round=reply.round,
+        outcome="learned" if done else "running",
+        history=(*state.history, entry),
+    )
+
+
+OF_HEADS = {"held_out", "head_hessian"}
+
+
+def _without_folds(state: Learning, sums: Any) -> Learning:
+    """The state with the model of all rows alone, where a fold holds most of the rows."""
+    mass = sums["head_mass"]
+    if not state.folds or (mass[:-1] >= (1 - MAX_SHARE) * mass[-1]).all():
+        return state
+    return replace(
+        state, folds=0, w=state.w[-1:], best=state.best[-1:], value=state.value[-1:]
+    )
+
+
+def _penalty(state: Learning) -> np.ndarray:
+    """The ridge of every weight, (D,): none on the intercept, and in the units of a scaled feature."""
+    own = state.ridge * np.ldexp(1.0, 2 * (state.bits - WEIGHT_BITS))
+    own[-1] = 1e-6 * state.ridge
+    return own
+
+
+def _square(lower: np.ndarray, D: int) -> np.ndarray:
+    """Symmetric matrices from their lower triangles, (H, D, D)."""
+    found, (i, j) = np.zeros((len(lower), D, D)), np.tril_indices(D)
+    found[:, i, j] = lower
+    found[:, j, i] = lower
+    return found
+
+
+def _newton(
+    state: Learning, gradient: np.ndarray, mass: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The step of every model, and what it promises of its mean loss: the Hessian is of all rows, in the share that a
+    model has of them."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    move, promised = np.empty_like(gradient), np.empty(gradient.shape[:2])
+    penalty = np.diag(_penalty(state))
+    for h in range(gradient.shape[1]):
+        factor = cho_factor(state.hessian[h] + penalty)
+        share = np.maximum(mass[:, h], 1.0) / max(mass[-1, h], 1.0)
+        move[:, h] = -cho_solve(factor, gradient[:, h].T).T / share[:, None]
+        promised[:, h] = -np.einsum("fd,fd->f", move[:, h], gradient[:, h]) / 2
+    return move, promised / np.maximum(mass, 1.0)
+
+
+def estimates_of(state: Learning, plan: Plan) -> Estimates:
+    """What was learned, for the task."""
+    return Estimates(state.kind, state.heads, state.folds, state.seed, {"w": state.w})
+
+
+def worst_cases(state: Learning) -> tuple[float, float]:
+    """Nothing is limited yet."""
+    return float("nan"), float("nan")
+
+
+def start_of(state: Learning) -> Start | None:
+    """A learner begins anew."""
+    return None
+
+
+def init(plan: Plan, beginning: Beginning) -> Learning:
+    """Before the first round, of all heads of the plan."""
+    from agnosticfair.server.trainers import heads_of
+
+    assert plan.method.rule is not None
+    return begun(plan, kind_of(plan.method), heads_of(plan), beginning.seed)
+
+
+def kind_of(method: Method) -> str:
+    """The learner of this room that is meant."""
+    assert method.rule is not None
+    return "linear" if method.rule.learner == "linear" else "additive"
