@@ -17,6 +17,7 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
 from agnosticfair.client.sums import named as parts
 from agnosticfair.client.sums.learning import learn
+from agnosticfair.client.sums.growing import cells, level
 from agnosticfair.client.sums.pairs import pair_slopes
 from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
@@ -77,6 +78,8 @@ STEPS: dict[str, Step] = {
         Step("part_counts", parts.counts, by_batch=True),
         Step("part_sums", part_sums, by_batch=True, batches=parts.BATCHES),
         Step("learn", learn, by_batch=True, batches=parts.BATCHES),
+        Step("cells", cells, by_batch=True),
+        Step("level", level),
         Step("pair_slopes", pair_slopes, by_batch=True),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),

@@ -177,7 +177,12 @@ def best_splits(
     A node's sums over all codes are the same for every column.
     """
     pieces = [
-        _best(hist[a : a + _AT_ONCE], bins, settings, None if bounds is None else bounds[a : a + _AT_ONCE])
+        _best(
+            hist[a : a + _AT_ONCE],
+            bins,
+            settings,
+            None if bounds is None else bounds[a : a + _AT_ONCE],
+        )
         for a in range(0, len(hist), _AT_ONCE)
     ]
     return Splits(*(np.concatenate(column) for column in zip(*pieces, strict=True)))

@@ -124,8 +124,13 @@ def advance(growth: Growth, hist: np.ndarray, loss: np.ndarray) -> Growth:
     if growth.level == 0:
         pairs = zip(growth.loss, loss.tolist(), strict=True)
         active = {m % growth.heads for m in growth.count[:, 0].tolist()}
-        growth = replace(growth, loss=tuple((*o, v) if h in active else o for h, (o, v) in enumerate(pairs)))
-        growth = _only_growing(growth, keep := np.array([growing(growth, m % growth.heads) for m in growth.count[:, 0]]))
+        growth = replace(
+            growth, loss=tuple((*o, v) if h in active else o for h, (o, v) in enumerate(pairs))
+        )
+        growth = _only_growing(
+            growth,
+            keep := np.array([growing(growth, m % growth.heads) for m in growth.count[:, 0]]),
+        )
         if not len(growth.count):
             return growth
         hist, nodes, bounds = hist[keep], growth.count, _open_bounds(int(keep.sum()))
@@ -170,16 +175,16 @@ def _unmeasured(growth: Growth, model: int) -> bool:
     return bool(growth.folds) and len(growth.loss[head]) == len(growth.done[head])
 
 
-def _with_siblings(
-    growth: Growth, hist: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _with_siblings(growth: Growth, hist: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Histograms, nodes and bounds of the counted nodes and, by subtraction, of their siblings, in the order of nodes."""
     model, node = growth.count.T
     both = np.empty((len(hist), 2, *hist.shape[1:]))
     own, every = node % 2, np.arange(len(hist))
     both[every, own] = hist
     both[every, 1 - own] = growth.parents - hist
-    nodes = np.stack([np.repeat(model, 2), (np.repeat(node & ~1, 2) + np.tile([0, 1], len(node)))], axis=1)
+    nodes = np.stack(
+        [np.repeat(model, 2), (np.repeat(node & ~1, 2) + np.tile([0, 1], len(node)))], axis=1
+    )
     return both.reshape(-1, *hist.shape[1:]), nodes, growth.bounds.reshape(-1, 2)
 
 

@@ -226,7 +226,9 @@ def number_codes(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return codes
 
 
-def goes_right(forest: Forest, bins: Bins, columns: np.ndarray, tree: int, node: int, rank: int) -> np.ndarray:
+def goes_right(
+    forest: Forest, bins: Bins, columns: np.ndarray, tree: int, node: int, rank: int
+) -> np.ndarray:
     """Which rows a node that splits sends right, (n,) uint8 of 0 and 1.
 
     columns: (C, n) codes.  rank: of the node among those that have a set.
@@ -238,7 +240,11 @@ def goes_right(forest: Forest, bins: Bins, columns: np.ndarray, tree: int, node:
         return (1 - left)[codes]
     threshold = forest.threshold[tree, node]
     if forest.missing_right[tree, node]:  # 0 - 1 is 255 here: to the right of every threshold
-        return (codes - np.uint8(1) > threshold - np.uint8(1)).view(np.uint8) if threshold else np.ones_like(codes)
+        return (
+            (codes - np.uint8(1) > threshold - np.uint8(1)).view(np.uint8)
+            if threshold
+            else np.ones_like(codes)
+        )
     return (codes > threshold).view(np.uint8)
 
 
@@ -248,7 +254,9 @@ def ranks(forest: Forest, bins: Bins) -> np.ndarray:
     return (np.cumsum(inside.ravel()) - inside.ravel()).reshape(inside.shape)
 
 
-def leaves(forest: Forest, bins: Bins, columns: np.ndarray, tree: int, rank: np.ndarray) -> np.ndarray:
+def leaves(
+    forest: Forest, bins: Bins, columns: np.ndarray, tree: int, rank: np.ndarray
+) -> np.ndarray:
     """The leaf of every row in one tree, (n,) uint8; a row's comparisons are made for all nodes, eight or more rows to an
     instruction: cheaper than a row's way from node to node."""
     first = 2**forest.depth - 1

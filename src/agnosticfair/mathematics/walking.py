@@ -144,14 +144,23 @@ def go(
 def _known(way: Way, done: Forest, bins: Bins) -> bool:
     """Whether the trees are those of the way, or one more."""
     more = len(done) - len(way.done)
-    return more == 0 and _same(way.done, done) or more == 1 and _same(way.done, done.first(len(way.done), bins))
+    return (
+        more == 0
+        and _same(way.done, done)
+        or more == 1
+        and _same(way.done, done.first(len(way.done), bins))
+    )
 
 
 def _add_tree(way: Way, rows: CodedRows, bins: Bins, done: Forest) -> None:
     """Add the last tree to the margins: from where the rows stand in it, if they do."""
     before = done.first(len(done) - 1, bins)
     last = Forest(
-        done.column[-1:], done.threshold[-1:], done.missing_right[-1:], done.sets[len(before.sets) :], done.value[-1:]
+        done.column[-1:],
+        done.threshold[-1:],
+        done.missing_right[-1:],
+        done.sets[len(before.sets) :],
+        done.value[-1:],
     )
     if way.now is not None and _grows_from(way.now, last, way.level):
         place = descend(way.place, last, bins, rows.columns, way.level, last.depth)
@@ -216,4 +225,6 @@ def level_sums(
 def _loss(way: Way, rows: CodedRows, model: int) -> float:
     judged, target = rows.judged(model), rows.target[model % len(rows.target)]
     weights: Any = None if rows.weights is None else rows.weights[judged]
-    return float(losses(way.margin[judged], target[judged], min(LOSS_BITS, rows.bits), weights).sum())
+    return float(
+        losses(way.margin[judged], target[judged], min(LOSS_BITS, rows.bits), weights).sum()
+    )

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar, dataclass_transform
 import numpy as np
 
 from agnosticfair.data.axes import FINE
+from agnosticfair.data.binning import Binning
 from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.data.encoding import Encoding, indicators
 from agnosticfair.data.rows import Fold
@@ -303,6 +304,55 @@ class Learn:
         each = dict.fromkeys(("head_loss", "head_mass"), (models, H))
         lower = {"head_hessian": (H, D * (D + 1) // 2)} if self.hessian else {}
         return {**each, "head_gradient": self.w.shape, "held_out": (H,), **lower}
+
+
+@question(
+    "cells",
+    cell_counts="how many rows lie in each small cell of a column's range, or have no number there: with few, who they are",
+    value_counts="how many rows have each category",
+)
+class Cells:
+    """How many rows lie between cuts, (columns, K), of every column of numbers, and how many have each category: for
+    the bins of trees (``data.binning``)."""
+
+    cuts: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        values = sum(len(vocabulary) for _, vocabulary in task.encoding.categorical)
+        rows, width = self.cuts.shape
+        return {"cell_counts": (rows, width + 2), "value_counts": (values,)}
+
+
+@question(
+    "level",
+    hist="for each node of the trees that grow: how many rows have each bin or category of every column, and sums of "
+    "their gradients, which tell how many have the label or group; a node has min_rows rows or more, of all sites",
+    tree_loss="how well trees fit rows that they were not grown from",
+)
+class Level:
+    """Histograms of a level of all trees that grow: of the ``count``, (P, 2), models and nodes.
+
+    forests, growing: the trees so far and those that grow, packed (``mathematics.trees``): with them any client can
+    begin here.  edges, edge_sizes, codes: the bins.
+    """
+
+    heads: tuple[Head, ...]
+    folds: int
+    seed: int
+    level: int
+    edges: np.ndarray
+    edge_sizes: np.ndarray
+    codes: np.ndarray
+    forests: np.ndarray
+    growing: np.ndarray
+    count: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        bins = Binning(self.edges, self.edge_sizes, self.codes).bins(task.encoding)
+        return {
+            "hist": (len(self.count), int(bins.starts[-1]), 3),
+            "tree_loss": (len(self.heads),),
+        }
 
 
 def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:
