@@ -17,6 +17,8 @@ from agnosticfair.learners.estimates import (
     predict,
 )
 from agnosticfair.learners.heads import heads, joint, strata
+from agnosticfair.mathematics.fairness import comparisons
+from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.protocol.messages import Broadcast, pack, unpack
 from agnosticfair.protocol.questions import UNCOUNTED, PartCounts
 
@@ -86,12 +88,24 @@ def test_a_column_of_probabilities_is_checked(bad):
 
 def test_joint_probabilities_add_up_to_one():
     for groups in (("a", "b"), ("a", "b", "c")):
-        for by_label in (False, True):
-            own = heads([("s", groups)], by_label)
+        for labels in (((0, 1),), ((0,), (1,))):
+            own = heads([("s", groups)], labels)
             P = np.random.default_rng(0).random((len(own), 50))
             found = joint(own, P)
             assert len(found) == len(strata(own))
             np.testing.assert_allclose(found.sum(axis=0), 1.0)
+
+
+@pytest.mark.parametrize("notion", ["demographic_parity", "equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("intersections", [False, True])
+def test_strata_are_what_is_compared(notion, intersections):
+    features = [("sex", ("F", "M")), ("race", ("a", "b", "c"))]
+    own = strata(heads(features, notion_of(notion).labels, intersections))
+    compared = comparisons(features, notion, intersections)
+    assert len(own) == len(compared.names)
+    for stratum, name in zip(own, compared.names, strict=True):
+        assert all(value in name for value in stratum.group)
+        assert stratum.label is None or name.endswith(f"with label {stratum.label}")
 
 
 def test_one_group_and_too_many_are_refused():

@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from agnosticfair.client.client import Client
+from agnosticfair.client.sums.features import weighed
+from agnosticfair.data.axes import codes_of
 from agnosticfair.errors import FederationError
 from agnosticfair.learners import estimates
-from agnosticfair.learners.heads import joint
+from agnosticfair.learners.heads import joint, targets
+from agnosticfair.mathematics.crossed import Crossed, cross, gram
+from agnosticfair.mathematics.parts import part_sums, sizes_of
+from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
+from agnosticfair.protocol.grid import base_bits
+from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Task
 
 
@@ -23,3 +30,56 @@ def strata(client: Client, task: Task) -> np.ndarray:
     P = client.kept(task, probabilities)
     assert task.estimates is not None
     return joint(task.estimates.heads, P)
+
+
+def codes(client: Client, task: Task) -> np.ndarray:
+    """Every row's value on every axis of the task's subgroups, (n, axes); for ``client.kept``."""
+    assert task.named is not None
+    return codes_of(client.rows, task.named.agreed[0], client.who, client.key)
+
+
+def crossed(client: Client, task: Task) -> Crossed:
+    """The same, crossed; for ``client.kept``."""
+    assert task.named is not None
+    return cross(client.kept(task, codes), sizes_of(task.named.agreed[0]))
+
+
+def over_subgroups(client: Client, task: Task, V: np.ndarray) -> np.ndarray:
+    """Sums of each v over the rows of every subgroup and, last, overall, (k, M + 1).  V: (k, n), on a grid."""
+    overall = V.sum(axis=1)[:, None]
+    if task.named is None:
+        return overall
+    at, (_, parts) = task.named.places, task.named.agreed
+    found = np.empty((len(V), len(parts)))
+    found[:, at.shallow] = gram(client.kept(task, crossed), V)[:, *at.at]
+    deep = [parts[m] for m in at.deep.tolist()]
+    found[:, at.deep] = [part_sums(client.kept(task, codes), deep, v) for v in V] if deep else 0.0
+    return np.hstack([found, overall])
+
+
+def masses(client: Client, broadcast: Broadcast[SubgroupMasses]) -> Reply:
+    """Expected people of every stratum, by subgroup or by pair of values."""
+    task = broadcast.task
+    assert task.named is not None
+    V = client.kept(task, strata).copy()
+    weighed(V, base_bits(task.n), client.rows.weights, axis=1)
+    if not len(task.named.parts):
+        return Reply(broadcast.round, {"masses": gram(client.kept(task, crossed), V)})
+    return Reply(broadcast.round, {"masses": over_subgroups(client, task, V)[:, :-1]})
+
+
+def calibration(client: Client, broadcast: Broadcast[Calibration]) -> Reply:
+    """Observed less expected, and its variance, of every head in every subgroup."""
+    task, table = broadcast.task, client.rows
+    assert task.estimates is not None
+    P, bits = client.kept(task, probabilities), base_bits(task.n)
+    y = table.labels(task.positive)
+    t, counts = targets(task.estimates.heads, y, table.sensitive_features)
+    V = weighed(np.concatenate([(t - P) * counts, P * (1 - P) * counts]), bits, None, axis=1)
+    if table.weights is not None:
+        weights = np.concatenate(
+            [np.tile(w, (len(P), 1)) for w in (table.weights, table.weights**2)]
+        )
+        V = weighed(V * weights, bits, None, axis=1)
+    surplus, variance = np.split(over_subgroups(client, task, V), 2)
+    return Reply(broadcast.round, {"surplus": surplus, "variance": variance})

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from agnosticfair.client import answers, private
+from agnosticfair.client import answers, estimates, private
 from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
 from agnosticfair.client.sums import named as parts
-from agnosticfair.client.sums.learning import learn
 from agnosticfair.client.sums.growing import cells, level
+from agnosticfair.client.sums.learning import learn
 from agnosticfair.client.sums.pairs import pair_slopes
 from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
@@ -80,6 +80,8 @@ STEPS: dict[str, Step] = {
         Step("learn", learn, by_batch=True, batches=parts.BATCHES),
         Step("cells", cells, by_batch=True),
         Step("level", level),
+        Step("subgroup_masses", estimates.masses, by_batch=True),
+        Step("calibration", estimates.calibration, by_batch=True),
         Step("pair_slopes", pair_slopes, by_batch=True),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),

@@ -52,12 +52,12 @@ def edges_of(counts: np.ndarray, low: float, high: float, bands: int) -> tuple[f
 
 
 def bins_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[float, ...]:
-    """Edges of at most so many bins with about as many rows each; a cell with more, a spike, is a bin by itself, and what
-    lies beyond it has bins in its own numbers.
+    """Edges of about so many bins with about as many rows each; a cell with more, a spike, is a bin by itself, and what
+    lies beyond it is cut by its own quantiles.
 
     >>> spike = np.concatenate([np.zeros(900), np.arange(1.0, 101.0)])
     >>> bins_of(histogram(spike, 0.0, 100.0), 0.0, 100.0, 5)
-    (0.1, 26.0, 51.0, 76.0)
+    (0.1, 25.1, 50.1, 75.1)
     """
     full = np.flatnonzero(counts)
     heavy = counts[full] > counts.sum() / bins

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -65,12 +66,15 @@ class Learner:
         (H, n); ``who`` names the rows in errors.
     of_all_rows : callable
         From (arrays, folds) to the arrays of the model of all rows alone.
+    check : callable
+        Of (arrays, encoding, number of heads) that come from a file: raises ``ValueError`` unless they fit.
     """
 
     name: str
     summary: str
     predict: Callable[[Mapping[str, np.ndarray], Encoding, int, Table, str], np.ndarray]
     of_all_rows: Callable[[Mapping[str, np.ndarray], int], Mapping[str, np.ndarray]]
+    check: Callable[[Mapping[str, np.ndarray], Encoding, int], None]
 
 
 LEARNERS: dict[str, Learner] = {}
@@ -89,13 +93,26 @@ register_learner(
         "logistic regression over bins of every column of numbers and the categories",
         linear.predict,
         linear.of_all_rows,
+        linear.check,
     )
 )
 register_learner(
-    Learner("linear", "logistic regression over the columns", linear.predict, linear.of_all_rows)
+    Learner(
+        "linear",
+        "logistic regression over the columns",
+        linear.predict,
+        linear.of_all_rows,
+        linear.check,
+    )
 )
 register_learner(
-    Learner("trees", "gradient-boosted trees over bins", trees.predict, trees.of_all_rows)
+    Learner(
+        "trees",
+        "gradient-boosted trees over bins",
+        trees.predict,
+        trees.of_all_rows,
+        trees.check,
+    )
 )
 
 
@@ -162,6 +179,45 @@ def probability_column(table: Table, name: str, who: str) -> np.ndarray:
             "numbers from 0 to 1, not scores or percentages"
         )
     return values
+
+
+def to_header(estimates: Estimates) -> dict[str, Any]:
+    """All but the arrays, as JSON has it."""
+    about = {k: v for k, v in vars(estimates).items() if k not in ("heads", "arrays")}
+    return {**about, "heads": [vars(head) for head in estimates.heads]}
+
+
+def from_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Estimates:
+    """The inverse of ``to_header``; what is read is not trusted: ValueError, KeyError or TypeError for what is none."""
+    heads = tuple(_head(entry) for entry in header["heads"])
+    columns = tuple(header["columns"])
+    if not heads or (columns and len(columns) != len(heads)) or type(header["aware"]) is not bool:
+        raise ValueError("heads")
+    if not all(isinstance(text, str) for text in (header["kind"], *columns)):
+        raise ValueError("columns")
+    made = Estimates(
+        header["kind"],
+        heads,
+        int(header["folds"]),
+        int(header["seed"]),
+        dict(arrays),
+        columns,
+        header["aware"],
+    )
+    if learned(made):
+        learner_of(made.kind)
+    return made
+
+
+def _head(entry: Mapping[str, Any]) -> Head:
+    texts = {k: tuple(entry[k]) for k in ("features", "group", "other")}
+    if not all(isinstance(v, str) for own in texts.values() for v in own):
+        raise ValueError("a head's group")
+    if entry["label"] not in (None, 0, 1) or not isinstance(entry["name"], str):
+        raise ValueError("a head's label")
+    if not len(texts["features"]) == len(texts["group"]) == len(texts["other"] or texts["group"]):
+        raise ValueError("a head's group")
+    return Head(entry["name"], label=entry["label"], **texts)
 
 
 def out_of_fold(

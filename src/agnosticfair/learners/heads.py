@@ -45,6 +45,8 @@ class Head:
 
 
 LABEL = Head("label")
+BOTH = ((0, 1),)
+"""The labels of demographic parity: all rows at once."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,17 @@ class Stratum:
 
 def heads(
     sensitive_features: Sequence[tuple[str, Sequence[str]]],
-    by_label: bool = False,
+    labels: Sequence[tuple[int, ...]] = BOTH,
     intersections: bool = False,
 ) -> tuple[Head, ...]:
-    """The label's head, and those of the groups.  sensitive_features: the name and the groups of each.
+    """The label's head, and those of the groups.  sensitive_features: the name and the groups of each.  labels: of the
+    rows among which the fairness metric compares (``Notion.labels``).
+
+    ``strata`` of these heads are in the order of ``fairness.comparisons``.
 
     >>> [head.name for head in heads([("sex", ("F", "M"))])]
     ['label', 'group:M']
-    >>> [head.name for head in heads([("sex", ("F", "M"))], by_label=True)]
+    >>> [head.name for head in heads([("sex", ("F", "M"))], ((0,), (1,)))]
     ['label', 'group:M|0', 'group:M|1']
     """
     return (
@@ -73,8 +78,8 @@ def heads(
         *(
             head
             for names, groups in blocks(sensitive_features, intersections)
-            for label in ((0, 1) if by_label else (None,))
-            for head in _of_groups(names, groups, label, len(sensitive_features) > 1)
+            for own in labels
+            for head in _of_groups(names, groups, own, len(sensitive_features) > 1)
         ),
     )
 
@@ -103,9 +108,9 @@ def blocks(
 
 
 def _of_groups(
-    names: tuple[str, ...], groups: list[tuple[str, ...]], label: int | None, several: bool
+    names: tuple[str, ...], groups: list[tuple[str, ...]], labels: tuple[int, ...], several: bool
 ) -> list[Head]:
-    two = len(groups) == 2
+    two, label = len(groups) == 2, labels[0] if len(labels) == 1 else None
     found = []
     for group in groups[1:] if two else groups:
         pairs = zip(names, group, strict=True)
@@ -121,7 +126,7 @@ def targets(
     """t and the rows that count, (H, n) of bool each.  y: (n,) in {0, 1}.
 
     >>> sex = Column.of(["F", "M", "M"])
-    >>> t, counts = targets(heads([("sex", ("F", "M"))], True), np.array([1, 0, 1]), {"sex": sex})
+    >>> t, counts = targets(heads([("sex", ("F", "M"))], ((0,), (1,))), np.array([1, 0, 1]), {"sex": sex})
     >>> t.astype(int).tolist(), counts.astype(int).tolist()
     ([[1, 0, 1], [0, 1, 1], [0, 1, 1]], [[1, 1, 1], [0, 1, 0], [1, 0, 1]])
     """

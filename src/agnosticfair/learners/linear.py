@@ -56,3 +56,12 @@ def predict(
 def of_all_rows(arrays: Mapping[str, np.ndarray], folds: int) -> dict[str, np.ndarray]:
     """The weights of the last model alone."""
     return {"w": arrays["w"][folds:]}
+
+
+def check(arrays: Mapping[str, np.ndarray], encoding: Encoding, heads: int) -> None:
+    """Raise ``ValueError`` unless these are one model's weights of so many heads."""
+    w = arrays.get("w")
+    if {*arrays} != {"w"} or w is None or w.shape != (1, heads, encoding.width + 1):
+        raise ValueError("the weights of the estimates")
+    if w.dtype != np.float64 or not np.isfinite(w).all():
+        raise ValueError("the weights of the estimates")

@@ -71,6 +71,18 @@ class Rule:
                 object.__setattr__(self, name, value.item())
         self._check_learner()
 
+    def prices(self, base_rate: float) -> tuple[float, float]:
+        """What a false positive and a false negative cost, where so many rows are positive.
+
+        >>> Rule().prices(0.25), Rule(costs="balanced").prices(0.25)
+        ((1.0, 1.0), (0.5, 1.5))
+        """
+        if self.costs is None:
+            return 1.0, 1.0
+        if isinstance(self.costs, str):
+            return 2.0 * base_rate, 2.0 * (1.0 - base_rate)
+        return self.costs
+
     def _check_learner(self) -> None:
         learner = self.learner
         if isinstance(learner, str):

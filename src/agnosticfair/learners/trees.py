@@ -72,3 +72,24 @@ def of_all_rows(arrays: Arrays, folds: int) -> dict[str, np.ndarray]:
         "sizes": sizes[folds * heads :],
         "shape": np.array([models - folds, heads], np.uint16),
     }
+
+
+def check(arrays: Arrays, encoding: Encoding, heads: int) -> None:
+    """Raise ``ValueError`` unless these are one model's forests of so many heads."""
+    kinds = {"edges": "f8", "edge_sizes": "u2", "codes": "u1", "forests": "u1", "sizes": "f8"}
+    kinds |= {"shape": "u2", "gain": "f4"}
+    if {*arrays} != {*kinds} or any(arrays[k].dtype != np.dtype(v) for k, v in kinds.items()):
+        raise ValueError("the trees of the estimates")
+    values = sum(len(vocabulary) for _, vocabulary in encoding.categorical)
+    sizes, edges = arrays["edge_sizes"], arrays["edges"]
+    if len(sizes) != len(encoding.numeric) or int(sizes.sum()) != len(edges):
+        raise ValueError("the bins of the estimates")
+    if len(arrays["codes"]) != values or not np.isfinite(edges).all():
+        raise ValueError("the bins of the estimates")
+    if arrays["shape"].tolist() != [1, heads]:
+        raise ValueError("the heads of the trees")
+    bins = binning_of(arrays).bins(encoding)
+    if arrays["gain"].shape != (heads, len(bins.sizes)) or len(arrays["sizes"]) != heads:
+        raise ValueError("the heads of the trees")
+    if len(unpack(arrays["forests"], bins)) != heads:
+        raise ValueError("the trees of the estimates")

@@ -8,15 +8,13 @@ Model m = fold * heads + head trains on the rows of other folds; the last heads 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf, log
 
 import numpy as np
 
 from agnosticfair.mathematics.boosting import (
     Boosting,
-    G,
-    H,
     N,
     best_splits,
     leaf_values,

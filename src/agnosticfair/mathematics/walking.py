@@ -145,10 +145,10 @@ def _known(way: Way, done: Forest, bins: Bins) -> bool:
     """Whether the trees are those of the way, or one more."""
     more = len(done) - len(way.done)
     return (
-        more == 0
-        and _same(way.done, done)
-        or more == 1
-        and _same(way.done, done.first(len(way.done), bins))
+        (more == 0
+        and _same(way.done, done))
+        or (more == 1
+        and _same(way.done, done.first(len(way.done), bins)))
     )
 
 

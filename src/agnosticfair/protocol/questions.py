@@ -18,12 +18,10 @@ from typing import Any, Protocol, TypeVar, dataclass_transform
 import numpy as np
 
 from agnosticfair.data.axes import FINE
-from agnosticfair.data.binning import Binning
 from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.data.encoding import Encoding, indicators
 from agnosticfair.data.rows import Fold
 from agnosticfair.learners.estimates import Estimates
-from agnosticfair.learners.heads import Head
 from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, own_width, width
 from agnosticfair.mathematics.fairness import Surrogate
@@ -278,81 +276,6 @@ class PairSlopes:
     def shapes(self, task: Task) -> Shapes:
         first, *_, last = indicators(task.encoding)
         return dict.fromkeys(("slope", "curve", "counts"), (last - first, last - first))
-
-
-@question(
-    "learn",
-    head_loss="how well each head's estimate fits the site's rows",
-    head_gradient="the gradient of each head's loss, a sum over rows for every weight: of few rows, or over many "
-    "rounds, it may be solved for what they look like",
-    head_hessian="how many rows, as far as they are undecided, have two features at once: with few, what they look like",
-    head_mass="how many rows each head is trained on: those of a label, or of all but a fold",
-    held_out="how well estimates fit rows that they were not trained on",
-)
-class Learn:
-    """Loss and gradient at w, (models, H, D), of every head's logistic regression, by the model of each fold and of all
-    rows; and, where it is asked for, the Hessian of the model of all rows, its lower triangle."""
-
-    heads: tuple[Head, ...]
-    folds: int
-    seed: int
-    hessian: bool
-    w: np.ndarray
-
-    def shapes(self, task: Task) -> Shapes:
-        models, H, D = self.w.shape
-        each = dict.fromkeys(("head_loss", "head_mass"), (models, H))
-        lower = {"head_hessian": (H, D * (D + 1) // 2)} if self.hessian else {}
-        return {**each, "head_gradient": self.w.shape, "held_out": (H,), **lower}
-
-
-@question(
-    "cells",
-    cell_counts="how many rows lie in each small cell of a column's range, or have no number there: with few, who they are",
-    value_counts="how many rows have each category",
-)
-class Cells:
-    """How many rows lie between cuts, (columns, K), of every column of numbers, and how many have each category: for
-    the bins of trees (``data.binning``)."""
-
-    cuts: np.ndarray
-
-    def shapes(self, task: Task) -> Shapes:
-        values = sum(len(vocabulary) for _, vocabulary in task.encoding.categorical)
-        rows, width = self.cuts.shape
-        return {"cell_counts": (rows, width + 2), "value_counts": (values,)}
-
-
-@question(
-    "level",
-    hist="for each node of the trees that grow: how many rows have each bin or category of every column, and sums of "
-    "their gradients, which tell how many have the label or group; a node has min_rows rows or more, of all sites",
-    tree_loss="how well trees fit rows that they were not grown from",
-)
-class Level:
-    """Histograms of a level of all trees that grow: of the ``count``, (P, 2), models and nodes.
-
-    forests, growing: the trees so far and those that grow, packed (``mathematics.trees``): with them any client can
-    begin here.  edges, edge_sizes, codes: the bins.
-    """
-
-    heads: tuple[Head, ...]
-    folds: int
-    seed: int
-    level: int
-    edges: np.ndarray
-    edge_sizes: np.ndarray
-    codes: np.ndarray
-    forests: np.ndarray
-    growing: np.ndarray
-    count: np.ndarray
-
-    def shapes(self, task: Task) -> Shapes:
-        bins = Binning(self.edges, self.edge_sizes, self.codes).bins(task.encoding)
-        return {
-            "hist": (len(self.count), int(bins.starts[-1]), 3),
-            "tree_loss": (len(self.heads),),
-        }
 
 
 def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:

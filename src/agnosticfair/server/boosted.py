@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agnosticfair.data.binning import PASSES, Binning, agreed, equal_cells, refined
+from agnosticfair.data.encoding import Encoding
 from agnosticfair.learners import trees
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import Head
@@ -19,7 +20,7 @@ from agnosticfair.mathematics.growing import Growth, advance, begin, best_count,
 from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, pack
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.questions import Cells, Level
+from agnosticfair.protocol.trees import Cells, Level
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 MAX_BINS = 255
@@ -32,7 +33,9 @@ class Boosted:
 
     Parameters
     ----------
-    plan : Plan
+    encoding : Encoding
+    n : int
+        How many rows there are.
     heads : tuple of Head
         Those that are learned.
     folds, seed : int
@@ -47,7 +50,8 @@ class Boosted:
         Mean log loss out of fold, all heads together.
     """
 
-    plan: Plan
+    encoding: Encoding
+    n: int
     heads: tuple[Head, ...]
     folds: int
     seed: int
@@ -79,18 +83,31 @@ class Boosted:
 TYPES = (Boosted, Binning, Growth, Boosting, Bins, Forest)
 
 
+def suits(method: Method) -> bool:
+    """Methods with a rule that learns by trees."""
+    return method.rule is not None and method.rule.learner == "trees"
+
+
+def before(plan: Plan) -> None:
+    """Nothing is asked before the first round."""
+
+
+def init(plan: Plan, beginning: Beginning) -> Boosted:
+    """Before the first round, of the heads that the plan trains."""
+    from agnosticfair.server.trainers import trained_heads  # which knows this trainer
+
+    assert plan.method.rule is not None
+    return begun(plan, trained_heads(plan), beginning.seed, plan.method.rule.folds)
+
+
 def begun(
-    plan: Plan,
-    heads: tuple[Head, ...],
-    seed: int,
-    folds: int | None = None,
-    settings: Boosting | None = None,
+    plan: Plan, heads: tuple[Head, ...], seed: int, folds: int, settings: Boosting | None = None
 ) -> Boosted:
-    """Before the first round."""
-    if folds is None:
-        folds = plan.method.rule.folds if plan.method.rule is not None else 5
-    cuts = equal_cells(plan.task.encoding)
-    return Boosted(plan, heads, folds, seed, settings or Boosting(), cuts)
+    """Before the first round, of these heads."""
+    encoding = plan.task.encoding
+    cuts = equal_cells(encoding)
+    made = Boosted(encoding, plan.n, heads, folds, seed, settings or Boosting(), cuts)
+    return made if heads else replace(made, held_out=0.0, outcome="learned")  # all are given
 
 
 def question(state: Boosted) -> Cells | Level:
@@ -122,7 +139,7 @@ def step(state: Boosted, reply: Reply) -> Boosted:
     fresh = growth.level == 0 or growth.finished
     state = replace(state, growth=growth)
     losses = [loss[best_count(loss)] for loss in growth.loss if loss]
-    held_out = sum(losses) / state.plan.n if losses else float("nan")
+    held_out = sum(losses) / state.n if losses else float("nan")
     trees_now = max(map(len, growth.done))
     entry = {"round": reply.round, "stage": "trees", "kept": True, "trees": trees_now}
     entry |= {"level": growth.level, "held_out": held_out}
@@ -133,7 +150,7 @@ def step(state: Boosted, reply: Reply) -> Boosted:
 
 def _counted(state: Boosted, reply: Reply) -> Boosted:
     """After counts of cells: count finer ones, or agree on the bins and begin."""
-    encoding, settings = state.plan.task.encoding, state.settings
+    encoding, settings = state.encoding, state.settings
     entry = {"round": reply.round, "stage": "bins", "kept": True}
     state = replace(state, history=(*state.history, entry))
     if reply.round < PASSES and len(state.cuts):
@@ -144,11 +161,23 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
     return replace(state, binning=binning, growth=growth)
 
 
-def estimates_of(state: Boosted) -> Estimates:
+def estimates_of(state: Boosted, plan: Plan) -> Estimates:
     """What was learned, for the task."""
+    if not state.heads:
+        return Estimates("trees", (), 0, state.seed)
     assert state.growth is not None
     assert state.binning is not None
     growth = state.growth
     gain = growth.gain[-len(state.heads) :]
     arrays = trees.packed(state.binning, growth.bins, result(growth), len(state.heads), gain)
     return Estimates("trees", state.heads, state.folds, state.seed, arrays)
+
+
+def worst_cases(state: Boosted) -> tuple[float, float]:
+    """Nothing is limited yet."""
+    return float("nan"), float("nan")
+
+
+def start_of(state: Boosted) -> Start | None:
+    """A learner begins anew."""
+    return None

@@ -26,12 +26,13 @@ from agnosticfair.methods import Averaging, Fairness, Method, Network, Rule
 from agnosticfair.protocol.questions import Architecture, Named, Task
 from agnosticfair.server.plan import Plan
 from agnosticfair.server.solvers import SOLVERS, SolverState
+from agnosticfair.server.trainers import TRAINERS, Learned
 
 FORMAT = "agnosticfair-checkpoint-2"
 FILE = "checkpoint.safetensors"
 _PARTS: tuple[type, ...] = (SolverState, Plan, Task, Named, Encoding, Architecture)
 _PARTS += (Method, Fairness, Averaging, Network, Rule, Basis, Comparisons, Surrogate)
-_PARTS += (Estimates, Head)
+_PARTS += (Estimates, Head, Learned)
 
 
 def _name(kind: type) -> str:
@@ -40,7 +41,8 @@ def _name(kind: type) -> str:
 
 def types() -> dict[str, type]:
     """The records that a checkpoint may hold, by name: ours, and those of the solvers that are known."""
-    return {_name(t): t for t in (*_PARTS, *(t for s in SOLVERS.values() for t in s.TYPES))}
+    solvers = (*SOLVERS.values(), *TRAINERS.values())
+    return {_name(t): t for t in (*_PARTS, *(t for s in solvers for t in s.TYPES))}
 
 
 def freeze(value: Any, arrays: dict[str, np.ndarray]) -> Any:

@@ -1,7 +1,7 @@
 """The additive and the linear learner: logistic regressions of all heads, for every fold, in the same messages.
 
-The gradient is exact for each of the (folds + 1) x H models.  One Hessian a head, of all rows, serves every fold's model
-(quasi-Newton), and is asked for only while the models still move much.
+The gradient is exact for each of the (folds + 1) x H models.  One Hessian a head, of all rows, serves every fold's
+model (quasi-Newton), and is asked for only while the models still move much.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from agnosticfair.learners.heads import Head
 from agnosticfair.learners.linear import WEIGHT_BITS
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.methods import Method
+from agnosticfair.protocol.estimates import Learn
 from agnosticfair.protocol.grid import exponents
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.questions import Learn
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 RIDGE = 1.0
@@ -108,7 +108,8 @@ def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning
     bits = WEIGHT_BITS + exponents(plan.task.encoding)
     value = np.full(w.shape[:2], np.inf)
     hessian = np.zeros((len(heads), D, D))
-    return Learning(kind, heads, folds, seed, plan.task.n, ridge, bits, w, w, value, hessian)
+    made = Learning(kind, heads, folds, seed, plan.task.n, ridge, bits, w, w, value, hessian)
+    return made if heads else replace(made, held_out=0.0, outcome="learned")  # all are given
 
 
 def question(state: Learning) -> Learn:
@@ -145,7 +146,9 @@ def step(state: Learning, reply: Reply) -> Learning:
     done = left < TOLERANCE or reply.round >= MAX_ROUNDS
     return replace(
         state,
-        w=on_grid(trial, state.bits) if not done else np.where(better[:, :, None], state.w, state.best),
+        w=on_grid(trial, state.bits)
+        if not done
+        else np.where(better[:, :, None], state.w, state.best),
         best=np.where(better[:, :, None], state.w, state.best),
         value=np.where(better, value, state.value),
         fresh=left > REFRESH,
@@ -164,9 +167,7 @@ def _without_folds(state: Learning, sums: Any) -> Learning:
     mass = sums["head_mass"]
     if not state.folds or (mass[:-1] >= (1 - MAX_SHARE) * mass[-1]).all():
         return state
-    return replace(
-        state, folds=0, w=state.w[-1:], best=state.best[-1:], value=state.value[-1:]
-    )
+    return replace(state, folds=0, w=state.w[-1:], best=state.best[-1:], value=state.value[-1:])
 
 
 def _penalty(state: Learning) -> np.ndarray:
@@ -217,11 +218,10 @@ def start_of(state: Learning) -> Start | None:
 
 
 def init(plan: Plan, beginning: Beginning) -> Learning:
-    """Before the first round, of all heads of the plan."""
-    from agnosticfair.server.trainers import heads_of
+    """Before the first round, of the heads that the plan trains."""
+    from agnosticfair.server.trainers import trained_heads  # which knows this trainer
 
-    assert plan.method.rule is not None
-    return begun(plan, kind_of(plan.method), heads_of(plan), beginning.seed)
+    return begun(plan, kind_of(plan.method), trained_heads(plan), beginning.seed)
 
 
 def kind_of(method: Method) -> str:

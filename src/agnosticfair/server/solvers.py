@@ -5,7 +5,8 @@ A solver is a module, or any object, that meets ``Solver``; ``register`` makes o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Question
 from agnosticfair.server import averaging, deciding, exact, saddle
 from agnosticfair.server.plan import Beginning, Plan, Start
+from agnosticfair.server.trainers import TRAINERS, Learned, learners_to_try
 
 
 class Inner(Protocol):
@@ -93,14 +95,42 @@ def solver_of(method: Method) -> Solver:
 
 @dataclass(frozen=True)
 class SolverState:
-    """A plan and its solver's state."""
+    """A plan and its solver's state.
+
+    Parameters
+    ----------
+    plan : Plan
+    inner : Inner
+    stage : str
+        Of a method with a rule: the learner that trains, or 'program'.
+    learned : tuple of Learned
+        The learners that have been trained.
+    earlier : tuple of dict
+        The rounds of the stages before.
+    seed : int
+        Of the folds.
+    calibration : mapping of str to array
+        Of the estimates in every subgroup (``server.rule``).
+    """
 
     plan: Plan
     inner: Inner
+    stage: str = ""
+    learned: tuple[Learned, ...] = ()
+    earlier: tuple[dict, ...] = ()
+    seed: int = 0
+    calibration: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def solver(self) -> Solver:
-        return solver_of(self.plan.method)
+        if self.stage in TRAINERS:
+            return TRAINERS[self.stage]
+        return SOLVERS[self.stage] if self.stage else solver_of(self.plan.method)
+
+    @property
+    def history(self) -> tuple[dict, ...]:
+        """All rounds, of all stages."""
+        return (*self.earlier, *self.inner.history)
 
     @property
     def done(self) -> bool:
@@ -108,8 +138,12 @@ class SolverState:
 
 
 def init(plan: Plan, beginning: Beginning | None = None) -> SolverState:
-    """The state before the first round."""
-    return SolverState(plan, solver_of(plan.method).init(plan, beginning or Beginning()))
+    """The state before the first round; of a method with a rule, of the first learner."""
+    beginning = beginning or Beginning()
+    if plan.method.rule is None:
+        return SolverState(plan, solver_of(plan.method).init(plan, beginning))
+    stage, *_ = learners_to_try(plan)
+    return SolverState(plan, TRAINERS[stage].init(plan, beginning), stage, seed=beginning.seed)
 
 
 def question(state: SolverState) -> Broadcast[Any]:

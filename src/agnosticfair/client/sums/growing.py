@@ -8,7 +8,7 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums.compiled import histogram
-from agnosticfair.data.binning import Binning, cell_counts, value_counts
+from agnosticfair.data.binning import cell_counts, value_counts
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError
@@ -18,7 +18,8 @@ from agnosticfair.mathematics.trees import Bins, from_numbers, unpack
 from agnosticfair.mathematics.walking import CodedRows, Walk, level_sums
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Cells, Level, Task
+from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.trees import Cells, Level
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def cells(client: Client, broadcast: Broadcast[Cells]) -> Reply:
 
 def prepared(client: Client, task: Task, key: bytes, *, asked: Level) -> Prepared:
     """The rows as codes, read batch by batch where they are streamed.  key: what of the request they hang on."""
-    binning = Binning(asked.edges, asked.edge_sizes, asked.codes)
+    binning = asked.binning
 
     def piece(table: Table) -> list[tuple[np.ndarray, ...]]:
         t, counts = targets(asked.heads, table.labels(task.positive), table.sensitive_features)
@@ -67,8 +68,7 @@ def prepared(client: Client, task: Task, key: bytes, *, asked: Level) -> Prepare
 def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
     """The histograms of the nodes that are asked for; where trees begin, the loss out of fold."""
     task, asked = broadcast.task, broadcast.asked
-    of_bins = Binning(asked.edges, asked.edge_sizes, asked.codes).key
-    key = of_bins + repr((asked.heads, asked.folds, asked.seed)).encode()
+    key = asked.binning.key + repr((asked.heads, asked.folds, asked.seed)).encode()
     own = client.kept(task, prepared, key, asked=asked)
     try:
         done, now = (unpack(from_numbers(v), own.bins) for v in (asked.forests, asked.growing))

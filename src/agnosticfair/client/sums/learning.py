@@ -15,9 +15,10 @@ from agnosticfair.learners.heads import Head, targets
 from agnosticfair.learners.linear import compact
 from agnosticfair.mathematics.crossed import cross
 from agnosticfair.mathematics.linear import log_loss, sigmoid
+from agnosticfair.protocol.estimates import Learn
 from agnosticfair.protocol.grid import base_bits, exponents
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Learn, Task
+from agnosticfair.protocol.questions import Task
 
 COMBINED = 600
 """Combinations of a block of crossed columns."""
@@ -43,9 +44,7 @@ def features(client: Client, task: Task) -> Features:
     return Features(numbers, others, exponents(task.encoding)[others], hot, at)
 
 
-def prepared(
-    client: Client, task: Task, heads: tuple[Head, ...], folds: int, seed: int
-) -> Heads:
+def prepared(client: Client, task: Task, heads: tuple[Head, ...], folds: int, seed: int) -> Heads:
     """What each head is to learn."""
     table = client.rows
     t, counts = targets(heads, table.labels(task.positive), table.sensitive_features)

@@ -1,0 +1,65 @@
+"""Questions of learners, and of what their estimates say of subgroups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agnosticfair.learners.heads import Head, strata
+from agnosticfair.protocol.questions import Shapes, Task, question
+
+
+@question(
+    "learn",
+    head_loss="how well each head's estimate fits the site's rows",
+    head_gradient="the gradient of each head's loss, a sum over rows for every weight: of few rows, or over many "
+    "rounds, it may be solved for what they look like",
+    head_hessian="how many rows, as far as they are undecided, have two features at once: with few, what they "
+    "look like",
+    head_mass="how many rows each head is trained on: those of a label, or of all but a fold",
+    held_out="how well estimates fit rows that they were not trained on",
+)
+class Learn:
+    """Loss and gradient at w, (models, H, D), of every head's logistic regression, by the model of each fold and of all
+    rows; and, where it is asked for, the Hessian of the model of all rows, its lower triangle."""
+
+    heads: tuple[Head, ...]
+    folds: int
+    seed: int
+    hessian: bool
+    w: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        models, H, D = self.w.shape
+        each = dict.fromkeys(("head_loss", "head_mass"), (models, H))
+        lower = {"head_hessian": (H, D * (D + 1) // 2)} if self.hessian else {}
+        return {**each, "head_gradient": self.w.shape, "held_out": (H,), **lower}
+
+
+@question(
+    "subgroup_masses",
+    masses="how many people of each group are expected in each subgroup or pair of values: with few, who they "
+    "are",
+)
+class SubgroupMasses:
+    """Sums of estimated P(Y = y, S = s | x) over the task's subgroups; where it has none, over each pair of values."""
+
+    def shapes(self, task: Task) -> Shapes:
+        assert task.named is not None and task.estimates is not None  # noqa: PT018
+        axes, parts = task.named.agreed
+        size = sum(len(axis.values) for axis in axes)
+        C = len(strata(task.estimates.heads))
+        return {"masses": (C, len(parts)) if parts else (C, size, size)}
+
+
+@question(
+    "calibration",
+    surplus="by how much labels and groups exceed what is expected in each subgroup: with few people, who they are",
+    variance="how uncertain the estimates are in each subgroup",
+)
+class Calibration:
+    """Observed less expected, and its variance, of every head in each of the task's subgroups and, last, overall."""
+
+    def shapes(self, task: Task) -> Shapes:
+        assert task.estimates is not None
+        M = 0 if task.named is None else len(task.named.parts)
+        return dict.fromkeys(("surplus", "variance"), (len(task.estimates.heads), M + 1))

@@ -1,0 +1,144 @@
+"""A fit with a rule, from stage to stage: learners, subgroups with enough expected people, the program.
+
+Each stage is a solver; ``onward`` goes from one that has ended to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.axes import axes_of, bands_of, bins_of
+from agnosticfair.data.census import Census
+from agnosticfair.errors import SettingsError
+from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.heads import strata
+from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, triples
+from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import Histograms
+from agnosticfair.server.named import axes_in, by_column, parts_in, with_parts
+from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
+from agnosticfair.server.solvers import SOLVERS, SolverState
+from agnosticfair.server.trainers import TRAINERS, Learned, choose, completed, learners_to_try
+
+BINS = 32
+"""Of a column of numbers, as features."""
+
+PROGRAM = "program"
+Ask = Callable[[Broadcast[Any]], Reply]
+
+
+def agreed(plan: Plan, census: Census, ask: Ask) -> Plan:
+    """The plan with bins of its columns of numbers, and the axes of its subgroups; one message.  ask: all clients."""
+    names = sorted(census.numeric)
+    ranges = np.array([census.numeric[name] for name in names], float).reshape(-1, 2)
+    asked = Broadcast(0, plan.task, Histograms(tuple(names), *ranges.T))
+    counts = by_column(asked, ask(asked)) if names else {}
+    plan = with_bins(plan, census, counts)
+    return plan if plan.method.fairness is None else with_axes(plan, census, counts)
+
+
+def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> Plan:
+    """The plan whose features have bins of the columns of numbers, too, unless the learner is linear."""
+    rule = plan.method.rule
+    assert rule is not None
+    if rule.learner == "linear":
+        return plan
+    edges = [(name, bands_of(census, name, counts[name], BINS, bins_of)) for name in sorted(counts)]
+    encoding = replace(plan.task.encoding, bands=tuple(entry for entry in edges if entry[1]))
+    return replace(plan, task=replace(plan.task, encoding=encoding))
+
+
+def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> Plan:
+    """The plan with the axes of its subgroups, and no subgroup yet; without named ones it limits the difference overall
+    alone."""
+    basis = fairness_of(plan.method).basis
+    if basis.kind != "named":
+        return plan
+    axes = axes_of(census, counts, basis.bands, basis.columns, clients=plan.clients)
+    return with_parts(plan, axes, []) if axes else plan
+
+
+def onward(state: SolverState, ask: Ask, start: Start | None = None) -> SolverState:
+    """The state, or that of the next stage where this one has ended.  ask: all clients, for a total."""
+    if state.inner.outcome != "learned":
+        return state
+    plan, trainer = state.plan, TRAINERS[state.stage]
+    inner: Any = state.inner
+    estimates = completed(plan, state.seed, trainer.estimates_of(inner, plan))
+    learned = (*state.learned, Learned(state.stage, estimates, inner.held_out, inner.round))
+    state = replace(state, learned=learned, earlier=state.history)
+    rest = learners_to_try(plan)[len(learned) :]
+    if rest:
+        begun = TRAINERS[rest[0]].init(plan, Beginning(state.seed))
+        return replace(state, stage=rest[0], inner=begun)
+    chosen = choose({entry.learner: entry.held_out for entry in learned})
+    taken = next(entry.estimates for entry in learned if entry.learner == chosen)
+    return decided(with_estimates(state, taken), ask, start)
+
+
+def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
+    """The state whose clients know the estimates."""
+    plan = replace(state.plan, task=replace(state.plan.task, estimates=estimates))
+    return replace(state, plan=plan)
+
+
+def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverState:
+    """The state before the program's first round, its subgroups agreed on; without fairness the last one."""
+    plan = with_subgroups(state.plan, ask)
+    told = ask(Broadcast(0, plan.task, Calibration())).sums
+    state = replace(state, plan=plan, calibration=dict(told))
+    if plan.method.fairness is None:
+        ended: Any = replace(state.inner, outcome="converged", history=())  # type: ignore[type-var]
+        return replace(state, inner=ended)
+    begun = SOLVERS[PROGRAM].init(plan, Beginning(state.seed, start))
+    return replace(state, stage=PROGRAM, inner=begun)
+
+
+def with_subgroups(plan: Plan, ask: Ask) -> Plan:
+    """The plan with the subgroups in which at least two compared groups have enough expected people."""
+    if plan.task.named is None or plan.method.fairness is None:
+        return plan
+    rule, basis, axes = plan.method.rule, plan.method.fairness.basis, axes_in(plan)
+    assert rule is not None
+    masses = ask(Broadcast(0, plan.task, SubgroupMasses())).sums["masses"]
+    enough = comparable(plan, masses)
+    parts = conjunctions(enough, sizes_of(axes), rule.min_people, min(basis.depth, 2))
+    if not parts:
+        raise SettingsError(
+            f"min_people {rule.min_people:g} leaves no subgroup: the largest has {float(enough.max()):.0f} expected "
+            "people of the smaller group; lower it"
+        )
+    plan = with_parts(plan, axes, parts)
+    return with_triples(plan, ask) if basis.depth >= DEEPEST else plan
+
+
+def with_triples(plan: Plan, ask: Ask) -> Plan:
+    """The plan with the subgroups of three values that have enough expected people, too."""
+    axes, pairs = axes_in(plan), parts_in(plan)
+    candidates = triples(pairs)
+    if not candidates:
+        return plan
+    assert plan.method.rule is not None
+    deeper = with_parts(plan, axes, candidates)
+    masses = ask(Broadcast(0, deeper.task, SubgroupMasses())).sums["masses"]
+    enough = comparable(plan, masses) >= plan.method.rule.min_people
+    chosen = [part for part, on in zip(candidates, enough, strict=True) if on]
+    return with_parts(plan, axes, pairs + chosen)
+
+
+def comparable(plan: Plan, masses: np.ndarray) -> np.ndarray:
+    """The expected people of the smaller of the two largest groups that are compared, the most of all comparisons:
+    (C, ...) to (...)."""
+    assert plan.task.estimates is not None
+    own = strata(plan.task.estimates.heads)
+    compared = dict.fromkeys((stratum.features, stratum.label) for stratum in own)
+    of_each = [
+        np.sort(masses[[c for c, s in enumerate(own) if (s.features, s.label) == key]], axis=0)[-2]
+        for key in compared
+    ]
+    return np.max(of_each, axis=0)

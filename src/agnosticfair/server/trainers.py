@@ -1,0 +1,134 @@
+"""Learners that train over clients, in one table; and which heads there are to train.
+
+A trainer is a solver (``server.solvers.Solver``) whose state ends with outcome 'learned' and a mean loss on rows that
+its models were not trained on, ``held_out``; ``estimates_of`` is what it has learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from agnosticfair.errors import SettingsError
+from agnosticfair.learners.estimates import Estimates, learned
+from agnosticfair.learners.heads import LABEL, Head, heads
+from agnosticfair.mathematics.notions import notion_of
+from agnosticfair.methods import Method
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.questions import Question
+from agnosticfair.server import boosted, learning
+from agnosticfair.server.plan import Beginning, Plan, Start
+
+MARGIN = 1e-3
+"""By how much of the mean log loss another learner must be better on held-out rows than the additive one, which can be
+drawn and costs few rounds."""
+
+
+class Trainer(Protocol):
+    """A learner that trains over clients; see ``Solver`` for what is said of all solvers."""
+
+    @property
+    def TYPES(self) -> tuple[type, ...]: ...
+    def suits(self, method: Method) -> bool: ...
+    def before(self, plan: Plan) -> Broadcast[Any] | None: ...
+    def init(self, plan: Plan, beginning: Beginning) -> Any: ...
+    def question(self, state: Any) -> Question: ...
+    def step(self, state: Any, reply: Reply) -> Any: ...
+    def worst_cases(self, state: Any) -> tuple[float, float]: ...
+    def start_of(self, state: Any) -> Start | None: ...
+
+    def estimates_of(self, state: Any, plan: Plan) -> Estimates:
+        """What was learned of ``trained_heads``, in the heads' order."""
+        ...
+
+
+TRAINERS: dict[str, Trainer] = {"additive": learning, "linear": learning, "trees": boosted}
+"""By the learner's name."""
+
+CANDIDATES = ("additive", "trees")
+"""What 'auto' tries, as far as it is there."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a learner came to.  held_out: mean log loss of all heads on rows that it was not trained on."""
+
+    learner: str
+    estimates: Estimates
+    held_out: float
+    rounds: int
+
+
+def heads_of(plan: Plan) -> tuple[Head, ...]:
+    """All heads that the method needs: of the label alone where nothing is compared."""
+    fairness = plan.method.fairness
+    if fairness is None:
+        return (LABEL,)
+    notion = notion_of(fairness.notion)
+    if notion.bounds:
+        raise SettingsError(
+            f"method {plan.method.name!r} compares groups' rates, and {notion.name!r} bounds each group's loss: take "
+            "'fairfl' for it"
+        )
+    return heads(plan.task.sensitive_features, notion.labels, fairness.intersections)
+
+
+def blank(plan: Plan, seed: int) -> Estimates:
+    """Estimates of all heads before anything is learned."""
+    rule, own = plan.method.rule, heads_of(plan)
+    assert rule is not None
+    if len(rule.probability) > len(own):
+        raise SettingsError(
+            f"probability names {len(rule.probability)} columns, and there are {len(own)} heads "
+            f"({', '.join(head.name for head in own)}): name one each, in this order"
+        )
+    known = {name for name, *_ in plan.task.encoding.numeric}
+    for name in rule.probability:
+        if name not in known:
+            raise SettingsError(
+                f"probability {name!r} is no column of numbers; there are: {', '.join(sorted(known)) or 'none'}"
+            )
+    columns = (*rule.probability, *("",) * (len(own) - len(rule.probability)))
+    return Estimates("given", own, 0, seed, columns=columns, aware=rule.aware)
+
+
+def trained_heads(plan: Plan, seed: int = 0) -> tuple[Head, ...]:
+    """The heads that a learner has to train."""
+    estimates = blank(plan, seed)
+    return tuple(estimates.heads[h] for h in learned(estimates))
+
+
+def completed(plan: Plan, seed: int, of_learner: Estimates) -> Estimates:
+    """A learner's estimates with the heads that are given."""
+    own = blank(plan, seed)
+    if not learned(own):
+        return own
+    return replace(
+        own, kind=of_learner.kind, folds=of_learner.folds, arrays=dict(of_learner.arrays)
+    )
+
+
+def learners_to_try(plan: Plan) -> tuple[str, ...]:
+    """The learners that are trained, of which the best on held-out rows is taken."""
+    rule = plan.method.rule
+    assert rule is not None
+    if rule.learner == "auto":
+        return tuple(name for name in CANDIDATES if name in TRAINERS)
+    name = "additive" if rule.learner == "given" else rule.learner
+    if name not in TRAINERS:
+        raise SettingsError(
+            f"learner {name!r} does not train over clients; there are: {', '.join(TRAINERS)}"
+        )
+    return (name,)
+
+
+def choose(losses: Mapping[str, float]) -> str:
+    """The learner to take: the first one, unless another is better on held-out rows by more than MARGIN.
+
+    >>> choose({"additive": 0.585, "trees": 0.570}), choose({"additive": 0.585, "trees": 0.5848})
+    ('trees', 'additive')
+    """
+    first, *_ = losses
+    best = min(losses, key=lambda name: losses[name])
+    return best if losses[best] < losses[first] - MARGIN else first
