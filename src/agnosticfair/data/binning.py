@@ -1,6 +1,6 @@
 """Bins for trees: agreed from counts in cells, which add up over clients, never from pooled rows.
 
-Cells are counted a few times, each time finer where many rows lie, so that a column with a long tail has bins there, too.
+Cells are counted a few times, each time finer where many rows lie: a column with a long tail has bins there, too.
 """
 
 from __future__ import annotations

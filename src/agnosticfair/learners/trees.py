@@ -1,7 +1,7 @@
 """The learner of boosted trees: forests of every fold and head over agreed bins, packed as bytes.
 
-arrays: edges, edge_sizes, codes (``data.binning``); forests, packed; sizes, the bytes of each; shape, models and heads; gain, (heads, columns), what
-the splits by each column took off the loss in the model of all rows.
+arrays: edges, edge_sizes, codes (``data.binning``); forests, packed; sizes, the bytes of each; shape, models and heads;
+gain, (heads, columns), what the splits by each column took off the loss in the model of all rows.
 """
 
 from __future__ import annotations

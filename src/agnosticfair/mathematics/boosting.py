@@ -1,8 +1,8 @@
 """Gradient boosting from histograms that are sums over rows: which splits, and what their leaves add.
 
-Gradients and Hessians of the logistic loss are multiples of a power of two, so that a histogram is the same to the last
-bit in whatever order and in however many pieces its rows are added up: the trees of pooled rows are those of any split of
-them. A sibling's histogram is its parent's less the other child's, exactly.
+Gradients and Hessians of the logistic loss are multiples of a power of two, so that a histogram is the same to the
+last bit in whatever order and in however many pieces its rows are added up: the trees of pooled rows are those of any
+split of them. A sibling's histogram is its parent's less the other child's, exactly.
 
 Ties are broken by the lowest column, then the lowest code, with missing values to the left first.
 """
@@ -77,16 +77,16 @@ def gradient_bits(n: int, columns: int) -> int:
 def gradients(
     margin: np.ndarray, target: np.ndarray, bits: int, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient and Hessian of each row's logistic loss in its margin, multiples of 2^-bits, in float32, which holds them.
+    """Gradient and Hessian of each row's logistic loss in its margin, multiples of 2^-bits, which float32 holds.
 
     >>> gradients(np.zeros(1), np.ones(1), 20)
     (array([-0.5], dtype=float32), array([0.25], dtype=float32))
     """
     p, unit = sigmoid(margin), 2.0**bits
-    g, h = p - target, p * (1.0 - p)
-    if weights is not None:
-        g, h = g * weights, h * weights
-    return tuple((np.rint(v * unit) / unit).astype(np.float32) for v in (g, h))  # type: ignore[return-value]
+    g, h = np.rint((p - target) * unit) / unit, np.rint(p * (1.0 - p) * unit) / unit
+    if weights is not None:  # rounded before, too: a row that weighs 2 counts as the row twice
+        g, h = np.rint(g * weights * unit) / unit, np.rint(h * weights * unit) / unit
+    return g.astype(np.float32), h.astype(np.float32)
 
 
 def losses(

@@ -148,9 +148,8 @@ def _only_growing(growth: Growth, keep: np.ndarray) -> Growth:
 def _started(growth: Growth, sums: np.ndarray) -> Growth:
     """The starts: the log odds of each model's targets, half a row of either label added."""
     starts = []
-    for g, h, n in sums:  # at margin 0 the gradient is 1/2 - t, the Hessian 1/4
-        share = 0.5 - g / max(4 * h, 1e-300) if n else 0.5
-        share = (share * n + 0.5) / (n + 1)
+    for g, h, _ in sums:  # at margin 0 a row's gradient is 1/2 - t, and its Hessian 1/4
+        share = (2 * h - g + 0.5) / (4 * h + 1)
         starts.append(float(np.float32(log(share / (1 - share)))))
     done = tuple(replace(f, start=s) for f, s in zip(growth.done, starts, strict=True))
     return replace(growth, done=done, level=0)
@@ -174,7 +173,7 @@ def _unmeasured(growth: Growth, model: int) -> bool:
 
 
 def _with_siblings(growth: Growth, hist: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Histograms, nodes and bounds of the counted nodes and, by subtraction, of their siblings, in the order of nodes."""
+    """Histograms, nodes and bounds of the counted nodes and, by subtraction, of their siblings, in order."""
     model, node = growth.count.T
     both = np.empty((len(hist), 2, *hist.shape[1:]))
     own, every = node % 2, np.arange(len(hist))

@@ -1,8 +1,8 @@
 """Forests of complete binary trees over codes of one byte: what they are, how they are packed, what they predict.
 
-A column's code 0 is for missing values (a column of numbers) or for every other value (a column of categories); 1, 2, ...
-are its bins or its categories. A node sends codes up to its threshold to the left, or the codes of its set; a code 0 of
-numbers goes the way that the node says. Nodes are in heap order: the children of k are 2k + 1 and 2k + 2.
+A column's code 0 is for missing values (a column of numbers) or for every other value (a column of categories); 1, 2,
+... are its bins or its categories. A node sends codes up to its threshold to the left, or the codes of its set; a code 0
+of numbers goes the way that the node says. Nodes are in heap order: the children of k are 2k + 1 and 2k + 2.
 """
 
 from __future__ import annotations
@@ -257,8 +257,10 @@ def ranks(forest: Forest, bins: Bins) -> np.ndarray:
 def leaves(
     forest: Forest, bins: Bins, columns: np.ndarray, tree: int, rank: np.ndarray
 ) -> np.ndarray:
-    """The leaf of every row in one tree, (n,) uint8; a row's comparisons are made for all nodes, eight or more rows to an
-    instruction: cheaper than a row's way from node to node."""
+    """The leaf of every row in one tree, (n,) uint8.
+
+    All nodes are compared for all rows, many rows to an instruction: cheaper than a row's way from node to node.
+    """
     first = 2**forest.depth - 1
 
     def below(node: int) -> np.ndarray | np.uint8:

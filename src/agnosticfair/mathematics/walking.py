@@ -144,12 +144,9 @@ def go(
 def _known(way: Way, done: Forest, bins: Bins) -> bool:
     """Whether the trees are those of the way, or one more."""
     more = len(done) - len(way.done)
-    return (
-        (more == 0
-        and _same(way.done, done))
-        or (more == 1
-        and _same(way.done, done.first(len(way.done), bins)))
-    )
+    if more not in (0, 1):
+        return False
+    return _same(way.done, done if not more else done.first(len(way.done), bins))
 
 
 def _add_tree(way: Way, rows: CodedRows, bins: Bins, done: Forest) -> None:

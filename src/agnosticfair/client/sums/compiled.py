@@ -1,4 +1,4 @@
-"""The histogram of ``mathematics.boosting``, compiled by Numba where it is installed: the same bits, some times faster."""
+"""The histogram of ``mathematics.boosting``, compiled by Numba where it is installed: the same bits, faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Counts and histograms from which trees grow, exactly. Rows are held as codes of one byte a column, streamed ones too."""
+"""Counts and histograms from which trees grow, exactly.
+
+Rows are held as codes of one byte a column, streamed ones too.
+"""
 
 from __future__ import annotations
 
