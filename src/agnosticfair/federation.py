@@ -27,7 +27,7 @@ from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
-from agnosticfair.fitted import ends_constant
+from agnosticfair.fitted import ends_constant, of_rule
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
@@ -40,7 +40,7 @@ from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.rehearsal import rehearsed
-from agnosticfair.server import checkpoints, interactions, named, solvers, triples
+from agnosticfair.server import checkpoints, interactions, named, rule, solvers, triples
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.threads import cpus, one_thread
@@ -207,6 +207,12 @@ def _fitted(
 ) -> Fit:
     """The record of a fit that ended in this state."""
     inner = state.inner
+    if state.plan.method.rule is not None:
+        about = rule.model_fields(state)
+        model = model_of(
+            state.plan, np.zeros(0), inner.outcome, seed=seed, trained_on=trained_on, **about
+        )
+        return of_rule(state, model, tuple(asker.events), seconds)
     return Fit(
         model_of(state.plan, inner.w, inner.outcome, seed=seed, trained_on=trained_on),
         state.plan.method,
@@ -337,7 +343,9 @@ def _to_the_end(
 
 def _widened(asker: Asker, state: solvers.SolverState) -> solvers.SolverState:
     """The fit with further features, or parts of three values, where it is time to look for them: features are chosen
-    by clients' slopes, and how they lie is one question at w = 0."""
+    by clients' slopes, and how they lie is one question at w = 0; and with a rule the next stage."""
+    if state.plan.method.rule is not None:
+        return rule.onward(state, asker.total)
     if interactions.wanted(state):
         plan = interactions.chosen(state, asker.total(interactions.question(state)))
         begun = solvers.init(plan)
@@ -390,6 +398,8 @@ def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
         positive=run.positive,
         scale=run.scale,
     )
+    if plan.method.rule is not None:
+        return rule.agreed(plan, census, asker.total)
     plan = named.agreed(plan, census, asker.total)
     return agree_on_centres(plan, asker, run.seed, run.centres)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.questions import Named
-from agnosticfair.server import solvers
+from agnosticfair.server import named, solvers
 from agnosticfair.server.plan import Start
 
 COSTLY = 0.01
@@ -23,6 +25,16 @@ COSTLY = 0.01
 
 KEPT = 1e-3
 """A difference above tau by no more than this keeps it: decisions are steps."""
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A head's estimates in a subgroup.  surplus: observed less expected people.  z: in standard deviations."""
+
+    subgroup: str
+    head: str
+    surplus: float
+    z: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,13 @@ class Fit:
         Whether the training rows get hardly more than one answer (``metrics.nearly_constant``).
     smallest_tau : float or None
         The smallest worst difference that other decisions than nearly one answer had in any round.
+    learner : str
+        Of a rule: the learner that was taken.
+    held_out : mapping of str to float
+        Mean log loss, of all heads, of each learner that was tried, on rows that it was not trained on: the first one
+        is taken unless another is better.
+    calibration : tuple of Calibrated
+        How the estimates agree with the rows in every subgroup, the worst first.
     """
 
     model: Model
@@ -90,6 +109,9 @@ class Fit:
     not_compared: tuple[str, ...] = ()
     nearly_constant: bool = False
     smallest_tau: float | None = None
+    learner: str = ""
+    held_out: Mapping[str, float] = field(default_factory=dict)
+    calibration: tuple[Calibrated, ...] = field(default=(), repr=False)
 
     @property
     def converged(self) -> bool:
@@ -168,6 +190,61 @@ class Fit:
         """How the fit ended and its worst parts, in a notebook."""
         grids = import_module("agnosticfair.report.fitted").grids(self)
         return import_module("agnosticfair.report.tables").html(grids)
+
+
+def of_rule(
+    state: solvers.SolverState, model: Model, events: tuple[dict, ...], seconds: float
+) -> Fit:
+    """The record of a fit with a rule; its rounds are numbered through all stages."""
+    inner = state.inner
+    history = tuple({**entry, "round": k} for k, entry in enumerate(state.history, 1))
+    reply = prod_of_shapes(state)
+    return Fit(
+        model,
+        state.plan.method,
+        inner.outcome,
+        len(history),
+        history,
+        dict(
+            Counter(
+                "step kept" if entry.get("kept", True) else "step rejected" for entry in history
+            )
+        ),
+        inner.alpha,
+        *state.solver.worst_cases(inner),
+        seconds,
+        reply,
+        events,
+        inner.under_floor,
+        named=state.plan.task.named,
+        learner=model.estimates.kind if model.estimates is not None else "",
+        held_out={entry.learner: entry.held_out for entry in state.learned},
+        calibration=calibrated(state),
+    )
+
+
+def prod_of_shapes(state: solvers.SolverState) -> int:
+    """Bytes of an answer to the last stage's question."""
+    return 8 * sum(prod(shape) for shape in solvers.question(state).shapes.values())
+
+
+def calibrated(state: solvers.SolverState) -> tuple[Calibrated, ...]:
+    """How every head's estimates agree with the rows, subgroup by subgroup, the worst first."""
+    told, plan = state.calibration, state.plan
+    if not told or plan.task.estimates is None:
+        return ()
+    names = (*(named.part_names(plan) if plan.task.named is not None else ()), "overall")
+    found = [
+        Calibrated(names[m], head.name, float(told["surplus"][h, m]), _z(told, h, m))
+        for h, head in enumerate(plan.task.estimates.heads)
+        for m in range(len(names))
+    ]
+    return tuple(sorted(found, key=lambda entry: -abs(entry.z)))
+
+
+def _z(told: Mapping[str, np.ndarray], h: int, m: int) -> float:
+    variance = float(told["variance"][h, m])
+    return float(told["surplus"][h, m]) / variance**0.5 if variance > 0 else 0.0
 
 
 def ends_constant(state: solvers.SolverState) -> tuple[bool, float | None]:

@@ -1,7 +1,7 @@
 """The fitted classifier: weights, the encoding they belong to, and where they came from.
 
-A model file is a safetensors file: one array, ``w``, behind a header of JSON. Reading it runs no
-code; a network is then built from this package's own table of names. The header holds the SHA-256 of the whole
+A model file is a safetensors file: one array, ``w``, or the arrays of a rule, behind a header of JSON. Reading it runs
+no code; a network is then built from this package's own table of names. The header holds the SHA-256 of the whole
 file (with zeros in its own place), so that a file with a flipped byte is refused.
 """
 
@@ -22,7 +22,19 @@ from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Column, Table
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
+from agnosticfair.learners import decisions
+from agnosticfair.learners.decisions import Decision
+from agnosticfair.learners.estimates import (
+    Estimates,
+    from_header,
+    learned,
+    learner_of,
+    predict,
+    to_header,
+)
+from agnosticfair.learners.heads import strata
 from agnosticfair.mathematics.linear import sigmoid
+from agnosticfair.mathematics.parts import checked_named
 
 FORMAT = "agnosticfair-model-3"
 _UNSEALED = "0" * 64
@@ -49,6 +61,8 @@ class Model:
         The fit's.
     network : mapping or None
         Its name and widths, where it is one.
+    estimates, rule : Estimates and Decision, or None
+        Of a rule, whose ``w`` is empty: the learner of all rows, and how it decides.
     trained_on : str
         A digest of the rows, in any order and over any clients; empty where they were out of reach.
     privacy : mapping or None
@@ -69,6 +83,8 @@ class Model:
     clients: int = 0
     outcome: str = ""
     network: Mapping[str, Any] | None = None
+    estimates: Estimates | None = None
+    rule: Decision | None = None
     trained_on: str = ""
     privacy: Mapping[str, Any] | None = None
     version: str = field(default=agnosticfair.__version__)
@@ -81,8 +97,30 @@ class Model:
     @property
     def digest(self) -> str:
         """What tells one model from another: its weights and the encoding of its columns."""
-        told = json.dumps(self.encoding.to_json(), sort_keys=True).encode()
-        return sha256(np.ascontiguousarray(self.w).tobytes() + told).hexdigest()
+        told = json.dumps([self.encoding.to_json(), self._rule()], sort_keys=True).encode()
+        if self.rule is None:
+            told = json.dumps(self.encoding.to_json(), sort_keys=True).encode()
+        arrays = self._arrays()
+        numbers = b"".join(np.ascontiguousarray(arrays[k]).tobytes() for k in sorted(arrays))
+        return sha256(numbers + told).hexdigest()
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """All arrays, by name."""
+        found = {"w": self.w}
+        if self.estimates is not None and self.rule is not None:
+            found |= {f"estimates.{k}": v for k, v in self.estimates.arrays.items()}
+            found["coefficients"] = self.rule.coefficients
+            if self.rule.subgroups is not None:
+                found["subgroups"] = np.asarray(self.rule.subgroups.parts, float)
+        return found
+
+    def _rule(self) -> dict[str, Any] | None:
+        """A rule as JSON has it, without its arrays."""
+        if self.estimates is None or self.rule is None:
+            return None
+        axes = None if self.rule.subgroups is None else self.rule.subgroups.axes
+        own = {"prices": self.rule.prices, "shift": self.rule.shift, "axes": axes}
+        return {**own, "estimates": to_header(self.estimates)}
 
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
         """Signed distances d_w(x), positive where the model says ``positive``.
@@ -98,6 +136,8 @@ class Model:
         -------
         (n,) array
         """
+        if self.rule is not None and self.estimates is not None:
+            return decisions.scores(self.rule, self.estimates, self.encoding, table, who)
         return self.scores(encode(self.encoding, table, who))
 
     def scores(self, X: np.ndarray) -> np.ndarray:
@@ -111,6 +151,10 @@ class Model:
         -------
         (n,) array
         """
+        if self.rule is not None:
+            raise ModelError(
+                "a rule decides from a table's columns, not from encoded rows: use decision(table)"
+            )
         if self.network is None:
             return X @ self.w[:-1] + self.w[-1]
         from agnosticfair.networks import decide
@@ -129,6 +173,8 @@ class Model:
         (n,) array
             Between 0 and 1.
         """
+        if self.estimates is not None:
+            return predict(self.estimates, self.encoding, self.estimates.folds, table, who)[0]
         return sigmoid(self.decision(table, who))
 
     def predict(self, table: Table, who: str = "the data") -> np.ndarray:
@@ -149,10 +195,14 @@ class Model:
         """The model file."""
         from safetensors.numpy import save
 
-        fields = {k: v for k, v in vars(self).items() if k not in ("w", "encoding")}
+        apart = ("w", "encoding", "estimates", "rule")
+        fields = {k: v for k, v in vars(self).items() if k not in apart}
         header = {"format": FORMAT, "encoding": self.encoding.to_json(), **fields}
+        if self.rule is not None:
+            header["rule"] = self._rule()
         about = {"agnosticfair": json.dumps(header, default=str), "sha256": _UNSEALED}
-        return sealed(save({"w": self.w}, about))
+        arrays = {k: np.ascontiguousarray(v) for k, v in self._arrays().items()}
+        return sealed(save(arrays, about))
 
     def save(self, path: str | Path) -> None:
         """Write the model file, whole or not at all.
@@ -214,13 +264,13 @@ def load_model(path: str | Path) -> Model:
         with safe_open(str(path), framework="numpy") as file:
             about, names = file.metadata() or {}, list(file.keys())
             header = about.get("agnosticfair")
-            if header is None or names != ["w"]:
+            if header is None or "w" not in names:
                 raise ModelError(
                     f"{str(path)!r} is not a model of agnosticfair: name a file written by 'fit'"
                 )
-            w = file.get_tensor("w")
+            arrays = {name: file.get_tensor(name) for name in names}
         _check_seal(path, about.get("sha256", ""))
-        return _parse(json.loads(header), w)
+        return _parse(json.loads(header), arrays.pop("w"), arrays)
     except FileNotFoundError:
         raise ModelError(f"there is no model file {str(path)!r}: check the path") from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
@@ -230,7 +280,7 @@ def load_model(path: str | Path) -> Model:
         ) from None
 
 
-def _parse(header: Any, w: np.ndarray) -> Model:
+def _parse(header: Any, w: np.ndarray, arrays: Mapping[str, np.ndarray]) -> Model:
     if header["format"] != FORMAT:
         raise ModelError(
             f"the model has format {header['format']!r} and this version reads {FORMAT!r}: train it again"
@@ -239,7 +289,9 @@ def _parse(header: Any, w: np.ndarray) -> Model:
     network = header.get("network")
     if network is not None:
         network = {"name": str(network["name"]), "hidden": tuple(map(int, network["hidden"]))}
-    fits = w.shape == (encoding.width + 1,) if network is None else w.ndim == 1
+    estimates, rule = _parse_rule(header.get("rule"), encoding, arrays)
+    width = encoding.width + 1 if rule is None else 0
+    fits = w.shape == (width,) if network is None else w.ndim == 1
     if not fits or w.dtype != np.float64 or not np.isfinite(w).all():
         raise ModelError(
             f"the model has weights of shape {w.shape} for {encoding.width} features: write it again with 'fit'"
@@ -258,10 +310,37 @@ def _parse(header: Any, w: np.ndarray) -> Model:
         rows=int(header["rows"]),
         clients=int(header["clients"]),
         network=network,
+        estimates=estimates,
+        rule=rule,
         trained_on=str(header.get("trained_on", "")),
         privacy=_privacy(header.get("privacy")),
         **{k: header[k] for k in _TEXTS},
     )
+
+
+def _parse_rule(
+    told: Any, encoding: Encoding, arrays: Mapping[str, np.ndarray]
+) -> tuple[Estimates | None, Decision | None]:
+    """A rule from its header and its arrays, which are not trusted; ValueError for what is none."""
+    if told is None:
+        if arrays:
+            raise ValueError("arrays")
+        return None, None
+    own = {k.removeprefix("estimates."): v for k, v in arrays.items() if k.startswith("estimates.")}
+    estimates = from_header(told["estimates"], own)
+    if learned(estimates):
+        learner_of(estimates.kind).check(own, encoding, len(learned(estimates)))
+    A, axes, parts = arrays["coefficients"], told["axes"], arrays.get("subgroups")
+    named = None if axes is None or parts is None else checked_named(axes, parts)
+    K = 1 if named is None else len(named.parts) + 1
+    fits = A.shape == (K, len(strata(estimates.heads))) and A.dtype == np.float64
+    low, high = (float(v) for v in told["prices"])
+    numbers = np.array([low, high, float(told["shift"])])
+    expected = {"coefficients"} | ({"subgroups"} if named is not None else set())
+    strange = {k for k in arrays if not k.startswith("estimates.")} - expected
+    if not fits or strange or not np.isfinite(A).all() or not np.isfinite(numbers).all():
+        raise ValueError("the rule's coefficients")
+    return estimates, Decision((low, high), A, float(told["shift"]), named)
 
 
 def _privacy(value: Any) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -176,6 +177,25 @@ class Named:
         """Where the parts stand among all pairs of values: found once, for all clients and batches here."""
         axes, parts = self.agreed
         return all_places(sizes_of(axes), parts)
+
+
+def checked_named(axes: Any, parts: np.ndarray) -> Named:
+    """Subgroups that come from a file, if they are some: ValueError, TypeError or KeyError for what is none."""
+    made = tuple(
+        (str(name), tuple(map(str, values)), tuple(map(float, edges)))
+        for name, values, edges in axes
+    )
+    codes = np.asarray(parts)
+    shape = codes.ndim == 3 and codes.shape[1:] == (DEEPEST, 2) and np.isfinite(codes).all()
+    if not shape or not (codes == np.floor(codes)).all():
+        raise ValueError("the subgroups")
+    found = Named(made, codes.astype(float))
+    for part in found.agreed[1]:
+        names = [axis for axis, _ in part]
+        inside = all(0 <= a < len(made) and 0 <= v < len(made[a][1]) for a, v in part)
+        if not part or not inside or names != sorted({*names}):
+            raise ValueError("the subgroups")
+    return found
 
 
 def _place(sizes: Sequence[int], part: Part) -> int:

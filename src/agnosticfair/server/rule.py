@@ -14,7 +14,8 @@ import numpy as np
 from agnosticfair.data.axes import axes_of, bands_of, bins_of
 from agnosticfair.data.census import Census
 from agnosticfair.errors import SettingsError
-from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.decisions import Decision, plain
+from agnosticfair.learners.estimates import Estimates, of_all_rows
 from agnosticfair.learners.heads import strata
 from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, triples
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
@@ -129,6 +130,19 @@ def with_triples(plan: Plan, ask: Ask) -> Plan:
     enough = comparable(plan, masses) >= plan.method.rule.min_people
     chosen = [part for part, on in zip(candidates, enough, strict=True) if on]
     return with_parts(plan, axes, pairs + chosen)
+
+
+def model_fields(state: SolverState) -> dict[str, Any]:
+    """What a model needs of a fit that has ended: the learner of all rows, and how it decides."""
+    plan, estimates = state.plan, state.plan.task.estimates
+    assert plan.method.rule is not None and estimates is not None  # noqa: PT018
+    prices = plan.method.rule.prices(plan.base_rate)
+    found = plain(estimates, prices)
+    if state.stage == PROGRAM:
+        solver: Any = state.solver
+        A, shift = solver.coefficients_of(state.inner)
+        found = Decision(prices, A, shift, plan.task.named)
+    return {"estimates": of_all_rows(estimates), "rule": found}
 
 
 def comparable(plan: Plan, masses: np.ndarray) -> np.ndarray:
