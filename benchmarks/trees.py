@@ -2,10 +2,10 @@
 
 Quality: log loss and accuracy on the held-out 30 % of each data set, means over seeds, and the ratio of our log loss to
 each rival's. Time: one thread, columns of numbers, two clients in this process, from the tables to the trees; and
-prediction from a table. LightGBM is compared with where it is installed; it is no dependency.
+prediction from a table. LightGBM is compared with where it is installed; it is no dependency. (-P: a script of this folder has the name of a module that Numba looks for.)
 
-    python benchmarks/trees.py quality [--seeds 5] [--trees 100] [--sets adult bank]
-    python benchmarks/trees.py time [--rows 1e5 1e6] [--repeats 3]
+    python -P benchmarks/trees.py quality [--seeds 5] [--trees 100] [--sets adult bank]
+    python -P benchmarks/trees.py time [--rows 1e5 1e6] [--repeats 3]
 """
 
 import argparse

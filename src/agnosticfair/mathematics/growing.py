@@ -73,8 +73,9 @@ class Growth:
 
     @property
     def finished(self) -> bool:
-        """Whether no head grows any more."""
-        return self.level >= 0 and not any(growing(self, h) for h in range(self.heads))
+        """Whether no head grows any more, and all trees are measured."""
+        heads = range(self.heads)
+        return self.level >= 0 and not any(growing(self, h) or _unmeasured(self, h) for h in heads)
 
 
 def begin(bins: Bins, settings: Boosting, heads: int, folds: int) -> Growth:
