@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import dealt, small_table, streamed
 
 from agnosticfair import load_dataset
-from agnosticfair.client import steps
+from agnosticfair.data import files, stream
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import asking, census_of_all, in_process, summaries
 from agnosticfair.learners.heads import heads
@@ -143,5 +144,9 @@ def test_a_damaged_request_is_refused_in_a_sentence(adult):
             asker.total(Broadcast(9, made.task, replace(asked, **wrong)))
 
 
-def test_streamed_rows_give_the_same_trees(adult, pooled, tmp_path):
-    assert steps.STEPS["level"].by_batch is False  # codes of all rows are held
+def test_streamed_rows_give_the_same_trees(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "STREAMED", 0)
+    monkeypatch.setattr(stream, "BATCH", 64)
+    clients = dealt(small_table(600), 2)
+    expected = grown(clients)[0].arrays
+    same(grown(streamed(clients, tmp_path))[0].arrays, expected)

@@ -167,17 +167,27 @@ def edges_from_cells(
     """
     full = np.flatnonzero(counts)
     rows = counts[full]
-    edges, inside, left, room = [], 0.0, float(rows.sum()), max_bins
-    for k in range(len(full) - 1):
-        inside += rows[k]
-        left -= rows[k]
-        wanted = max((left + inside) / max(room, 1), min_rows)
-        # close the bin here if the next cell would take it further from its share than it is now
-        over = inside + rows[k + 1] - wanted
-        if inside >= min_rows and left >= min_rows and over > wanted - inside and room > 1:
-            edges.append((cuts[full[k]] + cuts[full[k + 1] - 1]) / 2)
-            inside, room = 0.0, room - 1
-    return np.unique(edges)
+    last = _last_cells(rows, min_rows, min_rows)
+    heavy = rows > rows.sum() / max_bins
+    wanted = rows[~heavy].sum() / max(max_bins - int(heavy.sum()), 1)
+    while len(last) >= max_bins:
+        last = _last_cells(rows, wanted, min_rows)
+        wanted *= 1.05
+    return np.array([(cuts[full[k]] + cuts[full[k + 1] - 1]) / 2 for k in last])
+
+
+def _last_cells(rows: np.ndarray, wanted: float, min_rows: int) -> list[int]:
+    """After which cells an edge comes, if bins have about so many rows, and a cell with more is one by itself."""
+    last, inside, left, counts = [], 0.0, float(rows.sum()), rows.tolist()
+    for k in range(len(counts) - 1):
+        inside += counts[k]
+        left -= counts[k]
+        if left < min_rows:
+            break
+        if inside >= wanted or (inside >= min_rows and counts[k + 1] >= wanted):
+            last.append(k)
+            inside = 0.0
+    return last
 
 
 def category_codes(counts: np.ndarray, max_bins: int, min_rows: int) -> np.ndarray:

@@ -46,7 +46,9 @@ class Boosting:
     l2 : float
         Added to a leaf's Hessian.
     min_rows : int
-        Rows of a leaf, and of a bin.
+        Rows of a leaf; a category with fewer in a node is split off together with the other rare ones.
+    min_bin : int
+        Rows of a bin, or of a category with a code of its own.
     min_hessian : float
         Of a leaf.
     smooth : float
@@ -62,6 +64,7 @@ class Boosting:
     rate: float = 0.1
     l2: float = 1.0
     min_rows: int = 20
+    min_bin: int = 5
     min_hessian: float = 1e-3
     smooth: float = 10.0
     patience: int = 10

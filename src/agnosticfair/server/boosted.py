@@ -156,7 +156,7 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
     if reply.round < PASSES and len(state.cuts):
         cuts = refined(encoding, state.cuts, reply.sums["cell_counts"])
         return replace(state, cuts=cuts)
-    binning = agreed(encoding, state.cuts, reply.sums, MAX_BINS, settings.min_rows)
+    binning = agreed(encoding, state.cuts, reply.sums, MAX_BINS, settings.min_bin)
     growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
     return replace(state, binning=binning, growth=growth)
 
