@@ -114,5 +114,6 @@ def test_every_setting_is_a_parameter_an_option_and_a_key():
             Reach.ADVERSARY: [recipe, recipe["fairness"]],
             Reach.KERNELS: [recipe["basis"], recipe["fairness"]["basis"]],
             Reach.PARTS: [recipe["fairness"]["basis"]],
+            Reach.RULE: [asdict(method("rule"))["rule"]],
         }[one.reach]
         assert all((one.field or one.name) in part for part in parts), one.name

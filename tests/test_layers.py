@@ -123,6 +123,7 @@ ELSEWHERE = {
     "data/test_files": "data/columns data/reading",
     "experiments/test_benchmark": "experiments/kept",
     "flower/test_admin": "flower/control flower/runner",
+    "learners/test_estimates": "learners/heads",
     "mathematics/test_ambiguity": "mathematics/ratios",
     "mathematics/test_confidence": "mathematics/reweighed",
     "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
@@ -130,6 +131,7 @@ ELSEWHERE = {
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
     "report/test_bench": "report/bench_numbers report/bench_page",
     "server/test_exact": "server/adversaries",
+    "server/test_learning": "server/solvers",
     "server/test_named": "server/limited server/plan server/stepping",
     "test_reductions": "server/averaging",
 }

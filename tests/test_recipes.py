@@ -28,16 +28,16 @@ def test_learns_something_and_says_how_it_ended(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_same_seed_same_model_bit_for_bit(name):
-    one, two = (fit(dealt(ROWS, 3), name, positive="yes", seed=5).model.w for _ in range(2))
-    np.testing.assert_array_equal(one, two)
+    one, two = (fit(dealt(ROWS, 3), name, positive="yes", seed=5).model for _ in range(2))
+    assert one.digest == two.digest
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_order_in_which_clients_are_named_does_not_matter(name):
     tables = dealt(ROWS, 3)
     backwards = dict(reversed(tables.items()))
-    one, two = (fit(t, name, positive="yes").model.w for t in (tables, backwards))
-    np.testing.assert_array_equal(one, two)
+    one, two = (fit(t, name, positive="yes").model for t in (tables, backwards))
+    assert one.digest == two.digest
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,10 +49,15 @@ def test_a_recipe_is_data_with_a_sentence(name):
 
 @pytest.mark.parametrize("name", [n for n in NAMES if METHODS[n].fairness is not None])
 def test_what_is_decided_is_within_tau(name):
-    """Under an adversary who spreads, among everybody; else over the whole set, and by the clients' own rows."""
+    """Under an adversary who spreads, among everybody; else over the whole set, and by the clients' own rows. A rule
+    keeps it by its estimates, and one row in a subgroup of 20 decides over more than 0.002."""
     tables = dealt(ROWS, 2)
     result = fit(tables, method(name, tau=0.04), positive="yes")
     assert result.converged
+    if METHODS[name].rule is not None:
+        assert result.worst_surrogate <= 0.04 + 0.001
+        assert result.worst_difference <= 0.04 + 0.025
+        return
     if METHODS[name].fairness.spread is None:
         assert result.worst_difference <= 0.04 + 0.002
     decided, s = result.model.predict(ROWS), ROWS.sensitive_features["sex"].codes

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -197,8 +196,9 @@ def of_rule(
 ) -> Fit:
     """The record of a fit with a rule; its rounds are numbered through all stages."""
     inner = state.inner
-    history = tuple({**entry, "round": k} for k, entry in enumerate(state.history, 1))
-    reply = prod_of_shapes(state)
+    history = tuple(
+        {"stage": state.stage, **entry, "round": k} for k, entry in enumerate(state.history, 1)
+    )
     return Fit(
         model,
         state.plan.method,
@@ -213,19 +213,18 @@ def of_rule(
         inner.alpha,
         *state.solver.worst_cases(inner),
         seconds,
-        reply,
+        state.nbytes,
         events,
         inner.under_floor,
-        named=state.plan.task.named,
+        None,
+        state.solver.start_of(inner),
+        state.plan.task.named,
+        *(named.ranked(state.plan, inner) if state.stage in solvers.SOLVERS else ((), ())),
+        *ends_constant(state),
         learner=model.estimates.kind if model.estimates is not None else "",
         held_out={entry.learner: entry.held_out for entry in state.learned},
         calibration=calibrated(state),
     )
-
-
-def prod_of_shapes(state: solvers.SolverState) -> int:
-    """Bytes of an answer to the last stage's question."""
-    return 8 * sum(prod(shape) for shape in solvers.question(state).shapes.values())
 
 
 def calibrated(state: solvers.SolverState) -> tuple[Calibrated, ...]:
@@ -257,5 +256,5 @@ def ends_constant(state: solvers.SolverState) -> tuple[bool, float | None]:
         if "positive" in entry
     ]
     others = [worst for worst, constant in told if worst > 0 and not constant]
-    ended = "positive" in history[-1] and told[-1][1]
+    ended = bool(history) and "positive" in history[-1] and told[-1][1]
     return ended, min(others, default=None)

@@ -302,7 +302,9 @@ def examiner(
 
     def examine(model: Model) -> tuple[float, float, float, float]:
         known = model.encoding == encoding
-        y_hat = (model.scores(X if known else encode(model.encoding, table)) > 0).astype(int)
+        own = model.rule is None and (X if known else encode(model.encoding, table))
+        d = model.decision(table) if own is False else model.scores(own)
+        y_hat = (d > 0).astype(int)
         worst, measured = np.max(differences(model, y_hat), axis=0)
         told = accuracy(y, y_hat, weights), positive_rate(y_hat, weights)
         return told[0], float(worst), float(measured), told[1]

@@ -438,6 +438,7 @@ def _stated(
     own = model.network
     network = None if own is None else Architecture(own["name"], tuple(own["hidden"]))
     task = replace(plan.task, encoding=model.encoding, network=network)
+    task = replace(task, estimates=model.estimates, rule=model.rule)
     return census, replace(plan, task=task)
 
 

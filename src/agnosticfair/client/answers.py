@@ -11,6 +11,7 @@ import numpy as np
 from agnosticfair.client.client import CHUNK, Client
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import Census, counts_of, take_census
+from agnosticfair.learners.decisions import scores
 from agnosticfair.mathematics.basis import design, row_priorities
 from agnosticfair.mathematics.parts import counted, sizes_of
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
@@ -85,7 +86,10 @@ def decisions(client: Client, broadcast: Broadcast[Decisions]) -> Reply:
 def decided_cells(client: Client, task: Task, w: np.ndarray) -> np.ndarray:
     """The cell (group * 2 + label) * 2 + decision of every prepared row, (n,)."""
     rows = client.prepare(task)
-    if task.network is not None:
+    if task.rule is not None and task.estimates is not None:
+        own = (task.rule, task.estimates, task.encoding, client.rows, client.who, client.key)
+        d = scores(*own)[rows.order]
+    elif task.network is not None:
         from agnosticfair.networks import decide
 
         d = decide(task.network.name, task.network.hidden, w, rows.X[:, :-1])

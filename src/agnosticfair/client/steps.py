@@ -19,6 +19,7 @@ from agnosticfair.client.sums import named as parts
 from agnosticfair.client.sums.growing import cells, level
 from agnosticfair.client.sums.learning import learn
 from agnosticfair.client.sums.pairs import pair_slopes
+from agnosticfair.client.sums.program import program
 from agnosticfair.data.census import Census
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
@@ -82,6 +83,7 @@ STEPS: dict[str, Step] = {
         Step("level", level),
         Step("subgroup_masses", estimates.masses, by_batch=True),
         Step("calibration", estimates.calibration, by_batch=True),
+        Step("program", program, by_batch=True, batches=parts.BATCHES),
         Step("pair_slopes", pair_slopes, by_batch=True),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),

@@ -137,6 +137,16 @@ def indicators(encoding: Encoding) -> tuple[int, ...]:
     return tuple(accumulate(sizes, initial=len(encoding.numeric)))
 
 
+def exponents(encoding: Encoding) -> np.ndarray:
+    """Powers of two that no feature exceeds, (d + 1,): 0 where the encoding scales to [0, 1]."""
+    found = np.zeros(encoding.width + 1, int)
+    if not encoding.scale:
+        for j, (_, low, high) in enumerate(encoding.numeric):
+            most = max(abs(low), abs(high))
+            found[j] = int(np.ceil(np.log2(most))) if most > 0 else 0
+    return found
+
+
 def day(days: float) -> str:
     """Days since 1970 as a date, with the time of the day where there is one.
 

@@ -52,7 +52,7 @@ def folds_by_features(table: Table, folds: int, seed: int = 0) -> np.ndarray:
     """
     found = _hashes(table, seed, ("numeric", "categorical"))
     mixed = _mixed(found, np.zeros(len(found), np.uint64))
-    return (mixed % np.uint64(folds)).astype(np.int64)
+    return (mixed % np.uint64(max(folds, 1))).astype(np.int64)
 
 
 def folds_of(table: Table, folds: int, seed: int = 0) -> np.ndarray:

@@ -19,7 +19,6 @@ from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.fits import compared, own_set
 from agnosticfair.auditing.inputs import codes
 from agnosticfair.auditing.limit import fit_within, within
-from agnosticfair.data.axes import SITE, codes_of
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
@@ -32,16 +31,17 @@ from agnosticfair.estimator.frames import (
     groups_of,
     labels_of,
     layout_of,
+    memberships_of,
     numbers_of,
     parts_in_units,
     ranges,
+    rows_of,
     table_of_rows,
     with_part_columns,
 )
 from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.mathematics.basis import Basis, checked, comes_with_rows
 from agnosticfair.mathematics.linear import on_grid, sigmoid
-from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import (
     DEFAULT,
     METHODS,
@@ -283,7 +283,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def _take(self, fitted: Fit, low: np.ndarray, span: np.ndarray) -> None:
         """Keep what a fit found, its weights in the units of X."""
         self.fit_, self._units, self._made_by = fitted, (low, span), self.network
-        if fitted.model.network is None:
+        if fitted.model.network is None and fitted.model.rule is None:
             coef = fitted.model.w[:-1] / span
             self.coef_, self.intercept_ = coef[None], np.array([fitted.model.w[-1] - coef @ low])
         self.alpha_, self.history_ = fitted.alpha, fitted.history
@@ -304,6 +304,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         (n,) array
         """
         check_is_fitted(self)
+        if self.fit_.model.rule is not None:
+            return self.fit_.model.decision(self._ruled(X))
         X, model = self._numbers(X), self.fit_.model
         if model.network is None:
             return X @ self.coef_[0] + self.intercept_[0]
@@ -342,7 +344,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         (n, 2) array
             A column each, in the order of ``classes_``.
         """
-        p = sigmoid(self.decision_function(X))
+        d, model = self.decision_function(X), self.fit_.model
+        p = sigmoid(d) if model.rule is None else model.probabilities(self._ruled(X))
         return np.column_stack([1.0 - p, p])
 
     def audit(
@@ -410,12 +413,16 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if basis.kind != "named":
             return checked(self.basis, X, len(x)) if comes_with_rows(basis) else None
         assert self.fit_.named is not None
-        axes, parts = self.fit_.named.agreed
-        none = Column(np.zeros(len(x), np.int32), ("",))
-        others = {SITE: none, **columns_by_name(self._layout, X), **sensitive}
-        rows = table_of_rows(on_grid(x, FEATURE_BITS), none, {}, None, None, others)
-        told = [part for part in parts if all(axes[a].name != SITE for a, _ in part)]
-        return memberships(codes_of(rows, axes), told)
+        rows = rows_of(self._layout, X, on_grid(x, FEATURE_BITS), sensitive)
+        return memberships_of(self.fit_.named, rows)
+
+    def _ruled(self, X: Any) -> Table:
+        """Rows to be decided by a rule, with their groups if it looks at them."""
+        rows, (low, span), estimates = self._numbers(X), self._units, self.fit_.model.estimates
+        aware = estimates is not None and estimates.aware
+        groups = feature_columns(self._groups(X, None), len(rows)) if aware else {}
+        x = (rows - low) / span
+        return rows_of(self._layout, X, on_grid(x, FEATURE_BITS) if self.scale else x, groups)
 
     @property
     def worst_parts_(self) -> tuple[tuple[str, float], ...]:

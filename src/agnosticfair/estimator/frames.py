@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.inputs import codes, days, name_of
-from agnosticfair.data.axes import FEATURES, SITE, band_axis
+from agnosticfair.data.axes import FEATURES, SITE, band_axis, codes_of
 from agnosticfair.data.census import MOST_VALUES
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING
@@ -23,7 +23,7 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.linear import units
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.parts import Axis, Part, part_name
+from agnosticfair.mathematics.parts import Axis, Named, Part, memberships, part_name
 from agnosticfair.methods import Method
 from agnosticfair.settings import names_of, require_name
 
@@ -332,6 +332,20 @@ def table_of_rows(
         # only their ratios count; around one they suit the grid that sums are made on
         weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
     return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K, other=others or {})
+
+
+def rows_of(layout: Layout | None, X: Any, x: np.ndarray, sensitive: Mapping[str, Column]) -> Table:
+    """Rows as a fit had them, without labels.  x: in units of the training rows' ranges."""
+    none = Column(np.zeros(len(x), np.int32), ("",))
+    others = {SITE: none, **columns_by_name(layout, X), **sensitive}
+    return table_of_rows(x, none, sensitive, None, None, others)
+
+
+def memberships_of(named: Named, rows: Table) -> np.ndarray:
+    """Which of a fit's subgroups each row lies in, (n, M); not those of sites, which rows by themselves do not tell."""
+    axes, parts = named.agreed
+    told = [part for part in parts if all(axes[a].name != SITE for a, _ in part)]
+    return memberships(codes_of(rows, axes), told)
 
 
 def dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:

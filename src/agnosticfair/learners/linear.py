@@ -12,9 +12,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from agnosticfair.data.encoding import Encoding, codes_and_numbers, indicators
+from agnosticfair.data.encoding import (
+    FEATURE_BITS,
+    Encoding,
+    codes_and_numbers,
+    exponents,
+    indicators,
+)
 from agnosticfair.data.table import Table
-from agnosticfair.mathematics.linear import sigmoid
+from agnosticfair.mathematics.linear import on_grid, sigmoid
 
 WEIGHT_BITS = 24
 
@@ -32,6 +38,8 @@ class Compact:
 def compact(encoding: Encoding, table: Table, who: str = "the data") -> Compact:
     """The rows of a table as an encoding has them."""
     numbers, codes = codes_and_numbers(encoding, table, who)
+    if not encoding.scale:  # scaled ones are on their grid
+        on_grid(numbers, (FEATURE_BITS - exponents(encoding)[: len(numbers)])[:, None])
     return Compact(numbers, codes, indicators(encoding))
 
 

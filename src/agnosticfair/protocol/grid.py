@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.encoding import FEATURE_BITS, Encoding
+from agnosticfair.data.encoding import FEATURE_BITS
+from agnosticfair.data.encoding import exponents as exponents
 from agnosticfair.errors import SettingsError
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.questions import UNCOUNTED, Task  # noqa: F401 (an example)
@@ -25,16 +26,6 @@ WEIGHT_BITS = 10
 
 LEAST_BITS = 14
 """A coarser grid than 2^-14 would show in the model; it holds 2^36 rows."""
-
-
-def exponents(encoding: Encoding) -> np.ndarray:
-    """Powers of two that no feature exceeds, (d + 1,): 0 where the encoding scales to [0, 1]."""
-    found = np.zeros(encoding.width + 1, int)
-    if not encoding.scale:
-        for j, (_, low, high) in enumerate(encoding.numeric):
-            most = max(abs(low), abs(high))
-            found[j] = int(np.ceil(np.log2(most))) if most > 0 else 0
-    return found
 
 
 def base_bits(n: int) -> int:

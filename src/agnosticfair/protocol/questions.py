@@ -21,6 +21,7 @@ from agnosticfair.data.axes import FINE
 from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.data.encoding import Encoding, indicators
 from agnosticfair.data.rows import Fold
+from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, own_width, width
@@ -46,6 +47,7 @@ class Task:
     positive: the label.  sensitive_features: each with its groups.  by_label: cells are cut
     by label, too.  n: what all rows weigh.  basis, fair_basis: the two adversaries'.  centres: (M, d).  fold: of
     the rows that answer; None for all.  estimates: of P(Y, S | x), once they are learned.
+    rule: by which a model decides that is looked at.
     """
 
     encoding: Encoding
@@ -61,6 +63,7 @@ class Task:
     named: Named | None = None
     fold: Fold | None = None
     estimates: Estimates | None = None
+    rule: Decision | None = None
 
     @cached_property
     def id(self) -> str:

@@ -43,6 +43,10 @@ def to_onnx(model: Model) -> Any:
 def layers_of(model: Model) -> Layers:
     """The model's dense layers, from encoded rows to the distance; a network's inputs are centred and
     scaled by its first one."""
+    if model.rule is not None:
+        raise SettingsError(
+            "a rule has no dense layers: use its model file, or export a linear method"
+        )
     if model.network is None:
         return [(model.w[:-1, None], model.w[-1:])]
     name, hidden = model.network["name"], model.network["hidden"]

@@ -18,6 +18,7 @@ import numpy as np
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import ModelError, SettingsError
+from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import Head
 from agnosticfair.mathematics.basis import Basis
@@ -32,7 +33,7 @@ FORMAT = "agnosticfair-checkpoint-2"
 FILE = "checkpoint.safetensors"
 _PARTS: tuple[type, ...] = (SolverState, Plan, Task, Named, Encoding, Architecture)
 _PARTS += (Method, Fairness, Averaging, Network, Rule, Basis, Comparisons, Surrogate)
-_PARTS += (Estimates, Head, Learned)
+_PARTS += (Estimates, Head, Decision, Learned)
 
 
 def _name(kind: type) -> str:

@@ -26,7 +26,7 @@ from agnosticfair.mathematics.parts import (
 )
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Histograms, Named, PartCounts
-from agnosticfair.server import limited
+from agnosticfair.server import limited, program
 from agnosticfair.server.plan import Plan, fairness_of
 
 MOST_SHOWN = 10
@@ -171,7 +171,8 @@ def ranked(plan: Plan, state: Any) -> tuple[tuple[tuple[str, float], ...], tuple
     """The parts in which decisions differ most, the worst first; and those in which nothing can be compared."""
     if plan.task.named is None:
         return (), ()
-    worst, names = limited.by_part(state), part_names(plan)
+    by_part = program.by_part if isinstance(state, program.ProgramState) else limited.by_part
+    worst, names = by_part(state), part_names(plan)
     order = np.argsort(-worst, kind="stable")
     found = tuple((names[m], float(worst[m])) for m in order[:MOST_SHOWN] if np.isfinite(worst[m]))
     return found, tuple(names[m] for m in np.flatnonzero(~np.isfinite(worst)))

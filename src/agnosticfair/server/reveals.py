@@ -45,11 +45,12 @@ from agnosticfair.protocol.questions import (
     step_of,
 )
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import deciding, interactions, named, saddle, solvers, triples
+from agnosticfair.server import deciding, interactions, named, rule, saddle, solvers, triples
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
 from agnosticfair.server.solvers import solver_of
+from agnosticfair.server.trainers import TRAINERS, completed, learners_to_try
 
 AUDITED = gaussian(200, 1.0, "ranges")
 """The kernels of a deployed fit's certificate: around the fit's own centres, or else around a draw from the
@@ -88,6 +89,8 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     ]
     plan, parts = _named(plan, census)
     found += parts
+    if method.rule is not None:
+        return found + _of_rule(plan, census)
     kind, wanted, d = server.centres_kind(method), server.kernels_wanted(method), plan.features
     ask = server.centres_question(plan, 0)
     b = np.zeros((wanted, d))
@@ -148,7 +151,33 @@ def _named(plan: server.Plan, census: Census) -> tuple[server.Plan, list[Explain
         found.extend(_asked(step_of(asked.asked), "0", asked, reply))
         return reply
 
-    return named.agreed(plan, census, answered), found
+    agree = named.agreed if plan.method.rule is None else rule.agreed
+    return agree(plan, census, answered), found
+
+
+def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
+    """The messages of a fit with a rule, stage by stage, with as many subgroups as there can be."""
+    found: list[Explained] = []
+
+    def answered(asked: Broadcast[Any]) -> Reply:
+        reply = _like(asked, float(census.n))
+        found.extend(_asked(step_of(asked.asked), "between stages, once", asked, reply))
+        return reply
+
+    for name in learners_to_try(plan):
+        state = replace(solvers.init(plan), stage=name)
+        state = replace(state, inner=TRAINERS[name].init(plan, Beginning()))
+        if not state.done:
+            asked = solvers.question(state)
+            found += _asked(
+                step_of(asked.asked), f"the rounds of learner {name!r}", asked, _like(asked)
+            )
+    learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[attr-defined]
+    state = rule.decided(rule.with_estimates(state, learned), answered)
+    if state.stage == rule.PROGRAM:
+        asked = solvers.question(state)
+        found += _asked(step_of(asked.asked), "the rounds of the program", asked, _like(asked))
+    return found
 
 
 def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:

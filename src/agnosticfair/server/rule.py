@@ -82,6 +82,12 @@ def onward(state: SolverState, ask: Ask, start: Start | None = None) -> SolverSt
     return decided(with_estimates(state, taken), ask, start)
 
 
+def again(state: SolverState, plan: Plan, start: Start | None) -> SolverState:
+    """The state before the program's first round of a plan with other limits, whose estimates are the last one's."""
+    begun = SOLVERS[PROGRAM].init(plan, Beginning(state.seed, start))
+    return replace(state, plan=plan, stage=PROGRAM, inner=begun, earlier=())
+
+
 def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
     """The state whose clients know the estimates."""
     plan = replace(state.plan, task=replace(state.plan.task, estimates=estimates))

@@ -14,7 +14,7 @@ import numpy as np
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Question
-from agnosticfair.server import averaging, deciding, exact, saddle
+from agnosticfair.server import averaging, deciding, exact, program, saddle
 from agnosticfair.server.plan import Beginning, Plan, Start
 from agnosticfair.server.trainers import TRAINERS, Learned, learners_to_try
 
@@ -76,6 +76,7 @@ SOLVERS: dict[str, Solver] = {
     "averaging": averaging,
     "saddle": saddle,
     "deciding": deciding,
+    "program": program,
     "exact": exact,
 }
 """By name; the first that suits a method solves it."""
@@ -109,6 +110,8 @@ class SolverState:
         The rounds of the stages before.
     seed : int
         Of the folds.
+    nbytes : int
+        Of the largest total so far.
     calibration : mapping of str to array
         Of the estimates in every subgroup (``server.rule``).
     """
@@ -119,6 +122,7 @@ class SolverState:
     learned: tuple[Learned, ...] = ()
     earlier: tuple[dict, ...] = ()
     seed: int = 0
+    nbytes: int = 0
     calibration: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -153,4 +157,5 @@ def question(state: SolverState) -> Broadcast[Any]:
 
 def step(state: SolverState, total: Reply) -> SolverState:
     """One round, from the sum of all replies."""
-    return replace(state, inner=state.solver.step(state.inner, total))
+    nbytes = max(state.nbytes, total.nbytes)
+    return replace(state, inner=state.solver.step(state.inner, total), nbytes=nbytes)

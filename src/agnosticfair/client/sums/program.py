@@ -1,0 +1,116 @@
+"""A round of the rule's program over a client's rows, exactly: the same bits for any split of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.estimates import codes, crossed, probabilities, strata
+from agnosticfair.client.sums.float64 import KERNEL_BITS
+from agnosticfair.mathematics.basis import design
+from agnosticfair.mathematics.crossed import Crossed, gram, quadratic
+from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.parts import Part, Places, members
+from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
+from agnosticfair.protocol.grid import base_bits
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.program import ProgramSums
+from agnosticfair.protocol.questions import Task
+
+
+@dataclass(frozen=True)
+class Subgroups:
+    """Membership of subgroups, and overall, as weight functions (``scores.Weights``) that are never written out.
+
+    Parameters
+    ----------
+    codes : (axes, n) array
+        Every row's value on every axis.
+    crossed : Crossed
+        The same.
+    parts : list of Part
+        The subgroups.
+    at : Places
+        Where they stand among all pairs of values.
+    """
+
+    codes: np.ndarray
+    crossed: Crossed
+    parts: list[Part]
+    at: Places
+
+    @property
+    def size(self) -> int:
+        return len(self.parts) + 1
+
+    @cached_property
+    def deep(self) -> Any:
+        """Which subgroups of three values the rows lie in, (subgroups, n), sparse; None where there are none."""
+        from scipy import sparse
+
+        if not len(self.at.deep):
+            return None
+        inside = [members(self.codes.T, self.parts[m]) for m in self.at.deep.tolist()]
+        return sparse.csr_matrix(np.array(inside, float))
+
+    def weigh(self, a: np.ndarray) -> np.ndarray:
+        W = np.zeros((self.at.values, self.at.values))
+        W[self.at.at] = a[self.at.shallow]
+        found = quadratic(self.crossed, W) + a[-1]
+        return found if self.deep is None else found + a[self.at.deep] @ self.deep
+
+    def add(self, V: np.ndarray) -> np.ndarray:
+        found = np.empty((len(V), self.size))
+        found[:, self.at.shallow] = gram(self.crossed, V)[:, *self.at.at]
+        if self.deep is not None:
+            found[:, self.at.deep] = (self.deep @ V.T).T
+        found[:, -1] = V.sum(axis=1)
+        return found
+
+    def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        own, masks = self.codes[:, rows], dict[tuple[int, int], np.ndarray]()
+        found = np.ones((len(which), len(rows)), bool)
+        for row, k in enumerate(which.tolist()):
+            for value in () if k == self.size - 1 else self.parts[k]:
+                if value not in masks:
+                    masks[value] = own[value[0]] == value[1]
+                found[row] &= masks[value]
+        return found
+
+
+def weight_functions(client: Client, task: Task) -> Weights:
+    """The task's weight functions of the rows, as in the table: subgroups, or clients or kernels, overall last; for
+    ``client.kept``."""
+    if task.named is not None:
+        own = np.ascontiguousarray(client.kept(task, codes).T)
+        _, parts = task.named.agreed
+        return Subgroups(own, client.kept(task, crossed), parts, task.named.places)
+    ones = np.ones((len(client.rows), 1))
+    if task.fair_basis.kind == "constant":
+        return Dense(ones)
+    rows = client.prepare(task)
+    made = design(task.fair_basis, rows.X[:, :-1], task.centres, client.key, task.clients)
+    K = np.empty_like(made)
+    K[rows.order] = on_grid(made, KERNEL_BITS)
+    return Dense(np.hstack([K, ones]))
+
+
+def estimated(client: Client, task: Task, prices: tuple[float, float]) -> Estimated:
+    """What is estimated of the rows, as in the table; for ``client.kept``."""
+    eta = client.kept(task, probabilities)[0]
+    return Estimated(utility(eta, prices), client.kept(task, strata), client.rows.weights)
+
+
+def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
+    """What ``scores.evaluate`` states, over the client's rows."""
+    task, asked = broadcast.task, broadcast.asked
+    false_positive, false_negative = asked.prices
+    b = client.kept(task, weight_functions)
+    rows = client.kept(task, estimated, (false_positive, false_negative))
+    bits = base_bits(task.n) - (0 if isinstance(b, Subgroups) else KERNEL_BITS)
+    y = client.rows.labels(task.positive)
+    return Reply(broadcast.round, evaluate(rows, b, y, asked.points(), task.n, bits))

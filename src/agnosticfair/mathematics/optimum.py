@@ -1,0 +1,130 @@
+"""What can be said of a solved program: how far the rule is from the best one, from its limits, and what they cost.
+
+For any multipliers x the dual is an upper bound: no rule that decides from the same estimates and keeps the limits has
+more utility than E[max(score, 0)] + sum tau |x|.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf, nan
+
+import numpy as np
+
+from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics.lasso import kinked
+from agnosticfair.mathematics.program import At, State
+
+SHARES = (0.95, 0.8)
+"""Of the utility gained over one answer: below these the price of the limit is stated."""
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """How good the rule is, in units of mean utility.
+
+    Parameters
+    ----------
+    utility, own, constant : float
+        Of the rule, of the learner's own decisions, and of the better of two constant answers.
+    bound : float
+        No rule that keeps the limits has more.
+    gap : float
+        No rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``.
+    excess, smoothed_excess : float
+        By how much the rule, and its smoothed form, are above a limit at most; negative below all.
+    positive : float
+        The share of positive decisions.
+    unchanged : bool
+        The learner's own decisions keep all limits, and are the rule.
+    max_scale : float
+        Limits so many times as large would bind nothing.
+    slope : float
+        How fast ``bound`` grows with limits scaled by a number, at 1.
+    """
+
+    utility: float
+    own: float
+    constant: float
+    bound: float
+    gap: float
+    excess: float
+    smoothed_excess: float
+    positive: float
+    unchanged: bool
+    max_scale: float
+    slope: float
+
+    @property
+    def retained(self) -> float:
+        """The share of the learner's gain over one answer that is left; nan where it has none."""
+        gained = self.own - self.constant
+        return (self.utility - self.constant) / gained if gained > 1e-9 else nan
+
+
+def optimum(state: State) -> Optimum:
+    """The statement of a program that is done, or on its way; raises where its limits leave no rule."""
+    at, own = state.at, state.own
+    assert at is not None
+    assert own is not None
+    hard = state.hard or own
+    x, r = hard.x, hard.differences
+    reached = np.append(np.abs(r), nan)
+    up, down = (np.fmax(limit, reached) for limit in (at.up, at.down))
+    up[-1], down[-1] = max(at.up[-1], hard.positive), max(at.down[-1], -hard.positive)
+    bound = hard.smooth + kinked(x, at.up, at.down)
+    if bound < state.totals[2] - 1e-9:
+        raise SettingsError("no rule keeps all limits at once: raise tau, or widen positive_rate")
+    finite = at.up[:-1] > 0
+    scales = np.abs(at.differences(own.decided))[finite] / at.up[:-1][finite]
+    smoothed = hard if state.hard is None or state.here is None else state.here
+    return Optimum(
+        hard.utility,
+        own.utility,
+        max(0.0, float(state.totals[0])),
+        bound,
+        max(hard.smooth + kinked(x, up, down) - hard.utility, 0.0),
+        excess(state, hard),
+        excess(state, smoothed),
+        hard.positive,
+        not x.any(),
+        float(scales.max(initial=0.0)) if finite.all() else inf,
+        float(np.abs(x[:-1]) @ at.up[:-1]),
+    )
+
+
+def excess(state: State, point: At) -> float:
+    """The largest difference above its limit, or share of positive decisions outside its bounds."""
+    at = state.at
+    assert at is not None
+    over = np.append(
+        np.abs(point.differences) - at.up[:-1],
+        [point.positive - at.up[-1], -point.positive - at.down[-1]],
+    )
+    return float(over.max())
+
+
+def scale_for(share: float, solved: Sequence[tuple[float, Optimum]]) -> tuple[float, float]:
+    """By what the limits would have to be multiplied, at least and at most, for a rule that retains this share.
+
+    solved: (scale, optimum) of programs with the same estimates.  The best utility is concave in the scale: chords
+    between solved programs are reached, tangents are not exceeded.
+
+    >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
+    >>> [round(v, 3) for v in scale_for(0.8, [(1.0, half)])]
+    [1.3, 2.2]
+    """
+    first = solved[0][1]
+    target = first.constant + share * (first.own - first.constant)
+    known = sorted(
+        [(s, o.utility) for s, o in solved] + [(first.max_scale * solved[0][0], first.own)]
+    )
+    most = known[-1][0]
+    for (a, low), (b, high) in pairwise(known):
+        if low < target <= high:
+            most = a + (b - a) * (target - low) / (high - low)
+            break
+    reach = (s * (1 + (target - o.bound) / o.slope) for s, o in solved if o.slope > 0)
+    return max([0.0, *reach]), most

@@ -1,0 +1,297 @@
+"""The rule row by row: scores, smoothed decisions, and the sums over rows that the rule's program needs.
+
+    score(x) = c(x) - nu - sum_p pi_p(x) sum_k b_k(x) A_kp
+
+c is the utility of a positive decision, pi_p the probability of a compared group (and label event), b_k a weight
+function (membership of a subgroup, a kernel, a client), A the coefficients that the program finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from agnosticfair.mathematics.linear import on_grid, sigmoid
+
+COEFFICIENT_BITS = 28
+"""Coefficients are multiples of 2^-28: what a row's subgroups add up to does not hang on the order of addition."""
+
+PROBABILITY_BITS = 20
+"""Probabilities and utilities are multiples of 2^-20."""
+
+CURVATURE_BITS, HESSIAN_ROWS, CHUNK = 6, 1 << 17, 4096
+"""The Hessian is a model of steps and nothing else, on a coarser grid: a row's curvature is a multiple of 2^-6 or
+finer, and about HESSIAN_ROWS of all sites' rows enter it, drawn by a hash of their probabilities."""
+
+
+def direction_bits(bits: int) -> int:
+    """Bits after the point of the Hessian's directions, where sums have so many.
+
+    >>> direction_bits(34), direction_bits(20)
+    (10, 7)
+    """
+    return min(10, (bits - CURVATURE_BITS) // 2)
+
+
+class Weights(Protocol):
+    """The weight functions b of some rows, the last of them overall, b = 1."""
+
+    @property
+    def size(self) -> int:
+        """K, with overall."""
+        ...
+
+    def weigh(self, a: np.ndarray) -> np.ndarray:
+        """sum_k b_k(x) a_k of every row, (n,).  a: (K,)."""
+        ...
+
+    def add(self, V: np.ndarray) -> np.ndarray:
+        """sum_i b_k(x_i) v_i of every v, (m, K).  V: (m, n)."""
+        ...
+
+    def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """b of these weight functions and rows, (which, rows)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Weight functions as a matrix, (n, K), overall included."""
+
+    b: np.ndarray
+
+    @property
+    def size(self) -> int:
+        return self.b.shape[1]
+
+    def weigh(self, a: np.ndarray) -> np.ndarray:
+        return np.einsum("ik,k->i", self.b, a)
+
+    def add(self, V: np.ndarray) -> np.ndarray:
+        return V @ self.b
+
+    def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return self.b[rows][:, which].T
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """What is estimated of some rows.
+
+    Parameters
+    ----------
+    c : (n,) array
+        The utility of a positive decision.
+    pi : (P, n) array
+        The probability of each compared group.
+    weights : (n,) array or None
+        What the rows weigh; None for one each.
+    """
+
+    c: np.ndarray
+    pi: np.ndarray
+    weights: np.ndarray | None = None
+
+
+def utility(eta: np.ndarray, costs: tuple[float, float] = (1.0, 1.0)) -> np.ndarray:
+    """c = false_negative eta - false_positive (1 - eta), on the grid of probabilities.
+
+    >>> utility(np.array([0.75, 0.25]))
+    array([ 0.5, -0.5])
+    """
+    false_positive, false_negative = costs
+    return on_grid(false_negative * eta - false_positive * (1.0 - eta), PROBABILITY_BITS)
+
+
+def score(rows: Estimated, b: Weights, A: np.ndarray, nu: float = 0.0) -> np.ndarray:
+    """The rule's score of every row, (n,); a decision is positive where it is above 0.  A: (K, P).
+
+    >>> rows = Estimated(np.array([0.5]), np.array([[0.25], [0.75]]))
+    >>> score(rows, Dense(np.ones((1, 1))), np.array([[1.0, -1.0]]))
+    array([1.])
+    """
+    A = on_grid(np.array(A, float), COEFFICIENT_BITS)
+    found = rows.c - nu
+    for p, a in enumerate(A.T):
+        if a.any():
+            found -= rows.pi[p] * b.weigh(a)
+    return found
+
+
+def smoothed(t: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """eps softplus(t / eps), its derivative d, and 4 d (1 - d); for eps = 0 max(t, 0), t > 0, and 0.
+
+    >>> [v.round(3).tolist() for v in smoothed(np.array([0.0, 1.0]), 0.5)]
+    [[0.347, 1.063], [0.5, 0.881], [1.0, 0.42]]
+    """
+    if not eps:
+        return np.maximum(t, 0.0), (t > 0).astype(float), np.zeros(len(t))
+    d = sigmoid(t / eps)
+    value = np.maximum(t, 0.0) + eps * np.log1p(np.exp(-np.abs(t) / eps))
+    return value, d, 4.0 * d * (1.0 - d)
+
+
+@dataclass(frozen=True)
+class Directions:
+    """In which directions the Hessian is taken.
+
+    Parameters
+    ----------
+    k, j, other : (a,) arrays of int
+        The weight function and the two groups; j = -1 is the constant 1, other = -1 no second group.
+    first, second : (a,) arrays
+        What the groups' probabilities are multiplied with, at most 1.
+    mixed : (m, K, P) array
+        Directions that mix weight functions, after the others.
+    """
+
+    k: np.ndarray
+    j: np.ndarray
+    other: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    mixed: np.ndarray
+
+    @property
+    def size(self) -> int:
+        return len(self.k) + len(self.mixed)
+
+
+def drawn(rows: Estimated, n: int) -> np.ndarray:
+    """Which rows enter the Hessian, as bool, by a hash of what is estimated of them: the same for any split.
+
+    >>> drawn(Estimated(np.zeros(2), np.zeros((1, 2))), 2)
+    array([ True,  True])
+    """
+    among = n // HESSIAN_ROWS
+    if among < 2:
+        return np.ones(len(rows.c), bool)
+    key = np.zeros(len(rows.c), np.uint64)
+    for v in (rows.c, *rows.pi):
+        whole = np.rint(v * 2.0**PROBABILITY_BITS).astype(np.int64).astype(np.uint64)
+        key = (key ^ whole) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(29)
+    return key % np.uint64(among) == 0
+
+
+def hessian(
+    rows: Estimated,
+    b: Weights,
+    curvature: np.ndarray,
+    at: Directions,
+    bits: int,
+    inside: np.ndarray,
+) -> tuple[np.ndarray, float]:
+    """sum_i curvature_i v_i v_i' over the rows inside, (a, a), exactly, and the sum of their curvatures.
+
+    v_ie = b_k (first pi_j - second pi_l)."""
+    own = curvature if rows.weights is None else curvature * rows.weights
+    own = on_grid(own.copy(), bits - 2 * direction_bits(bits))
+    chosen = np.flatnonzero((own > 0) & inside)
+    found = np.zeros((at.size, at.size))
+    for part, v in _directed(rows, b, at, chosen, direction_bits(bits)):
+        found += (v * own[part]) @ v.T
+    return found, float(own[chosen].sum())
+
+
+def _directed(
+    rows: Estimated, b: Weights, at: Directions, chosen: np.ndarray, bits: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Chunks of the chosen rows, and their v, (a, rows), on the grid."""
+    P = len(rows.pi)
+    j, other = np.where(at.j < 0, P, at.j), np.where(at.other < 0, P + 1, at.other)
+    mixed = [_mixed(rows, b, C) for C in at.mixed]
+    for start in range(0, len(chosen), CHUNK):
+        part = chosen[start : start + CHUNK]
+        own = np.vstack([rows.pi[:, part], np.ones(len(part)), np.zeros(len(part))])
+        v = own[j] * at.first[:, None]
+        v -= own[other] * at.second[:, None]
+        v *= b.columns(at.k, part)
+        yield part, on_grid(np.vstack([v, *(m[None, part] for m in mixed)]), bits)
+
+
+def _mixed(rows: Estimated, b: Weights, C: np.ndarray) -> np.ndarray:
+    return -score(Estimated(np.zeros(len(rows.c)), rows.pi), b, C)
+
+
+@dataclass(frozen=True)
+class Points:
+    """What a round evaluates.
+
+    Parameters
+    ----------
+    A : (T, K, P) array
+        Coefficients of every point.
+    nu : (T,) array
+        What each point takes off every score.
+    eps : (T,) array
+        The smoothing of each point; 0 is the rule as it decides.
+    directions : Directions or None
+        Of the Hessian at the first point.
+    masses : bool
+        Whether what no point changes is added up, too.
+    """
+
+    A: np.ndarray
+    nu: np.ndarray
+    eps: np.ndarray
+    directions: Directions | None = None
+    masses: bool = False
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """What a site's sums look like."""
+        T, K, P = self.A.shape
+        found: dict[str, tuple[int, ...]] = dict.fromkeys(("value", "utility", "right"), (T,))
+        found |= {"positives": (T,), "decided": (T, P, K)}
+        if self.directions is not None:
+            a = self.directions.size
+            found |= {"hessian": (a * (a + 1) // 2,), "curvature": (), "drawn": ()}
+        if self.masses:
+            found |= {"mass": (P, K), "members": (K,), "totals": (3,)}
+        return found
+
+
+def evaluate(
+    rows: Estimated, b: Weights, y: np.ndarray, points: Points, n: int, bits: int
+) -> dict[str, np.ndarray]:
+    """The sums over rows that ``Points.shapes`` lists, of values on a grid of 2^-bits.
+
+    n: of all sites.  y: labels, of which ``right`` counts those that the hard decisions give.
+    """
+    found = {k: np.zeros(v) for k, v in points.shapes().items()}
+    for t, eps in enumerate(points.eps):
+        own = score(rows, b, points.A[t], points.nu[t])
+        value, d, curvature = smoothed(own, float(eps))
+        hard = (own > 0) == (y > 0)
+        plain = weighed(np.stack([value, d * rows.c, hard, d]), bits, rows.weights)
+        found["value"][t], found["utility"][t], found["right"][t] = plain[:3].sum(axis=1)
+        found["positives"][t] = plain[3].sum()
+        V = weighed(d * rows.pi, bits, rows.weights)
+        if t == 0 and points.directions is not None:
+            chosen = drawn(rows, n)
+            h, total = hessian(rows, b, curvature, points.directions, bits, chosen)
+            found |= {"hessian": h[np.triu_indices(len(h))], "drawn": np.array(total)}
+            found["curvature"] = weighed(curvature[None], bits, rows.weights).sum()
+        found["decided"][t] = b.add(V)
+    return found | (_masses(rows, b, bits) if points.masses else {})
+
+
+def _masses(rows: Estimated, b: Weights, bits: int) -> dict[str, np.ndarray]:
+    """What each group and weight function weigh; and the totals of c, its positive and its negative part."""
+    ones = np.ones((1, len(rows.c)))
+    added = b.add(weighed(np.vstack([rows.pi, ones]), bits, rows.weights))
+    parts = np.stack([rows.c, np.maximum(rows.c, 0.0), np.minimum(rows.c, 0.0)])
+    totals = weighed(parts, bits, rows.weights).sum(axis=1)
+    return {"mass": added[:-1], "members": added[-1], "totals": totals}
+
+
+def weighed(V: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+    """V times the rows' weights, on the grid, in place: rounded before and after.  V: (m, n)."""
+    on_grid(V, bits)
+    if weights is not None:
+        V *= weights
+        on_grid(V, bits)
+    return V

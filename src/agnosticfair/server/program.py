@@ -1,0 +1,209 @@
+"""The solver of rules: ``mathematics.program`` over clients' sums, with estimates that are settled.
+
+Its weight functions are the task's subgroups, or clients, or kernels, and overall as the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, nan
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics import program
+from agnosticfair.mathematics.basis import width
+from agnosticfair.mathematics.lasso import residual
+from agnosticfair.mathematics.notions import notion_of
+from agnosticfair.mathematics.optimum import Optimum, optimum
+from agnosticfair.mathematics.program import At, Coordinates, Limits, Mixtures, Model, State
+from agnosticfair.methods import Method
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.program import asked
+from agnosticfair.protocol.questions import Question
+from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
+
+OVERALL, SETTLED = 0.25, 2e-3
+"""The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
+optimum's are converged, whatever the rounds."""
+
+
+@dataclass(frozen=True)
+class ProgramState:
+    """The program between two rounds.  names: of the compared groups.  prices: of a false positive and a false
+    negative.  w: none; alpha: overall alone."""
+
+    inner: State
+    prices: tuple[float, float]
+    names: tuple[str, ...]
+    round: int = 0
+    outcome: str = "running"
+    history: tuple[dict, ...] = ()
+    w: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    alpha: np.ndarray = field(default_factory=lambda: np.ones(1))
+
+    @property
+    def under_floor(self) -> tuple[str, ...]:
+        """The groups that are compared with none: they have too few expected people."""
+        at = self.inner.at
+        if at is None:
+            return ()
+        there = {*at.j.tolist(), *at.other.tolist()}
+        return tuple(name for p, name in enumerate(self.names) if p not in there)
+
+
+TYPES = (ProgramState, State, Limits, Mixtures, Coordinates, At, Model)
+
+
+def suits(method: Method) -> bool:
+    """Never by itself: a rule's learners come before it (``server.rule``)."""
+    return False
+
+
+def before(plan: Plan) -> Broadcast[Any] | None:
+    """Nothing is asked before the first round."""
+
+
+def weight_functions(plan: Plan) -> int:
+    """K, with overall."""
+    if plan.task.named is not None:
+        return len(plan.task.named.parts) + 1
+    basis = plan.task.fair_basis
+    return 1 if basis.kind == "constant" else width(basis, plan.clients) + 1
+
+
+def limits_of(plan: Plan) -> Limits:
+    """What the method limits."""
+    fairness, rule = fairness_of(plan.method), plan.method.rule
+    assert rule is not None
+    if notion_of(fairness.notion).bounds:
+        raise SettingsError(
+            f"a rule limits differences of rates, not {fairness.notion!r}: take demographic_parity, "
+            "equal_opportunity or equalized_odds"
+        )
+    K = weight_functions(plan)
+    each = plan.task.named is not None or fairness.each
+    tau = np.full(K, fairness.tau if each else inf)
+    usual = fairness.tau if K == 1 else OVERALL * fairness.tau
+    tau[-1] = min(usual, fairness.nominal) if rule.overall is None else rule.overall
+    mixtures = None
+    if not each and K > 1:
+        bound = fairness.bound if isfinite(fairness.bound) else None
+        mixtures = Mixtures(fairness.tau, bound, fairness.floor)
+    pairs = tuple((j, k) for j, k in plan.compared.pairs if k is not None and j < k)
+    return Limits(
+        tau,
+        pairs,
+        ridge=rule.ridge,
+        positive_rate=rule.positive_rate,
+        min_people=rule.min_people,
+        max_rounds=plan.method.max_rounds,
+        mixtures=mixtures,
+    )
+
+
+def init(plan: Plan, beginning: Beginning) -> ProgramState:
+    """Before the first round; or at the multipliers with which a similar program ended."""
+    rule = plan.method.rule
+    assert rule is not None
+    start = None if beginning.start is None else beginning.start.w
+    inner = program.init(limits_of(plan), float(plan.task.n), len(plan.compared.names), start)
+    return ProgramState(inner, rule.prices(plan.base_rate), plan.compared.names)
+
+
+def question(state: ProgramState) -> Question:
+    """The points of the next round."""
+    return asked(program.request(state.inner), state.prices)
+
+
+def step(state: ProgramState, reply: Reply) -> ProgramState:
+    """One round, from the sum of all replies."""
+    inner = program.step(state.inner, reply.sums)
+    outcome = "running"
+    if inner.stage == "done":
+        late = inner.round >= inner.limits.max_rounds
+        outcome = "rounds" if late and remaining(inner) > SETTLED else "converged"
+    kept = inner.here is not state.inner.here or inner.stage == "done"
+    state = replace(state, inner=inner, round=reply.round, outcome=outcome)
+    return replace(state, history=(*state.history, entry(state, kept)))
+
+
+def remaining(inner: State) -> float:
+    """How far the smoothed rule's differences are from the optimum's."""
+    at, here = inner.at, inner.here
+    assert at is not None and here is not None  # noqa: PT018
+    if inner.hard is not None and not inner.hard.x.any():
+        return 0.0
+    return float(residual(here.gradient, here.x, at.up, at.down).max())
+
+
+def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
+    """A round's record: of the accepted point, and at the end of the rule as it decides."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    at = inner.at
+    assert of is not None and at is not None  # noqa: PT018
+    false_positive, false_negative = state.prices
+    positives = (inner.totals[0] + false_positive) / (false_negative + false_positive)
+    found = {
+        "round": state.round,
+        "kept": bool(kept),
+        "loss": float(false_negative * positives - of.utility),
+        "worst": worst(of),
+        "accuracy": of.right,
+        "positive": of.positive,
+        "eps": of.eps,
+        "objective": of.value,
+        "remaining": remaining(inner),
+        "multipliers": int((of.x != 0).sum()),
+    }
+    if inner.stage != "done":
+        return found
+    said = optimum(inner)
+    return {**found, **vars(said), "retained": said.retained}
+
+
+def worst(point: At) -> float:
+    """The largest difference of two groups' rates."""
+    return float(np.abs(point.differences).max(initial=0.0))
+
+
+def worst_cases(state: ProgramState) -> tuple[float, float]:
+    """The largest estimated difference over all weight functions, of the smoothed rule and of what it decides."""
+    inner = state.inner
+    if inner.here is None:
+        return nan, nan
+    return worst(inner.here), worst(inner.hard or inner.here)
+
+
+def start_of(state: ProgramState) -> Start | None:
+    """The multipliers, for a program with other limits and the same estimates."""
+    inner = state.inner
+    if inner.here is None or inner.at is None or len(inner.at.mixed):
+        return None
+    return Start((inner.hard or inner.here).x)
+
+
+def optimum_of(state: ProgramState) -> Optimum:
+    """What can be said of the rule."""
+    return optimum(state.inner)
+
+
+def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:
+    """A, (K, P), and the shift of the positive rate: what a model decides by."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    assert of is not None and inner.at is not None  # noqa: PT018
+    return inner.at.coefficients(of.x), float(of.x[-1])
+
+
+def by_part(state: ProgramState) -> np.ndarray:
+    """The largest estimated difference of decisions in every weight function but overall, (K - 1,); -inf where nothing
+    can be compared."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    assert of is not None and inner.at is not None  # noqa: PT018
+    found = np.full(len(inner.limits.tau), -np.inf)
+    np.maximum.at(found, inner.at.k, np.abs(of.differences[: len(inner.at.k)]))
+    return found[:-1]

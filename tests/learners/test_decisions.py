@@ -1,0 +1,127 @@
+"""How a rule decides, and its model file: what is read is checked, and runs no code."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from agnosticfair.data.axes import band_axis, codes_of
+from agnosticfair.errors import DataError, ModelError
+from agnosticfair.federation import fit
+from agnosticfair.learners.decisions import Decision, of_probabilities, scores
+from agnosticfair.learners.estimates import Estimates, predict
+from agnosticfair.learners.heads import heads, joint
+from agnosticfair.mathematics.parts import Axis, Named, members
+from agnosticfair.methods import Method, Rule
+from agnosticfair.model import load_model, sealed
+
+ROWS = small_table(300, 4)
+PLAIN = fit(dealt(ROWS, 2), Method("plain", rule=Rule("linear")), positive="yes").model
+HEADS = heads([("sex", ("g0", "g1"))])
+AXES = (Axis("job", ("a", "b", "c")), band_axis("age", (0.0,)), Axis("site", ("north", "south")))
+PARTS = [((0, 1),), ((0, 2), (1, 0)), ((0, 0), (1, 1), (2, 0))]
+
+
+def named():
+    none = ((-1, -1),)
+    rows = np.array([part + none * (3 - len(part)) for part in PARTS], float)
+    return Named(tuple((a.name, a.values, a.edges) for a in AXES), rows)
+
+
+def ruled(seed=0):
+    """A model with a rule over three subgroups."""
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=(1, 2, PLAIN.encoding.width + 1))
+    estimates = Estimates("linear", HEADS, 0, 0, {"w": w})
+    decision = Decision((1.0, 2.0), rng.normal(size=(4, 2)), 0.1, named())
+    return replace(PLAIN, estimates=estimates, rule=decision)
+
+
+def test_the_score_is_the_formula():
+    model = ruled()
+    P = predict(model.estimates, model.encoding, 0, ROWS)
+    pi, A = joint(HEADS, P), model.rule.coefficients
+    rows = replace(ROWS, other={})
+    for client, site in (("north", 0), ("", -1)):
+        codes = np.column_stack([codes_of(rows, AXES[:2]), np.full(len(rows), site)])
+        b = np.array([*(members(codes, part) for part in PARTS), np.ones(len(rows))], float)
+        true = 2 * P[0] - (1 - P[0]) - 0.1 - np.einsum("sn,kn,ks->n", pi, b, A)
+        found = scores(model.rule, model.estimates, model.encoding, rows, client=client)
+        np.testing.assert_allclose(found, true, atol=1e-6)
+        np.testing.assert_array_equal(
+            found, of_probabilities(model.rule, model.estimates, P, codes)
+        )
+
+
+def test_a_row_s_score_hangs_on_the_row_alone():
+    model, some = ruled(), np.random.default_rng(1).permutation(len(ROWS))[:50]
+    np.testing.assert_array_equal(model.decision(ROWS.take(some)), model.decision(ROWS)[some])
+
+
+def test_save_and_load_give_the_same_decisions(tmp_path):
+    model, path = ruled(), tmp_path / "m.safetensors"
+    model.save(path)
+    again = load_model(path)
+    np.testing.assert_array_equal(again.decision(ROWS), model.decision(ROWS))
+    np.testing.assert_array_equal(again.probabilities(ROWS), model.probabilities(ROWS))
+    assert again.digest == model.digest != ruled(1).digest
+    assert again.estimates.heads == HEADS
+
+
+def test_any_changed_byte_is_refused(tmp_path):
+    path, content = tmp_path / "m.safetensors", ruled().to_bytes()
+    for place in range(0, len(content), 41):
+        path.write_bytes(bytes([*content[:place], content[place] ^ 0x01, *content[place + 1 :]]))
+        with pytest.raises(ModelError):
+            load_model(path)
+
+
+HOSTILE = {
+    "kind": lambda told, arrays: told["estimates"].update(kind="os.system"),
+    "heads": lambda told, arrays: told["estimates"].update(heads=[]),
+    "head label": lambda told, arrays: told["estimates"]["heads"][0].update(label=7),
+    "head group": lambda told, arrays: told["estimates"]["heads"][1].update(group=[1]),
+    "columns": lambda told, arrays: told["estimates"].update(columns=["a"]),
+    "aware": lambda told, arrays: told["estimates"].update(aware="yes"),
+    "prices": lambda told, arrays: told.update(prices=[1.0]),
+    "shift": lambda told, arrays: told.update(shift=float("inf")),
+    "axes": lambda told, arrays: told.update(axes=[["job", ["a"]]]),
+    "no axes": lambda told, arrays: told.update(axes=None),
+    "subgroup": lambda told, arrays: arrays["subgroups"].__setitem__((0, 0, 1), 9.0),
+    "half a value": lambda told, arrays: arrays["subgroups"].__setitem__((0, 0, 1), 0.5),
+    "w": lambda told, arrays: arrays.update({"estimates.w": np.zeros((1, 2, 3))}),
+    "nan": lambda told, arrays: arrays["estimates.w"].__setitem__((0, 0, 0), np.nan),
+    "coefficients": lambda told, arrays: arrays.update(coefficients=np.zeros((2, 2))),
+    "another array": lambda told, arrays: arrays.update(more=np.zeros(2)),
+    "none": lambda told, arrays: arrays.pop("coefficients"),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE)
+def test_a_header_that_lies_is_refused(tmp_path, change):
+    path = tmp_path / "m.safetensors"
+    ruled().save(path)
+    with safe_open(str(path), framework="numpy") as file:
+        header = json.loads(file.metadata()["agnosticfair"])
+        arrays = {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
+    HOSTILE[change](header["rule"], arrays)
+    about = {"agnosticfair": json.dumps(header), "sha256": "0" * 64}
+    path.write_bytes(sealed(save(arrays, about)))
+    with pytest.raises(ModelError) as error:
+        load_model(path)
+    assert "checksum" not in str(error.value)
+
+
+def test_an_unseen_category_is_a_sentence():
+    job = replace(ROWS.categorical["job"], categories=("a", "b", "new"))
+    with pytest.raises(DataError, match="'new', unseen in training"):
+        ruled().decision(replace(ROWS, categorical={"job": job}))
+
+
+def test_encoded_rows_are_not_enough():
+    with pytest.raises(ModelError, match="from a table"):
+        ruled().scores(np.zeros((2, 3)))

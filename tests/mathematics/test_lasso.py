@@ -1,0 +1,26 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agnosticfair.mathematics.lasso import kinked, lasso_step, residual
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 40), st.sampled_from((0.0, 0.1, 1.0)))
+def test_the_step_is_optimal(seed, a, tau):
+    rng = np.random.default_rng(seed)
+    V = rng.normal(size=(max(2, a // 2), a))
+    H = V.T @ V + 0.1 * np.eye(a)
+    g, x0 = rng.normal(size=a), rng.normal(size=a) * (rng.random(a) < 0.3)
+    up, down = tau * rng.random(a), tau * rng.random(a)
+    down[0] = np.inf
+    x0[0] = max(x0[0], 0.0)
+    x = lasso_step(H, g, x0, up, down)
+    assert residual(g + H @ (x - x0), x, up, down).max() < 1e-5
+
+
+def test_an_infinite_slope_holds_a_coordinate():
+    both = np.full(1, np.inf)
+    assert lasso_step(np.eye(1), np.array([-5.0]), np.zeros(1), both, both) == pytest.approx(0.0)
+    assert kinked(np.zeros(1), both, both) == 0.0

@@ -1,0 +1,228 @@
+"""The rule's program against linear programs over decisions, finite differences and brute force."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics import program
+from agnosticfair.mathematics.ambiguity import Ambiguity
+from agnosticfair.mathematics.fairness import worst_pair
+from agnosticfair.mathematics.lasso import kinked, residual
+from agnosticfair.mathematics.optimum import optimum, scale_for
+from agnosticfair.mathematics.program import Limits, Mixtures
+from agnosticfair.mathematics.scores import Dense, Estimated, Points, evaluate, utility
+
+BITS, FINE = 34, (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+
+
+def drawn(seed, n=60, K=3, groups=2):
+    """Rows, weight functions (the last overall), labels: small and discrete."""
+    rng = np.random.default_rng(seed)
+    eta = rng.integers(0, 1 << 20, n) / (1 << 20)
+    shares = rng.dirichlet(np.ones(groups), n).T
+    b = np.column_stack([rng.random((n, K)) < 0.5, np.ones(n)]).astype(float)
+    pi = np.rint(shares * (1 << 20)) / (1 << 20)
+    return Estimated(utility(eta), pi), Dense(b), rng.integers(0, 2, n)
+
+
+def solved(rows, b, y, limits):
+    state = program.init(limits, len(y), len(rows.pi))
+    while state.stage != "done":
+        points = program.request(state)
+        state = program.step(state, evaluate(rows, b, y, points, len(y), BITS))
+        assert state.round <= limits.max_rounds
+    return state
+
+
+def constraints(rows, b, limits):
+    """Every comparison as a row of coefficients of d, with its limit."""
+    n, found = len(rows.c), []
+    for k, tau in enumerate(limits.tau):
+        for j, other in limits.pairs:
+            own = [b.b[:, k] * rows.pi[p] for p in (j, other)]
+            if min(v.sum() for v in own) >= limits.min_people and np.isfinite(tau):
+                found.append((own[0] / own[0].sum() - own[1] / own[1].sum(), tau))
+    a, tau = np.array([v for v, _ in found]), np.array([t for _, t in found])
+    a, tau = np.vstack([a, -a]), np.append(tau, tau)
+    if limits.positive_rate is not None:
+        low, high = limits.positive_rate
+        a = np.vstack([a, np.full(n, 1 / n), np.full(n, -1 / n)])
+        tau = np.append(tau, [high, -low])
+    return a, tau
+
+
+def best(rows, b, limits):
+    a, tau = constraints(rows, b, limits)
+    lp = linprog(-rows.c / len(rows.c), A_ub=a, b_ub=tau, bounds=(0, 1))
+    assert lp.status == 0
+    return -lp.fun
+
+
+PAIRS = {2: ((0, 1),), 3: ((0, 1), (0, 2), (1, 2)), 4: ((0, 1), (2, 3))}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from((2, 3, 4)),
+    st.sampled_from((0.0, 0.02, 0.1)),
+    st.sampled_from((None, (0.1, 0.2), (0.7, 0.9), (0.4, 0.4))),
+)
+def test_no_rule_is_better_than_the_bound_which_the_linear_program_reaches(seed, groups, tau, rate):
+    rows, b, y = drawn(seed, groups=groups)
+    limits = Limits(
+        np.array([tau, tau, tau, tau / 4]), PAIRS[groups], positive_rate=rate, path=FINE
+    )
+    limits = Limits(**{**vars(limits), "tolerance": 2e-3, "max_rounds": 150})
+    state = solved(rows, b, y, limits)
+    said, reached = optimum(state), best(rows, b, limits)
+    assert reached <= said.bound + 1e-9
+    assert said.bound <= reached + 3e-3
+    assert said.gap >= 0
+    assert said.bound - said.utility <= said.gap + 1e-9
+    if state.here is not None and not said.unchanged:
+        assert said.smoothed_excess <= 4e-3
+
+
+def test_gradient_and_hessian_are_those_of_finite_differences():
+    rows, b, y = drawn(1, n=400, groups=3)
+    limits = Limits(np.full(4, 0.05), PAIRS[3], ridge=0.3, positive_rate=(0.2, 0.4))
+    masses = evaluate(
+        rows, b, y, Points(np.zeros((1, 4, 3)), np.zeros(1), np.ones(1), None, True), 400, BITS
+    )
+    at = program.coordinates(masses["mass"].T, 400, limits)
+    rng = np.random.default_rng(0)
+    x, which = rng.normal(size=at.size) * 0.05, at.ordered(np.arange(at.size))
+
+    def value(z, directions=None):
+        points = Points(at.coefficients(z)[None], z[-1:], np.array([0.1]), directions)
+        sums = evaluate(rows, b, y, points, 400, BITS)
+        return program.objective(at, limits, 400, z, 0.1, sums, 0), sums
+
+    here, sums = value(x, at.directions(which))
+    model = program.model_of(at, which, 0.1, 400, sums)
+    small, eye = 1e-4, np.eye(at.size)
+    slopes = [
+        (value(x + small * e)[0].value - value(x - small * e)[0].value) / (2 * small) for e in eye
+    ]
+    kinks = np.where(x > 0, at.up, -at.down)
+    np.testing.assert_allclose(here.gradient + kinks, slopes, atol=1e-5)
+    H = [
+        (value(x + small * e)[0].gradient - value(x - small * e)[0].gradient) / (2 * small)
+        for e in eye
+    ]
+    ridge = 2 * limits.ridge * np.diag(np.arange(at.size) < at.size - 1)
+    expected = (np.array(H) - ridge)[np.ix_(which, which)]
+    np.testing.assert_allclose(model.H, expected, atol=0.02 * np.abs(expected).max())
+    assert (model.diagonal[which] >= 0.99 * np.diag(model.H)).all()
+
+
+def test_sums_are_the_same_bits_for_any_split_of_the_rows():
+    rows, b, y = drawn(2, n=300)
+    limits = Limits(np.full(4, 0.05), PAIRS[2])
+    state = program.init(limits, 300, 2)
+    for _ in range(3):
+        points = program.request(state)
+        whole = evaluate(rows, b, y, points, 300, BITS)
+        order = np.random.default_rng(state.round).permutation(300)
+        parts = []
+        for own in np.split(order, [17, 120, 121]):
+            some = Estimated(rows.c[own], rows.pi[:, own])
+            parts.append(evaluate(some, Dense(b.b[own]), y[own], points, 300, BITS))
+        for name, value in whole.items():
+            np.testing.assert_array_equal(sum(part[name] for part in parts), value)
+        state = program.step(state, whole)
+
+
+def test_a_row_that_weighs_two_is_the_row_twice():
+    rows, b, y = drawn(3, n=50)
+    points = Points(np.full((1, 4, 2), 0.1), np.zeros(1), np.array([0.1]), None, True)
+    weights = np.where(np.arange(50) < 10, 2.0, 1.0)
+    twice = np.append(np.arange(50), np.arange(10))
+    one = evaluate(Estimated(rows.c, rows.pi, weights), b, y, points, 60, BITS)
+    many = Estimated(rows.c[twice], rows.pi[:, twice])
+    two = evaluate(many, Dense(b.b[twice]), y[twice], points, 60, BITS)
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, two[name])
+
+
+def test_the_learner_s_own_rule_stays_where_it_keeps_the_limits():
+    rows, b, y = drawn(4)
+    state = solved(rows, b, y, Limits(np.full(4, 0.9), PAIRS[2]))
+    said = optimum(state)
+    assert said.unchanged
+    assert state.round == 1
+    assert said.utility == said.own == said.bound
+    assert said.retained == 1.0
+    assert said.gap == 0.0
+
+
+def test_a_ridge_ends_where_its_gradient_is_zero():
+    rows, b, y = drawn(5, n=400)
+    state = solved(rows, b, y, Limits(np.zeros(4), PAIRS[2], ridge=0.5))
+    here, at = state.here, state.at
+    assert residual(here.gradient, here.x, at.up, at.down).max() <= state.limits.tolerance
+    np.testing.assert_allclose(2 * 0.5 * here.x[:-1], here.differences, atol=1e-3)
+
+
+@pytest.mark.parametrize("rate", [(0.6, 0.4), (-0.1, 0.5), (0.5, 1.5)])
+def test_a_positive_rate_that_no_rule_has_is_refused(rate):
+    with pytest.raises(SettingsError, match="positive_rate"):
+        program.init(Limits(np.zeros(1), PAIRS[2], positive_rate=rate), 10, 2)
+
+
+def test_limits_that_leave_no_rule_are_proved_to():
+    rows, b, y = drawn(6)
+    state = solved(rows, b, y, Limits(np.full(4, 0.05), PAIRS[2]))
+    away = np.zeros(state.at.size)
+    hard = program.At(**{**vars(state.hard), "x": away, "smooth": -1.0})
+    with pytest.raises(SettingsError, match="no rule keeps all limits"):
+        optimum(program.State(**{**vars(state), "hard": hard}))
+
+
+@pytest.mark.parametrize("bound", [None, 1.5])
+def test_every_mixture_keeps_its_limit(bound):
+    rows, b, y = drawn(7, n=200, K=4)
+    tau = np.full(5, np.inf)
+    mixtures = Mixtures(0.01, bound, 0.05)
+    limits = Limits(tau, PAIRS[2], mixtures=mixtures, path=FINE, max_rounds=150)
+    state = solved(rows, b, y, limits)
+    assert state.round < 100
+    at, here = state.at, state.here
+    A = Ambiguity(state.members[:-1] / 200, 1.0, bound)
+    both = [(0, 1), (1, 0)]
+    worst = worst_pair(A, here.decided[:, :-1], at.mass.T[:, :-1], both, 0.05).worst
+    assert 0.009 < worst.value <= 0.01 + 2e-3
+    each = Limits(np.array([*[0.01] * 4, np.inf]), PAIRS[2], path=FINE, max_rounds=150)
+    if bound is None:  # then a mixture is worst at single weight functions, or between them
+        assert optimum(state).bound <= optimum(solved(rows, b, y, each)).bound + 2e-3
+
+
+def test_larger_limits_retain_what_the_price_says():
+    rows, b, y = drawn(8, n=500)
+    tau = np.array([0.01, 0.01, 0.01, 0.01])
+    first = optimum(solved(rows, b, y, Limits(tau, PAIRS[2], path=FINE)))
+    share = (1 + first.retained) / 2
+    least, most = scale_for(share, [(1.0, first)])
+    assert 1 < least <= most <= first.max_scale
+    for scale, enough in ((0.98 * least, False), (most, True)):
+        then = optimum(solved(rows, b, y, Limits(scale * tau, PAIRS[2], path=FINE)))
+        reached = (then.bound - then.constant) / (then.own - then.constant)
+        assert (reached >= share - 0.01) if enough else (reached <= share + 0.01)
+
+
+def test_a_start_that_is_the_optimum_needs_few_rounds():
+    rows, b, y = drawn(9, n=500)
+    limits = Limits(np.full(4, 0.02), PAIRS[2])
+    state = solved(rows, b, y, limits)
+    again = program.init(limits, 500, 2, state.hard.x)
+    while again.stage != "done":
+        points = program.request(again)
+        again = program.step(again, evaluate(rows, b, y, points, 500, BITS))
+    assert again.round <= 6 < state.round
+    assert kinked(again.hard.x, again.at.up, again.at.down) == pytest.approx(
+        kinked(state.hard.x, state.at.up, state.at.down), abs=1e-3
+    )

@@ -1,0 +1,156 @@
+"""The additive learner is the logistic regression of its features, over any clients, masked, streamed and resumed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table, streamed
+from sklearn.linear_model import LogisticRegression
+
+from agnosticfair.data import files
+from agnosticfair.data.census import take_census
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import Column
+from agnosticfair.errors import DataError, FederationError, SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.learners.estimates import Estimates
+from agnosticfair.methods import Fairness, Method, Rule
+from agnosticfair.server import learning, trainers
+from agnosticfair.server.plan import plan
+
+ROWS = small_table(1500, 5)
+PLAIN = Method("plain", rule=Rule())
+
+
+@pytest.mark.parametrize("learner", ["additive", "linear"])
+def test_it_is_scikit_learn_s_logistic_regression(learner):
+    made = fit(dealt(ROWS, 3), Method("plain", rule=Rule(learner)), positive="yes")
+    assert (made.outcome, made.learner) == ("converged", learner)
+    X = encode(made.model.encoding, ROWS)
+    own = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(X, ROWS.labels("yes"))
+    found = made.model.probabilities(ROWS)
+    np.testing.assert_allclose(found, own.predict_proba(X)[:, 1], atol=2e-3)
+    assert made.rounds <= 10
+
+
+def test_fold_models_are_logistic_regressions_of_other_folds():
+    from agnosticfair.data.rows import folds_by_features
+    from agnosticfair.learners.estimates import out_of_fold
+
+    made = fitted_estimates()
+    estimates, encoding = made
+    fold = folds_by_features(ROWS, 5)
+    X, y = encode(encoding, ROWS), ROWS.labels("yes")
+    found = out_of_fold(estimates, encoding, ROWS)
+    for f in range(5):
+        own = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(X[fold != f], y[fold != f])
+        true = own.predict_proba(X[fold == f])[:, 1]
+        np.testing.assert_allclose(found[0, fold == f], true, atol=5e-3)
+
+
+def fitted_estimates() -> tuple[Estimates, object]:
+    """What the last round of a fit knows, folds included."""
+    from agnosticfair.federation import FitRequest, _until_answered, asking, in_process
+    from agnosticfair.protocol.faults import policy
+
+    asker = asking(in_process({"a": ROWS}), policy("stop"), None, False, None)
+    state = _until_answered(asker, FitRequest(PLAIN, None, "yes", 0, True, None, None, None), None)
+    return state.plan.task.estimates, state.plan.task.encoding
+
+
+@pytest.mark.parametrize("clients", [2, 10])
+def test_the_same_bits_over_any_clients(clients):
+    one = fit({"a": ROWS}, PLAIN, positive="yes").model
+    assert fit(dealt(ROWS, clients), PLAIN, positive="yes").model.digest == one.digest
+
+
+def test_the_same_bits_masked_and_streamed(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "STREAMED", 0)
+    one = fit({"a": ROWS}, PLAIN, positive="yes").model
+    assert fit(dealt(ROWS, 3), PLAIN, positive="yes", secure=True).model.digest == one.digest
+    assert fit(streamed(dealt(ROWS, 2), tmp_path), PLAIN, positive="yes").model.digest == one.digest
+
+
+def test_rows_that_are_there_twice_weigh_two():
+    twice = ROWS.take(np.repeat(np.arange(len(ROWS)), 2))
+    weighed = replace(ROWS, weights=np.full(len(ROWS), 2.0))
+    one, two = (fit({"a": t}, PLAIN, positive="yes").model for t in (twice, weighed))
+    np.testing.assert_allclose(one.probabilities(ROWS), two.probabilities(ROWS), atol=1e-5)
+
+
+def test_few_distinct_rows_are_judged_by_the_one_model():
+    coarse = replace(ROWS, numeric={})
+    made = fit({"a": replace(coarse, categorical={"job": ROWS.categorical["job"]})}, PLAIN)
+    assert made.converged
+    rates = [ROWS.labels("yes")[ROWS.categorical["job"].codes == k].mean() for k in range(3)]
+    for k, rate in enumerate(rates):
+        own = made.model.probabilities(coarse)[ROWS.categorical["job"].codes == k]
+        np.testing.assert_allclose(own, rate, atol=0.01)
+
+
+def test_a_given_probability_is_taken_as_it_is():
+    p = np.random.default_rng(0).random(len(ROWS))
+    table = replace(ROWS, numeric={**ROWS.numeric, "score": p})
+    made = fit(dealt(table, 2), Method("plain", rule=Rule(probability="score")), positive="yes")
+    assert (made.learner, made.rounds) == ("given", 0)
+    np.testing.assert_allclose(made.model.probabilities(table), p, atol=1e-6)
+    bad = replace(table, numeric={**table.numeric, "score": 2 * p})
+    with pytest.raises(FederationError, match="no probability"):
+        fit({"a": bad}, Method("plain", rule=Rule(probability="score")), positive="yes")
+    with pytest.raises(SettingsError, match="'nothing' is no column of numbers"):
+        fit({"a": table}, Method("plain", rule=Rule(probability="nothing")), positive="yes")
+
+
+def test_one_group_is_a_sentence():
+    alone = Column(np.zeros(len(ROWS), np.int32), ("g0",))
+    table = replace(ROWS, sensitive_features={"sex": alone})
+    with pytest.raises((SettingsError, DataError), match="group"):
+        fit({"a": table}, "rule", positive="yes")
+
+
+def test_costs_move_the_decision_and_not_the_probability():
+    cheap = Method("plain", rule=Rule(costs=(1.0, 9.0)))
+    one, two = (fit({"a": ROWS}, m, positive="yes").model for m in (PLAIN, cheap))
+    p = one.probabilities(ROWS)
+    np.testing.assert_array_equal(p, two.probabilities(ROWS))
+    np.testing.assert_array_equal(one.predict(ROWS), p > 0.5)
+    np.testing.assert_array_equal(two.predict(ROWS), p > 0.1)
+
+
+def test_a_separable_label_does_not_diverge():
+    y = (ROWS.numeric["age"] > 0).astype(np.int32)
+    table = replace(ROWS, target=Column(y, ("no", "yes")))
+    made = fit({"a": table}, PLAIN, positive="yes")
+    assert made.converged
+    assert np.mean(made.model.predict(table) == y) > 0.98
+
+
+def test_calibration_is_observed_less_expected():
+    made = fit({"a": ROWS}, PLAIN, positive="yes")
+    (only,) = made.calibration
+    assert (only.subgroup, only.head) == ("overall", "label")
+    assert abs(only.z) < 1
+
+
+def test_heads_follow_the_fairness_metric():
+    census = take_census(ROWS, "rows")
+    odds = Method("m", fairness=Fairness(notion="equalized_odds"), rule=Rule())
+    names = [h.name for h in trainers.heads_of(plan(odds, census, ("a",), positive="yes"))]
+    assert names == ["label", "group:g1|0", "group:g1|1"]
+    bounded = Method("m", fairness=Fairness(0.5, notion="bounded_group_loss"), rule=Rule())
+    with pytest.raises(SettingsError, match="take 'fairfl'"):
+        trainers.heads_of(plan(bounded, census, ("a",), positive="yes"))
+
+
+def test_a_learner_that_is_not_there_is_a_sentence():
+    census = take_census(ROWS, "rows")
+    made = plan(Method("m", rule=Rule("network")), census, ("a",), positive="yes")
+    with pytest.raises(SettingsError, match="'network' does not train over clients"):
+        trainers.learners_to_try(made)
+
+
+def test_the_hessian_is_sent_only_while_it_helps():
+    made = fit({"a": ROWS}, PLAIN, positive="yes")
+    small = [entry["decrement"] < learning.REFRESH for entry in made.history]
+    assert small[-1]
+    assert made.bytes_per_round < 8 * 6 * (made.model.encoding.width + 1) * 2 + 1000

@@ -1,0 +1,79 @@
+"""From learners to subgroups: who is compared where, by expected people."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.data.axes import bins_of, histogram
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import FitRequest, _census, _plan, asking, in_process
+from agnosticfair.learners.estimates import out_of_fold
+from agnosticfair.learners.heads import joint
+from agnosticfair.mathematics.parts import members
+from agnosticfair.methods import method
+from agnosticfair.protocol.faults import policy
+from agnosticfair.server import rule, solvers
+from agnosticfair.server.plan import Beginning
+
+ROWS = small_table(1200, 2)
+
+
+def learned(recipe, tables):
+    """The state after the learners, and who asks."""
+    asker = asking(in_process(tables), policy("stop"), None, False, None)
+    request = FitRequest(recipe, None, "yes", 0, True, None, None, None)
+    state = solvers.init(_plan(asker, request, _census(asker, request)), Beginning())
+    while not state.done:
+        state = solvers.step(state, asker.total(solvers.question(state)))
+    return state, asker
+
+
+def with_estimates(state):
+    estimates = rule.completed(state.plan, 0, state.solver.estimates_of(state.inner, state.plan))
+    return rule.with_estimates(state, estimates).plan
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_subgroups_have_enough_expected_people(depth):
+    state, asker = learned(method("rule", depth=depth, min_people=15.0), dealt(ROWS, 3))
+    plan = rule.with_subgroups(with_estimates(state), asker.total)
+    P = out_of_fold(plan.task.estimates, plan.task.encoding, ROWS)
+    pi = joint(plan.task.estimates.heads, P)
+    axes, parts = plan.task.named.agreed
+    from agnosticfair.data.axes import codes_of
+
+    codes = codes_of(ROWS, axes)
+    least = [pi[:, members(codes, part)].sum(axis=1).min() for part in parts]
+    assert min(least) >= 15.0 - 1e-6
+    assert max(map(len, parts)) == depth
+    pairs = {part for part in parts if len(part) == 2}
+    sizes = [len(axis.values) for axis in axes]
+    for a, b in combinations(range(len(axes)), 2):
+        for u, v in np.ndindex(sizes[a], sizes[b]):
+            inside = members(codes, ((a, u), (b, v)))
+            assert (pi[:, inside].sum(axis=1).min() >= 15.0) == (((a, u), (b, v)) in pairs)
+
+
+def test_too_many_people_are_a_sentence():
+    state, asker = learned(method("rule", min_people=5000.0), {"a": ROWS})
+    with pytest.raises(SettingsError, match="min_people 5000 leaves no subgroup"):
+        rule.with_subgroups(with_estimates(state), asker.total)
+
+
+def test_a_third_group_that_is_small_takes_no_subgroup_away():
+    rows = small_table(1500, 3, groups=3)
+    state, _ = learned(method("rule"), {"a": rows})
+    plan = with_estimates(state)
+    masses = np.array([[100.0, 100.0], [50.0, 3.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(rule.comparable(plan, masses), [50.0, 3.0])
+
+
+def test_a_spike_leaves_bins_for_its_tail():
+    values = np.concatenate([np.zeros(9000), np.random.default_rng(0).exponential(1000.0, 1000)])
+    edges = bins_of(histogram(values, 0.0, values.max()), 0.0, values.max(), 32)
+    inside = np.bincount(np.searchsorted(edges, values, "right"))
+    assert len(edges) > 20
+    assert inside[0] >= 9000
+    assert np.median(inside[1:]) < 60
