@@ -1,7 +1,7 @@
 """A limit on decisions that is kept beyond the rows: the weakest constraint whose certificate stays within it.
 
 Every client deals its rows to two folds by their content (``data.rows``), so nothing moves. A path of models
-is fitted on one fold, from a weak price on differences to stronger ones, each begun where its neighbours
+is fitted on one fold, of falling tau, each begun where its neighbour
 ended, and put in the order of the bounds that the same fold foresees. Then they are certified on the
 other fold, which no fit has seen.
 
@@ -46,12 +46,11 @@ from agnosticfair.methods import method as recipe_of
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.server.plan import Start
 from agnosticfair.settings import CONFIDENCE, POSITIVE, require
 
 METHOD = "rule"
-WEAKEST, STRONGEST, USUAL = 0.01, 6.0, 1.0
-"""Prices on differences in parts: the first that is tried, the last, and where a smaller tau helps from."""
+WEAKEST, STRICTEST = 2.0, 0.005
+"""The first tau that is tried, as a multiple of the limit; and the smallest of all."""
 
 MOST_FITS, MOST_WORK = 6, 7
 """Fits of half of the rows, each begun where another one ended; none is begun that would, if it took as long as the
@@ -60,7 +59,7 @@ than four single fits of all rows (benchmarks/limit.py)."""
 
 SURE, LIKELY, LEAP, TOLD = 0.06, 0.02, 8.0, 0.005
 """How far under the limit a foreseen bound makes its certificate nearly sure, and how far it must be for a chance; by
-what factor a price may grow at once; by how much foreseen bounds differ that are worth telling apart."""
+what factor tau may fall at once; by how much foreseen bounds differ that are worth telling apart."""
 
 NEARLY_CONSTANT = 0.01
 """A model that gives one of the two answers to fewer rows than this share is no answer to a limit."""
@@ -81,7 +80,7 @@ class Candidate:
     """A model of the path, and what is ``Foreseen`` of it."""
 
     fit: Fit = field(repr=False)
-    price: float
+    tau: float
     predicted: float
     accuracy: float
     positive: float
@@ -96,7 +95,7 @@ class Candidate:
 class Trial:
     """A candidate on the rows held out: its accuracy, worst measured difference and the bound."""
 
-    price: float
+    tau: float
     predicted: float
     accuracy: float
     worst: float
@@ -290,47 +289,40 @@ def check_promise(
         )
 
 
-def strength(price: float) -> dict[str, float]:
-    """Spread and tau of a price: beyond the usual one, parts alone do not tell models apart, and tau falls, too."""
-    return {"spread": price, "tau": 0.05} if price <= USUAL else {"spread": price / 2, "tau": 0.03}
+def next_tau(path: Sequence[Candidate], limit: float) -> float | None:
+    """The tau to try next, from what is foreseen of the others; None where nothing is worth another fit.
 
-
-def next_price(path: Sequence[Candidate], limit: float) -> float | None:
-    """The price to try next, from what is foreseen of the others; None where nothing is worth another fit.
-
-    Prices grow until a bound is surely within the limit or decisions are nearly constant, by a secant step on the
+    Taus fall until a bound is surely within the limit or decisions are nearly constant, by a secant step on the
     logarithm; then the widest gap between bounds near the limit is halved.
     """
     rounds = [one.fit.rounds for one in path]
     if len(path) >= MOST_FITS or (path and sum(rounds) + rounds[-1] > MOST_WORK * rounds[0]):
         return None
     if not path:
-        return WEAKEST
-    order = sorted(path, key=lambda one: one.price)
+        return min(WEAKEST * limit, 1.0)
+    order = sorted(path, key=lambda one: -one.tau)
     last, sure = order[-1], limit - SURE
     moves = len(order) < 2 or last.predicted < order[-2].predicted - TOLD
-    if moves and last.predicted > sure and last.says_something and last.price < STRONGEST:
-        return min(last.price * _leap(order, sure), STRONGEST)
+    if moves and last.predicted > sure and last.says_something and last.tau > STRICTEST:
+        return max(last.tau / _leap(order, sure), STRICTEST)
     gaps = []
-    for weak, strong in pairwise(order):
-        a, b = (min(max(one.predicted, sure), limit - LIKELY) for one in (weak, strong))
-        alone = weak.predicted - strong.predicted > TOLD and not strong.says_something
+    for weak, strict in pairwise(order):
+        a, b = (min(max(one.predicted, sure), limit - LIKELY) for one in (weak, strict))
+        alone = weak.predicted - strict.predicted > TOLD and not strict.says_something
         if weak.says_something:
-            gaps.append(
-                (alone and weak.predicted > sure, a - b, np.sqrt(weak.price * strong.price))
-            )
-    alone, width, price = max(gaps, default=(False, 0.0, 0.0))
-    return float(price) if alone or width > TOLD else None
+            gaps.append((alone and weak.predicted > sure, a - b, np.sqrt(weak.tau * strict.tau)))
+    alone, width, tau = max(gaps, default=(False, 0.0, 0.0))
+    return float(tau) if alone or width > TOLD else None
 
 
 def _leap(order: Sequence[Candidate], aim: float) -> float:
-    """By what factor the strongest price grows for the foreseen bound to come to ``aim``, by the last two."""
+    """By what factor the smallest tau falls for the foreseen bound to come to ``aim``, by the last two."""
     if len(order) < 2:
-        return LEAP
+        return 2.0
     before, last = order[-2:]
-    slope = (last.predicted - before.predicted) / np.log(last.price / before.price)
-    leap = np.exp((aim - last.predicted) / slope) if slope < 0 else LEAP
-    return float(np.clip(leap, 2.0, LEAP))
+    rate = (before.predicted - last.predicted) / np.log(before.tau / last.tau)
+    leap = np.exp((last.predicted - aim) / rate) if rate > 0 else LEAP
+    return float(np.clip(leap, 1.5, LEAP))
 
 
 def dealt_apart(
@@ -353,32 +345,23 @@ def _with_rows(clients: Mapping[str, Table | Stream]) -> dict[str, Table | Strea
 def walked(
     asked: Asked, fitting: Half, recipe: Method, limit: float, **how: Any
 ) -> Iterator[Candidate]:
-    """The models of the path, each begun where its neighbours ended."""
-    if recipe.fairness is None or recipe.fairness.spread is None:
+    """The models of the path, each begun where its laxer neighbour ended: estimates are learned once."""
+    if recipe.rule is None:
         raise SettingsError(
-            f"method {recipe.name!r} has no price on named parts by which a limit could be kept: take {METHOD!r}"
+            f"method {recipe.name!r} has no rule by which a limit could be kept: take {METHOD!r}"
         )
     look: Callable[[Model], Foreseen] | None = None
     path: list[Candidate] = []
     rows = fitting.kept()
-    while (price := next_price(path, limit)) is not None:
-        chosen = recipe_of(recipe, **strength(price))
-        made = fit(method=chosen, start=start_between(path, price), **rows.asked, **how)
+    while (tau := next_tau(path, limit)) is not None:
+        chosen = recipe_of(recipe, tau=tau)
+        laxer = min((one for one in path if one.tau > tau), key=lambda o: o.tau, default=None)
+        start = None if laxer is None else laxer.fit.start
+        made = fit(method=chosen, start=start, **rows.asked, **how)
         made = replace(made, model=replace(made.model, trained_on=fitting.digest))
         look = look or asked.foreseen(made.model, fitting)
-        path.append(Candidate(made, price, *look(made.model)))
+        path.append(Candidate(made, tau, *look(made.model)))
         yield path[-1]
-
-
-def start_between(path: Sequence[Candidate], price: float) -> Start | None:
-    """Where the fit of a price begins: at its weaker neighbour's end, or halfway to the stronger one's."""
-    weaker = max((o for o in path if o.price < price), key=lambda o: o.price, default=None)
-    stronger = min((o for o in path if o.price > price), key=lambda o: o.price, default=None)
-    start = None if weaker is None else weaker.fit.start
-    other = None if stronger is None else stronger.fit.start
-    if start is None or other is None:
-        return start
-    return replace(start, w=(start.w + other.w) / 2)
 
 
 def answered(
@@ -412,7 +395,7 @@ def answered(
 def _trial(one: Candidate, certificates: Mapping[str, Certificate]) -> Trial:
     made = [*certificates.values()]
     worst, bound = max(c.worst_difference for c in made), max(c.upper for c in made)
-    return Trial(one.price, one.predicted, made[0].accuracy, worst, bound)
+    return Trial(one.tau, one.predicted, made[0].accuracy, worst, bound)
 
 
 def _in_the_way(certificates: Mapping[str, Certificate], limit: float) -> Iterator[str]:

@@ -40,7 +40,7 @@ class Optimum:
     unchanged : bool
         The learner's own decisions keep all limits, and are the rule.
     max_scale : float
-        Limits so many times as large would bind nothing.
+        RateLimits so many times as large would bind nothing.
     slope : float
         How fast ``bound`` grows with limits scaled by a number, at 1.
     """
@@ -128,3 +128,51 @@ def scale_for(share: float, solved: Sequence[tuple[float, Optimum]]) -> tuple[fl
             break
     reach = (s * (1 + (target - o.bound) / o.slope) for s, o in solved if o.slope > 0)
     return max([0.0, *reach]), most
+
+
+def price(
+    said: Optimum, tau: float, solved: Sequence[tuple[float, Optimum]] = ()
+) -> tuple[str, ...]:
+    """What the limit tau costs, in sentences; none where the rule retains nearly all.
+
+    solved: further programs with the same estimates, by what their limits were multiplied with.
+
+    >>> price(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, -0.1, -0.1, 0.5, True, 0.5, 0.0), 0.05)
+    ("The rule is the learner's own decisions: they differ nowhere by more than the limit.",)
+    """
+    if said.unchanged:
+        return (
+            "The rule is the learner's own decisions: they differ nowhere by more than the limit.",
+        )
+    if not said.retained < SHARES[0]:
+        return ()
+    first = (
+        f"The limit {tau:g} leaves {max(said.retained, 0.0):.0%} of what the learner gains over one answer to "
+        f"everybody: utility {said.utility:.4f}, the learner's own {said.own:.4f}, one answer {said.constant:.4f}."
+    )
+    words = [first]
+    for share in SHARES:
+        if said.retained < share:
+            _, most = scale_for(share, [(1.0, said), *solved])
+            words.append(f"{share:.0%} would be left at a tau of at most {_shown(tau * most)}.")
+    return tuple(words)
+
+
+def optimality(said: Optimum) -> str:
+    """How far the rule is from the best one, in a sentence.
+
+    >>> optimality(Optimum(0.2, 0.3, 0.0, 0.2004, 0.0006, 0.002, 0.0, 0.5, False, 0.5, 0.0))
+    'No rule that decides from these estimates and keeps the limits has more utility than this one by more than \
+0.0004; its decisions exceed a limit by at most 0.002.'
+    """
+    more = max(said.bound - said.utility, 0.0)
+    return (
+        "No rule that decides from these estimates and keeps the limits has more utility than this one by more than "
+        f"{more:.2g}; its decisions exceed a limit by at most {max(said.excess, 0.0):.2g}."
+    )
+
+
+def _shown(tau: float) -> str:
+    """To two figures, upwards."""
+    unit = 10.0 ** (np.floor(np.log10(tau)) - 1)
+    return f"{np.ceil(round(tau / unit, 6)) * unit:.3g}"

@@ -34,9 +34,9 @@ LOOSE, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
 """Levels of the path before the last end at differences within LOOSE of the optimum's.  A refused step is tried again
 at SHORTER lengths, in one request; after MAX_REFUSED of these a level ends."""
 
-MAX_ACTIVE, NEAR = 450, 0.8
-"""The Hessian has at most MAX_ACTIVE directions, so that a message stays under a megabyte; they are the support and
-what is at least NEAR times the limit."""
+MAX_ACTIVE, MAX_NUMBERS, NEAR = 450, 115_000, 0.8
+"""The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
+message stays under a megabyte; they are the support and what is at least NEAR times the limit."""
 
 FIRST_DAMPING, MIN_DAMPING, WARM = 1e-3, 1e-4, 3
 """Of the model's diagonal at its largest.  A program that begins where another ended has the last WARM levels."""
@@ -53,7 +53,7 @@ class Mixtures:
 
 
 @dataclass(frozen=True)
-class Limits:
+class RateLimits:
     """What the rule has to keep.
 
     Parameters
@@ -74,7 +74,7 @@ class Limits:
         Values of eps.
     max_rounds : int
     mixtures : Mixtures or None
-        Limits on every mixture of the weight functions, too.
+        RateLimits on every mixture of the weight functions, too.
     """
 
     tau: np.ndarray
@@ -153,7 +153,7 @@ class Coordinates:
         return np.concatenate([which[which < E], which[which == last], which[is_mixed]])
 
 
-def coordinates(mass: np.ndarray, n: float, limits: Limits) -> Coordinates:
+def coordinates(mass: np.ndarray, n: float, limits: RateLimits) -> Coordinates:
     """The multipliers of all comparisons with enough people.  mass: (K, P), sums."""
     pairs = np.array(limits.pairs, int).reshape(-1, 2)
     k, at = (v.ravel() for v in np.indices((len(mass), len(pairs))))
@@ -183,7 +183,7 @@ class At:
 
 
 def objective(
-    at: Coordinates, limits: Limits, n: float, x: np.ndarray, eps: float, sums: Mapping, t: int
+    at: Coordinates, limits: RateLimits, n: float, x: np.ndarray, eps: float, sums: Mapping, t: int
 ) -> At:
     """The t-th point of a reply."""
     decided, positive = sums["decided"][t] / n, float(sums["positives"][t]) / n
@@ -207,7 +207,7 @@ def objective(
 
 
 @dataclass(frozen=True)
-class Model:
+class StepModel:
     """The Hessian on some coordinates, (a,) and (a, a), and the most that its diagonal can be, (E + 1,)."""
 
     on: np.ndarray
@@ -215,7 +215,7 @@ class Model:
     diagonal: np.ndarray
 
 
-def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mapping) -> Model:
+def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mapping) -> StepModel:
     """What a reply says of the Hessian at its first point."""
     H = np.zeros((len(on), len(on)))
     H[np.triu_indices(len(on))] = sums["hessian"]
@@ -227,11 +227,11 @@ def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mappin
     diagonal[E:-1] *= 2.0 / at.scales(np.arange(E, at.size - 1))
     # the rows drawn for the Hessian stand for all, whose curvature is known
     stands = float(sums["curvature"]) / max(float(sums["drawn"]), 1e-9)
-    return Model(on, H * (stands * factor) / traced[:, None] / traced, diagonal)
+    return StepModel(on, H * (stands * factor) / traced[:, None] / traced, diagonal)
 
 
 def solve(
-    at: Coordinates, limits: Limits, here: At, model: Model, damping: float
+    at: Coordinates, limits: RateLimits, here: At, model: StepModel, damping: float
 ) -> tuple[np.ndarray, float]:
     """The step of the model from here, and what it promises (negative)."""
     x, g = here.x, here.gradient
@@ -260,7 +260,7 @@ class State:
     rule and this one, as they decide.
     """
 
-    limits: Limits
+    limits: RateLimits
     n: float
     groups: int
     stage: str = "start"
@@ -271,7 +271,7 @@ class State:
     on: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     base: At | None = None
     here: At | None = None
-    model: Model | None = None
+    model: StepModel | None = None
     promised: float = 0.0
     damping: float = FIRST_DAMPING
     refused: int = 0
@@ -286,7 +286,7 @@ class State:
         return self.limits.path[self.level]
 
 
-def init(limits: Limits, n: float, groups: int, start: np.ndarray | None = None) -> State:
+def init(limits: RateLimits, n: float, groups: int, start: np.ndarray | None = None) -> State:
     """Before the first request.  groups: P.  start: multipliers with which a similar program ended."""
     if limits.positive_rate is not None:
         low, high = limits.positive_rate
@@ -367,13 +367,28 @@ def _started(state: State, sums: Mapping[str, np.ndarray]) -> State:
     return replace(state, stage="newton", level=level, trial=x[None], on=on)
 
 
+def max_active(size: int) -> int:
+    """How many directions a reply has room for, beside ``size`` numbers of every point.
+
+    >>> max_active(1_000), max_active(20_000)
+    (450, 263)
+    """
+    room = MAX_NUMBERS - size * len(lengths(size))
+    return max(1, min(MAX_ACTIVE, int(np.sqrt(2 * max(room, 1))) - 1))
+
+
+def lengths(size: int) -> tuple[float, ...]:
+    """The shorter steps that one request tries, with ``size`` numbers of every point."""
+    return SHORTER[: max(1, min(len(SHORTER), MAX_NUMBERS * 7 // 10 // size))]
+
+
 def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit."""
     reach = np.where(g < 0, at.up, at.down)
     near = np.abs(g) / np.maximum(np.abs(reach), 1e-12)
     near[x != 0] += 1e6
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
-    order = np.argsort(-near, kind="stable")[:MAX_ACTIVE]
+    order = np.argsort(-near, kind="stable")[: max_active(at.mass.size)]
     return at.ordered(np.sort(order[near[order] > NEAR]))
 
 
@@ -397,7 +412,7 @@ def _advanced(state: State) -> State:
 
 
 def violated(
-    at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, n: float, limits: Limits
+    at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, n: float, limits: RateLimits
 ) -> np.ndarray:
     """Differences (m, K, P) of the mixtures that exceed their limit, the worst of each pair of groups first."""
     A = Ambiguity(members[:-1] / n, 1.0, mixtures.bound)
@@ -451,7 +466,7 @@ def _refused(state: State) -> State:
         return replace(state, stage="look", trial=here.x[None])
     if state.stage == "newton":
         p = state.trial[0] - here.x
-        trial = np.array([here.x + a * p for a in SHORTER])
+        trial = np.array([here.x + a * p for a in lengths(at.mass.size)])
         return replace(state, stage="search", trial=trial)
     if state.refused >= MAX_REFUSED:
         last = state.level == len(limits.path) - 1

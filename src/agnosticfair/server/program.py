@@ -17,7 +17,7 @@ from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.lasso import residual
 from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.mathematics.optimum import Optimum, optimum
-from agnosticfair.mathematics.program import At, Coordinates, Limits, Mixtures, Model, State
+from agnosticfair.mathematics.program import At, Coordinates, Mixtures, RateLimits, State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import asked
@@ -53,7 +53,7 @@ class ProgramState:
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
 
-TYPES = (ProgramState, State, Limits, Mixtures, Coordinates, At, Model)
+TYPES = (ProgramState, State, RateLimits, Mixtures, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:
@@ -73,7 +73,7 @@ def weight_functions(plan: Plan) -> int:
     return 1 if basis.kind == "constant" else width(basis, plan.clients) + 1
 
 
-def limits_of(plan: Plan) -> Limits:
+def limits_of(plan: Plan) -> RateLimits:
     """What the method limits."""
     fairness, rule = fairness_of(plan.method), plan.method.rule
     assert rule is not None
@@ -83,16 +83,15 @@ def limits_of(plan: Plan) -> Limits:
             "equal_opportunity or equalized_odds"
         )
     K = weight_functions(plan)
-    each = plan.task.named is not None or fairness.each
-    tau = np.full(K, fairness.tau if each else inf)
+    tau = np.full(K, fairness.tau if fairness.each else inf)
     usual = fairness.tau if K == 1 else OVERALL * fairness.tau
     tau[-1] = min(usual, fairness.nominal) if rule.overall is None else rule.overall
     mixtures = None
-    if not each and K > 1:
+    if not fairness.each and K > 1:
         bound = fairness.bound if isfinite(fairness.bound) else None
         mixtures = Mixtures(fairness.tau, bound, fairness.floor)
     pairs = tuple((j, k) for j, k in plan.compared.pairs if k is not None and j < k)
-    return Limits(
+    return RateLimits(
         tau,
         pairs,
         ridge=rule.ridge,
