@@ -189,16 +189,12 @@ def fit_along(
     )
     with one_thread():
         plan = _plan(asker, run, _census(asker, run))
-    last: solvers.SolverState | None = None
     for each in methods:
         begin = perf_counter()
         own = replace(plan, method=recipe(plan.method, tau=server.fairness_of(each).tau))
         with one_thread():
             try:
-                begun = (
-                    _begun(asker, run, own) if last is None else rule.again(last, own, run.start)
-                )
-                state = _to_the_end(asker, begun, after)
+                state = _to_the_end(asker, _begun(asker, run, own), after)
             except SolverError:  # a start may be a bad one
                 if run.start is None:
                     raise
@@ -208,8 +204,6 @@ def fit_along(
             _check_converged(state)
         made = _fitted(state, asker, perf_counter() - begin, seed, "")
         run = replace(run, start=made.start)
-        if plan.method.rule is not None:  # estimates are learned once
-            plan, last = state.plan, state
         yield made
 
 

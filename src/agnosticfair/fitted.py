@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -190,7 +190,9 @@ def of_rule(
     state: solvers.SolverState, model: Model, events: tuple[dict, ...], seconds: float
 ) -> Fit:
     """The record of a fit with a rule; its rounds are numbered through all stages."""
-    inner = state.inner
+    inner, start = state.inner, state.solver.start_of(state.inner)
+    if start is not None:
+        start = replace(start, estimates=state.plan.task.estimates)
     history = tuple(
         {"stage": state.stage, **entry, "round": k} for k, entry in enumerate(state.history, 1)
     )
@@ -208,7 +210,7 @@ def of_rule(
         events,
         inner.under_floor,
         None,
-        state.solver.start_of(inner),
+        start,
         state.plan.task.named,
         *(named.ranked(state.plan, inner) if state.stage in solvers.SOLVERS else ((), ())),
         **ends_constant(state),

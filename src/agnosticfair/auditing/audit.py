@@ -408,7 +408,7 @@ def counting(
     rounds = count(1)
 
     def look(other: Model) -> Found:  # a round of its own: masks of one round serve one model
-        own = partial(ask, w=other.w, round=next(rounds))
+        own = partial(ask, model=other, round=next(rounds))
         return searched(axes, asked, own, 1 - confidence)
 
     return look
@@ -445,8 +445,8 @@ def _stated(
 def _asking_parts(
     asker: Asker, census: Census, plan: server.Plan, asked: Subpopulations, model: Model
 ) -> tuple[Sequence[Axis], Callable[..., np.ndarray]]:
-    """The axes that clients agree on by counts, and a function that asks them for those of parts, by default under
-    the model's weights."""
+    """The axes that clients agree on by counts, and a function that asks them for those of parts, by default of
+    the model."""
     set_ = subpopulations(asked.columns, asked.depth, asked.least, asked.bands)
     fairness = Fairness(basis=set_, each=True)
     own = replace(plan, method=Method("audit", fairness=fairness))
@@ -455,9 +455,10 @@ def _asking_parts(
     own = named.with_axes(own, census, counts)
     axes = named.axes_in(own)
 
-    def ask(parts: Sequence[Part], w: np.ndarray = model.w, round: int = 1) -> np.ndarray:
-        there = named.with_parts(own, axes, parts)
-        total = asker.total(Broadcast(round, there.task, PartDecisions(w)))
+    def ask(parts: Sequence[Part], model: Model = model, round: int = 1) -> np.ndarray:
+        task = named.with_parts(own, axes, parts).task
+        task = replace(task, estimates=model.estimates, rule=model.rule)
+        total = asker.total(Broadcast(round, task, PartDecisions(model.w)))
         cells = np.round(total.sums["counts"]).astype(np.int64)
         return cells.reshape(len(parts), -1, 2, 2)
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
+from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics.basis import Basis, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
 from agnosticfair.mathematics.notions import NOTIONS
@@ -71,11 +72,13 @@ class HeldBy:
 @dataclass(frozen=True)
 class Start:
     """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them, where the other
-    has the same adversaries; of a limit on decisions the metric of features."""
+    has the same adversaries; of a limit on decisions the metric of features.  Of a rule w are the multipliers, and
+    estimates what was learned: on the same rows another fit need not learn it again."""
 
     w: np.ndarray
     held: HeldBy | None = None
     metric: np.ndarray | None = None
+    estimates: Estimates | None = None
 
 
 @dataclass(frozen=True)

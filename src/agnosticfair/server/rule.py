@@ -23,7 +23,7 @@ from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, trip
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Histograms
-from agnosticfair.server import learning
+from agnosticfair.server import learning, solvers
 from agnosticfair.server.named import axes_in, by_column, parts_in, with_parts
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 from agnosticfair.server.solvers import SOLVERS, SolverState
@@ -116,10 +116,11 @@ def trained_here(
     return decided(with_estimates(state, known.estimates), ask, start)
 
 
-def again(state: SolverState, plan: Plan, start: Start | None) -> SolverState:
-    """The state before the program's first round of a plan with other limits, whose estimates are the last one's."""
-    begun = SOLVERS[PROGRAM].init(plan, Beginning(state.seed, start))
-    return replace(state, plan=plan, stage=PROGRAM, inner=begun, earlier=())
+def warm(plan: Plan, seed: int, start: Start, ask: Ask) -> SolverState:
+    """The state before the program's first round, with the estimates of another fit on the same rows."""
+    assert start.estimates is not None
+    state = replace(solvers.init(plan), seed=seed)
+    return decided(with_estimates(state, start.estimates), ask, start)
 
 
 def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
