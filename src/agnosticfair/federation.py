@@ -408,6 +408,10 @@ def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
     )
     if plan.method.rule is not None:
         return rule.agreed(plan, census, asker.total)
+    if server.fairness_of(plan.method).basis.kind == "named":
+        raise SettingsError(
+            f"method {plan.method.name!r} has subgroups to limit and no rule to do it by: take 'rule'"
+        )
     return agree_on_centres(plan, asker, run.seed, run.centres)
 
 

@@ -36,7 +36,9 @@ def agree(tables, max_bins=255, min_rows=20):
 
 
 def table(x, words=None):
-    return Table({"x": np.asarray(x, float)}, {} if words is None else {"c": Column.of(words)}, None, {})
+    return Table(
+        {"x": np.asarray(x, float)}, {} if words is None else {"c": Column.of(words)}, None, {}
+    )
 
 
 DRAWS = {
@@ -75,7 +77,9 @@ def test_any_split_agrees_on_the_same_bins(seed, parts):
 
 def test_ten_thousand_categories_fit_in_a_byte_rare_ones_together():
     r = np.random.default_rng(0)
-    words = np.concatenate([np.repeat(["a", "b", "c"], 500), r.integers(0, 10_000, 12_000).astype(str)])
+    words = np.concatenate(
+        [np.repeat(["a", "b", "c"], 500), r.integers(0, 10_000, 12_000).astype(str)]
+    )
     rows = table(r.normal(size=len(words)), words)
     encoding, binning = agree([rows])
     codes = binning.columns(encoding, rows)[1]

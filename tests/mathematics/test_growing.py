@@ -62,7 +62,9 @@ def test_any_split_of_rows_gives_the_same_trees(seed, parts, folds, forget):
 
 def test_rows_in_another_order_give_the_same_trees():
     rows, bins = drawn()
-    assert bytes_of(grown([take(rows, np.argsort(rows.codes[:, 0]))], bins)) == bytes_of(grown([rows], bins))
+    assert bytes_of(grown([take(rows, np.argsort(rows.codes[:, 0]))], bins)) == bytes_of(
+        grown([rows], bins)
+    )
 
 
 def test_a_sibling_is_the_parent_less_the_other_child():
@@ -179,5 +181,7 @@ def test_a_request_out_of_order_is_answered_all_the_same():
 
 def test_histograms_count_every_training_row_once():
     rows, bins = drawn(folds=2)
-    hist = histogram(rows.codes, np.where(rows.trains(0), 0, -1).astype(np.int16), rows.fold, rows.fold, 1, bins)
+    hist = histogram(
+        rows.codes, np.where(rows.trains(0), 0, -1).astype(np.int16), rows.fold, rows.fold, 1, bins
+    )
     assert hist[0, : bins.sizes[0], 2].sum() == (rows.fold != 0).sum()

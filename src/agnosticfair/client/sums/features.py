@@ -5,20 +5,12 @@ An indicator's products are its rows' values, so that these sums are, to the las
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
 
-from agnosticfair.client.client import Client
-from agnosticfair.data.encoding import indicators
-from agnosticfair.mathematics.crossed import MOST, Crossed, cross, gram, totals
+from agnosticfair.mathematics.crossed import Crossed, gram, totals
 from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.protocol.grid import exponents
-from agnosticfair.protocol.questions import Task
-
-COMBINED = 600
-"""Combinations of a block: more than elsewhere, for slopes go over one part after the other, each with few counts."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +36,6 @@ class Features:
     exponents: np.ndarray
     hot: Crossed
     at: np.ndarray
-
-    def take(self, rows: slice) -> Features:
-        """Some of the rows."""
-        return replace(self, numbers=self.numbers[:, rows], hot=self.hot.take(rows))
-
-
-def features(client: Client, task: Task) -> Features:
-    """The client's prepared rows."""
-    X, starts = client.prepare(task).X, indicators(task.encoding)
-    at = np.arange(starts[0], starts[-1])
-    codes = [X[:, a:b] @ np.arange(b - a) for a, b in pairwise(starts)]
-    own = np.array(codes, np.intp).reshape(len(codes), len(X)).T
-    others = np.delete(np.arange(X.shape[1]), at)
-    most = min(COMBINED, max(MOST, len(X) // 32))  # there should be fewer pairs than rows
-    hot = cross(own, [b - a for a, b in pairwise(starts)], most)
-    numbers = np.ascontiguousarray(X[:, others].T)
-    return Features(numbers, others, exponents(task.encoding)[others], hot, at)
 
 
 def weighed(
