@@ -36,7 +36,9 @@ def agree(tables, max_bins=255, min_rows=20):
 
 
 def table(x, words=None):
-    return Table({"x": np.asarray(x, float)}, {} if words is None else {"c": Column.of(words)}, None, {})
+    return Table(
+        {"x": np.asarray(x, float)}, {} if words is None else {"c": Column.of(words)}, None, {}
+    )
 
 
 DRAWS = {
@@ -55,7 +57,7 @@ def test_bins_are_near_equal_shares(kind):
     assert counts[0] == 0
     assert len(counts) - 1 <= 64
     assert counts[1:].min() >= 20
-    values, own = np.unique(x, return_counts=True)
+    _, own = np.unique(x, return_counts=True)
     most = max(2.5 * len(x) / 64, own.max() + 2 * len(x) / 64)
     assert counts.max() <= most
 
@@ -75,7 +77,9 @@ def test_any_split_agrees_on_the_same_bins(seed, parts):
 
 def test_ten_thousand_categories_fit_in_a_byte_rare_ones_together():
     r = np.random.default_rng(0)
-    words = np.concatenate([np.repeat(["a", "b", "c"], 500), r.integers(0, 10_000, 12_000).astype(str)])
+    words = np.concatenate(
+        [np.repeat(["a", "b", "c"], 500), r.integers(0, 10_000, 12_000).astype(str)]
+    )
     rows = table(r.normal(size=len(words)), words)
     encoding, binning = agree([rows])
     codes = binning.columns(encoding, rows)[1]

@@ -62,7 +62,9 @@ def test_any_split_of_rows_gives_the_same_trees(seed, parts, folds, forget):
 
 def test_rows_in_another_order_give_the_same_trees():
     rows, bins = drawn()
-    assert bytes_of(grown([take(rows, np.argsort(rows.codes[:, 0]))], bins)) == bytes_of(grown([rows], bins))
+    assert bytes_of(grown([take(rows, np.argsort(rows.codes[:, 0]))], bins)) == bytes_of(
+        grown([rows], bins)
+    )
 
 
 def test_a_sibling_is_the_parent_less_the_other_child():
@@ -104,11 +106,13 @@ def test_a_monotone_column_is_monotone(direction):
         for m in ((), (direction, 0, 0))
     )
 
+    others = [(b, c) for b in range(1, 7) for c in range(8)]
+    x = np.tile(np.arange(1, 30), len(others))
+    grid = np.vstack([x, np.repeat(np.array(others).T, 29, axis=1)]).astype(np.uint8)
+
     def steps(growth):
-        grid = np.stack([np.arange(1, 30), np.full(29, 3), np.full(29, 2)]).astype(np.uint8)
-        paths = [np.diff(margins(result(growth)[0], bins, np.stack([grid[0], grid[0] * 0 + b, grid[0] * 0 + c]).astype(np.uint8)))
-                 for b in range(1, 7) for c in range(8)]  # fmt: skip
-        return np.concatenate(paths) * direction
+        path = margins(result(growth)[0], bins, grid).reshape(len(others), 29)
+        return np.diff(path, axis=1).ravel() * direction
 
     assert steps(free).min() < 0
     assert steps(bound).min() >= -1e-7
@@ -179,5 +183,7 @@ def test_a_request_out_of_order_is_answered_all_the_same():
 
 def test_histograms_count_every_training_row_once():
     rows, bins = drawn(folds=2)
-    hist = histogram(rows.codes, np.where(rows.trains(0), 0, -1).astype(np.int16), rows.fold, rows.fold, 1, bins)
+    hist = histogram(
+        rows.codes, np.where(rows.trains(0), 0, -1).astype(np.int16), rows.fold, rows.fold, 1, bins
+    )
     assert hist[0, : bins.sizes[0], 2].sum() == (rows.fold != 0).sum()

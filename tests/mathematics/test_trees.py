@@ -27,7 +27,9 @@ def drawn(seed, trees=4, depth=4):
     r, shape = np.random.default_rng(seed), (trees, 2**depth - 1)
     column = r.integers(0, 3, shape).astype(np.uint16)
     column[r.random(shape) < 0.2] = LEAF
-    sets = r.integers(0, 256, (int(is_categorical(column, BINS).sum()), MAX_CODES // 8)).astype(np.uint8)
+    sets = r.integers(0, 256, (int(is_categorical(column, BINS).sum()), MAX_CODES // 8)).astype(
+        np.uint8
+    )
     threshold = r.integers(0, 5, shape).astype(np.uint8)
     missing = r.integers(0, 2, shape).astype(np.uint8)
     value = r.normal(size=(trees, 2**depth)).astype(np.float32)
@@ -73,7 +75,9 @@ def test_a_forest_of_leaves_adds_them():
 
 def test_packed_forests_come_back():
     forests = [drawn(0), empty(2, 1.5), drawn(1, trees=1, depth=2)]
-    for one, other in zip(forests, unpack(from_numbers(as_numbers(pack(forests, BINS))), BINS), strict=True):
+    for one, other in zip(
+        forests, unpack(from_numbers(as_numbers(pack(forests, BINS))), BINS), strict=True
+    ):
         assert one.start == other.start
         for name in ("column", "threshold", "missing_right", "sets", "value"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
@@ -107,7 +111,8 @@ def test_what_is_no_forest_is_refused(spoil, sentence):
 
 
 @pytest.mark.parametrize(
-    "numbers", [np.zeros(0), np.array([0.5]), np.array([-1.0]), np.array([99.0, 1.0]), np.zeros((1, 1))]
+    "numbers",
+    [np.zeros(0), np.array([0.5]), np.array([-1.0]), np.array([99.0, 1.0]), np.zeros((1, 1))],
 )
 def test_numbers_that_are_no_bytes_are_refused(numbers):
     with pytest.raises(ValueError, match="packed bytes"):
