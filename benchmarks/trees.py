@@ -2,7 +2,8 @@
 
 Quality: log loss and accuracy on the held-out 30 % of each data set, means over seeds, and the ratio of our log loss to
 each rival's. Time: one thread, columns of numbers, two clients in this process, from the tables to the trees; and
-prediction from a table. LightGBM is compared with where it is installed; it is no dependency. (-P: a script of this folder has the name of a module that Numba looks for.)
+prediction from a table. LightGBM is compared with where it is installed; it is no dependency.
+(-P: a script of this folder has the name of a module that Numba looks for.)
 
     python -P benchmarks/trees.py quality [--seeds 5] [--trees 100] [--sets adult bank]
     python -P benchmarks/trees.py time [--rows 1e5 1e6] [--repeats 3]
@@ -61,9 +62,7 @@ def matrix(table):
         c.aligned(tuple(sorted(c.categories))).astype(float)
         for _, c in sorted(table.categorical.items())
     ]
-    return np.stack(numbers + codes, axis=1), list(
-        range(len(numbers), len(numbers) + len(codes))
-    )
+    return np.stack(numbers + codes, axis=1), list(range(len(numbers), len(numbers) + len(codes)))
 
 
 def rivals(count, categorical):
@@ -113,7 +112,10 @@ def quality(names, seeds, count):
         for who in runs[0]:
             loss, right = (mean(run[who][k] for run in runs) for k in (0, 1))
             ratio = mean(run["ours"][0] for run in runs) / loss
-            print(f"{name:10} {who:13} log loss {loss:.4f}  accuracy {right:.4f}  ours / its {ratio:.4f}", flush=True)
+            print(
+                f"{name:10} {who:13} log loss {loss:.4f}  accuracy {right:.4f}  ours / its {ratio:.4f}",
+                flush=True,
+            )
 
 
 def drawn(n, d=20, seed=0):
@@ -146,7 +148,9 @@ def times(rows, repeats, count):
                 found.setdefault(f"{name} predict", []).append(perf_counter() - begin)
         for what, taken in found.items():
             ours = median(found[f"ours {what.rpartition(' ')[2]}"])
-            print(f"{n:>9} rows  {what:22} {median(taken):8.3f} s  ours / its {ours / median(taken):.2f}")
+            print(
+                f"{n:>9} rows  {what:22} {median(taken):8.3f} s  ours / its {ours / median(taken):.2f}"
+            )
         print(f"{n:>9} rows  {rounds} rounds", flush=True)
 
 

@@ -178,7 +178,7 @@ def fit_along(
 
     def after(state: solvers.SolverState) -> None:
         if on_round is not None:
-            on_round(state.inner.history[-1])
+            on_round(state.last)
 
     kind = server.centres_kind(methods[0])
     asker = asking(in_process(clients), policy("stop"), None, False, kind)
@@ -336,13 +336,13 @@ def _rounds(
         state = _begun(asker, run, _plan(asker, run, census))
     else:
         state, asker.events[:0] = kept
-        asker.note("resumed", round=state.inner.round)
+        asker.note("resumed", round=state.last["round"])
 
     def after(state: solvers.SolverState) -> None:
         if run.folder is not None:
             checkpoints.save(run.folder, identity, state, asker.events)
         if on_round is not None:
-            on_round(state.inner.history[-1])
+            on_round(state.last)
 
     return _to_the_end(asker, state, after)
 

@@ -57,7 +57,7 @@ def test_bins_are_near_equal_shares(kind):
     assert counts[0] == 0
     assert len(counts) - 1 <= 64
     assert counts[1:].min() >= 20
-    values, own = np.unique(x, return_counts=True)
+    _, own = np.unique(x, return_counts=True)
     most = max(2.5 * len(x) / 64, own.max() + 2 * len(x) / 64)
     assert counts.max() <= most
 

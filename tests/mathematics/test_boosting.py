@@ -120,6 +120,7 @@ def test_a_histogram_of_many_blocks_is_that_of_one(monkeypatch):
     slot = np.random.default_rng(0).integers(-1, 4, 500).astype(np.int16)
     expected = histogram(codes, slot, g, h, 4, bins)
     monkeypatch.setattr("agnosticfair.mathematics.boosting._ROWS", 7)
+    monkeypatch.setattr("agnosticfair.mathematics.boosting._CODES", 3 * 13)
     assert np.array_equal(histogram(codes, slot, g, h, 4, bins), expected)
 
 

@@ -106,11 +106,13 @@ def test_a_monotone_column_is_monotone(direction):
         for m in ((), (direction, 0, 0))
     )
 
+    others = [(b, c) for b in range(1, 7) for c in range(8)]
+    x = np.tile(np.arange(1, 30), len(others))
+    grid = np.vstack([x, np.repeat(np.array(others).T, 29, axis=1)]).astype(np.uint8)
+
     def steps(growth):
-        grid = np.stack([np.arange(1, 30), np.full(29, 3), np.full(29, 2)]).astype(np.uint8)
-        paths = [np.diff(margins(result(growth)[0], bins, np.stack([grid[0], grid[0] * 0 + b, grid[0] * 0 + c]).astype(np.uint8)))
-                 for b in range(1, 7) for c in range(8)]  # fmt: skip
-        return np.concatenate(paths) * direction
+        path = margins(result(growth)[0], bins, grid).reshape(len(others), 29)
+        return np.diff(path, axis=1).ravel() * direction
 
     assert steps(free).min() < 0
     assert steps(bound).min() >= -1e-7

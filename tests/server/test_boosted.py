@@ -9,11 +9,13 @@ from helpers import dealt, small_table, streamed
 from agnosticfair import load_dataset
 from agnosticfair.data import files, stream
 from agnosticfair.data.table import Column, Table
-from agnosticfair.federation import asking, census_of_all, in_process, summaries
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import asking, census_of_all, fit, in_process, summaries
 from agnosticfair.learners.heads import heads
 from agnosticfair.learners.trees import predict
 from agnosticfair.mathematics.boosting import Boosting
 from agnosticfair.methods import method
+from agnosticfair.private import private_recipe
 from agnosticfair.protocol.faults import policy
 from agnosticfair.protocol.messages import Broadcast, pack, unpack
 from agnosticfair.server import boosted, checkpoints, solvers
@@ -100,7 +102,7 @@ def test_a_row_that_weighs_two_is_the_row_twice():
     x, w = r.normal(size=400).round(1), r.integers(1, 3, 400)
     y = Column.of(np.where(x + r.normal(size=400) > 0, "yes", "no"))
     sex = Column.of(np.where(r.random(400) < 0.5, "F", "M"))
-    settings = Boosting(trees=4, depth=2, min_rows=1)
+    settings = Boosting(trees=4, depth=2, min_rows=1, min_bin=1)
     rows = Table({"x": x}, {}, y, {"sex": sex})
     twice = rows.take(np.repeat(np.arange(400), w))
     one = grown({"a": replace(rows, weights=w.astype(float))}, settings=settings, folds=0)[0]
@@ -150,3 +152,34 @@ def test_streamed_rows_give_the_same_trees(tmp_path, monkeypatch):
     clients = dealt(small_table(600), 2)
     expected = grown(clients)[0].arrays
     same(grown(streamed(clients, tmp_path))[0].arrays, expected)
+
+
+def test_rows_that_are_all_alike_need_no_folds():
+    n = 300
+    y = Column.of(np.where(np.arange(n) % 3 == 0, "yes", "no"))
+    sex = Column.of(np.where(np.arange(n) % 2 == 0, "F", "M"))
+    table = Table({"x": np.ones(n)}, {}, y, {"sex": sex})
+    estimates, made, _ = grown({"a": table, "b": table}, folds=5)
+    assert estimates.folds == 0
+    p = predict(estimates.arrays, made.task.encoding, 0, table, "the data")
+    assert np.allclose(p[0], 1 / 3, atol=0.01)
+
+
+def test_what_is_said_before_a_fit_is_as_large_as_a_fit_can_be(adult):
+    _, made, state = begun({"all": adult})
+    asked = Broadcast(1, made.task, boosted.question(boosted.largest(state)))
+    assert asked.shapes["hist"][1] == sum(boosted.largest(state).growth.bins.sizes)
+    _, _, ended = grown({"all": adult})
+    assert ended.growth.parents.shape[1] <= asked.shapes["hist"][1]
+    assert len(pack(asked)) > len(pack(Broadcast(1, made.task, boosted.question(ended))))
+
+
+def test_noise_is_refused_with_a_reason():
+    with pytest.raises(SettingsError, match="thousands of sums a level"):
+        private_recipe(method("rule", learner="trees"))
+
+
+def test_fl_learns_by_trees_alone(adult):
+    made = fit(split_up(adult, 2), method("fl", learner="trees"))
+    assert made.model.estimates.kind == "trees"
+    assert made.model.estimates.folds == 0

@@ -67,6 +67,7 @@ def test_the_rule_keeps_its_limits_and_says_how_good_it_is():
     A, shift = program.coefficients_of(state)
     assert A.shape == (4, 2)
     assert shift == 0.0
+    assert "No rule" in program.statements(state)[0]
 
 
 def test_a_checkpoint_goes_on_to_the_same_bits():
@@ -115,6 +116,8 @@ def test_costs_and_rates_are_limits_of_the_same_program():
 def test_what_a_rule_cannot_limit_is_refused():
     with pytest.raises(SettingsError, match="bounded_group_loss"):
         program.limits_of(planned_bounds())
+    with pytest.raises(SettingsError, match="agnostic"):
+        program.limits_of(planned(agnostic=True))
     with pytest.raises(SettingsError, match="positive_rate"):
         fit(dealt(TABLE, 2), method("rule", positive_rate=(0.6, 0.4)), positive="yes")
 

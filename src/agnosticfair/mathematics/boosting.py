@@ -25,8 +25,11 @@ G, H, N = range(3)
 _TINY, _LEAST = 1e-12, 1e-9
 """Added to Hessians; and the share of a node's score that a split must add."""
 
-_ROWS = 1 << 16
+_ROWS = 1 << 15
 """Rows that are counted at a time: what is gathered of them stays in a core's cache."""
+
+_CODES = 1 << 16
+"""Sums that are added to together: they stay in a core's cache."""
 
 _AT_ONCE = 16
 """Nodes that are looked at together: their sums stay in a core's cache."""
@@ -122,27 +125,32 @@ def histogram(
     >>> histogram(np.array([[1], [1]], np.uint8), np.zeros(2, int), np.ones(2), np.ones(2), 1, Bins((2,), 1))[0, 1]
     array([2., 2., 2.])
     """
-    total = np.zeros((slots, int(bins.starts[-1]), 3))
+    B = int(bins.starts[-1])
+    total = np.zeros((slots, B, 3))
+    together = max(1, min(slots, _CODES // B))
     for begin in range(0, len(slot), _ROWS):
         block = slot[begin : begin + _ROWS]
-        rows = np.flatnonzero(block >= 0)
-        rows = rows[np.argsort(block[rows], kind="stable")] + begin
-        ends = np.cumsum(np.bincount(block[rows - begin], minlength=slots))
-        for k, own in enumerate(np.split(rows, ends[:-1])):
-            if len(own):
-                total[k] += _counted(codes[own], g[own], h[own], bins)
+        for k in range(0, slots, together):
+            rows = np.flatnonzero((block >= k) & (block < k + together))
+            first = (block[rows].astype(np.int32) - k) * B
+            rows += begin
+            some = _counted(codes[rows], g[rows], h[rows], first, bins, together * B)
+            total[k : k + together] += some.reshape(together, B, 3)[: slots - k]
     return total
 
 
-def _counted(codes: np.ndarray, g: np.ndarray, h: np.ndarray, bins: Bins) -> np.ndarray:
-    """Sums by column and code, (B, 3): a product with a sparse matrix of ones, of all three at once."""
+def _counted(
+    codes: np.ndarray, g: np.ndarray, h: np.ndarray, first: np.ndarray, bins: Bins, size: int
+) -> np.ndarray:
+    """Sums by place, (size, 3), a row's being those of its codes after its first one: a product with a sparse matrix of
+    ones, of all three at once."""
     from scipy.sparse import csr_matrix
 
-    (n, C), B = codes.shape, int(bins.starts[-1])
-    at = (codes + bins.starts[:-1].astype(np.int32)).ravel()
-    ones = csr_matrix(
-        (np.ones(n * C), at, np.arange(0, n * C + 1, C, dtype=np.int32)), shape=(n, B)
-    )
+    n, C = codes.shape
+    at = codes + bins.starts[:-1].astype(np.int32)
+    at += first[:, None]
+    each = np.arange(0, n * C + 1, C, dtype=np.int32)
+    ones = csr_matrix((np.ones(n * C), at.ravel(), each), shape=(n, size))
     return ones.T @ np.stack([g, h, np.ones_like(g)], axis=1).astype(float)
 
 

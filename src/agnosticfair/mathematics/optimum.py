@@ -35,6 +35,8 @@ class Optimum:
         No rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``.
     excess, smoothed_excess : float
         By how much the rule, and its smoothed form, are above a limit at most; negative below all.
+    people : float
+        The same of the rule, times the expected people of the smaller group: few where the excess is one row's.
     positive : float
         The share of positive decisions.
     unchanged : bool
@@ -52,6 +54,7 @@ class Optimum:
     gap: float
     excess: float
     smoothed_excess: float
+    people: float
     positive: float
     unchanged: bool
     max_scale: float
@@ -88,6 +91,7 @@ def optimum(state: State) -> Optimum:
         max(hard.smooth + kinked(x, up, down) - hard.utility, 0.0),
         excess(state, hard),
         excess(state, smoothed),
+        people(state, hard),
         hard.positive,
         not x.any(),
         float(scales.max(initial=0.0)) if finite.all() else inf,
@@ -106,13 +110,23 @@ def excess(state: State, point: At) -> float:
     return float(over.max())
 
 
+def people(state: State, point: At) -> float:
+    """The largest difference above its limit, in expected people of the smaller group; 0 where there is none."""
+    at = state.at
+    assert at is not None
+    E = len(at.k)
+    over = np.abs(point.differences[:E]) - at.up[:E]
+    smaller = np.minimum(at.mass[at.k, at.j], at.mass[at.k, at.other]) * state.n
+    return float((over * smaller).max(initial=0.0))
+
+
 def scale_for(share: float, solved: Sequence[tuple[float, Optimum]]) -> tuple[float, float]:
     """By what the limits would have to be multiplied, at least and at most, for a rule that retains this share.
 
     solved: (scale, optimum) of programs with the same estimates.  The best utility is concave in the scale: chords
     between solved programs are reached, tangents are not exceeded.
 
-    >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
+    >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
     >>> [round(v, 3) for v in scale_for(0.8, [(1.0, half)])]
     [1.3, 2.2]
     """
@@ -137,7 +151,7 @@ def price(
 
     solved: further programs with the same estimates, by what their limits were multiplied with.
 
-    >>> price(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, -0.1, -0.1, 0.5, True, 0.5, 0.0), 0.05)
+    >>> price(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, -0.1, -0.1, 0.0, 0.5, True, 0.5, 0.0), 0.05)
     ("The rule is the learner's own decisions: they differ nowhere by more than the limit.",)
     """
     if said.unchanged:
@@ -161,14 +175,15 @@ def price(
 def optimality(said: Optimum) -> str:
     """How far the rule is from the best one, in a sentence.
 
-    >>> optimality(Optimum(0.2, 0.3, 0.0, 0.2004, 0.0006, 0.002, 0.0, 0.5, False, 0.5, 0.0))
+    >>> optimality(Optimum(0.2, 0.3, 0.0, 0.2004, 0.0006, 0.002, 0.0, 0.4, 0.5, False, 0.5, 0.0))
     'No rule that decides from these estimates and keeps the limits has more utility than this one by more than \
-0.0004; its decisions exceed a limit by at most 0.002.'
+0.0004; its decisions exceed a limit by at most 0.002, and by at most 0.4 expected people.'
     """
     more = max(said.bound - said.utility, 0.0)
     return (
         "No rule that decides from these estimates and keeps the limits has more utility than this one by more than "
-        f"{more:.2g}; its decisions exceed a limit by at most {max(said.excess, 0.0):.2g}."
+        f"{more:.2g}; its decisions exceed a limit by at most {max(said.excess, 0.0):.2g}, and by at "
+        f"most {said.people:.2g} expected people."
     )
 
 

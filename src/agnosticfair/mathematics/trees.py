@@ -1,8 +1,8 @@
 """Forests of complete binary trees over codes of one byte: what they are, how they are packed, what they predict.
 
 A column's code 0 is for missing values (a column of numbers) or for every other value (a column of categories); 1, 2,
-... are its bins or its categories. A node sends codes up to its threshold to the left, or the codes of its set; a code 0
-of numbers goes the way that the node says. Nodes are in heap order: the children of k are 2k + 1 and 2k + 2.
+... are its bins or its categories. A node sends codes up to its threshold to the left, or the codes of its set; a code
+0 of numbers goes the way that the node says. Nodes are in heap order: the children of k are 2k + 1 and 2k + 2.
 """
 
 from __future__ import annotations
@@ -126,9 +126,11 @@ def empty(depth: int, start: float = 0.0, trees: int = 0) -> Forest:
 
 def joined(one: Forest, other: Forest) -> Forest:
     """The trees of both, in order; the start is the first one's."""
-    names = ("column", "threshold", "missing_right", "sets", "value")
-    arrays = (np.concatenate([getattr(one, k), getattr(other, k)]) for k in names)
-    return Forest(*arrays, one.start)
+    column, threshold, missing_right, sets, value = (
+        np.concatenate([getattr(one, k), getattr(other, k)])
+        for k in ("column", "threshold", "missing_right", "sets", "value")
+    )
+    return Forest(column, threshold, missing_right, sets, value, one.start)
 
 
 def is_categorical(column: np.ndarray, bins: Bins) -> np.ndarray:

@@ -16,10 +16,12 @@ from agnosticfair.mathematics.trees import (
     LEAF,
     Bins,
     Forest,
+    from_numbers,
     goes_right,
     leaves,
     margins,
     ranks,
+    unpack,
 )
 
 LOSS_BITS = 14
@@ -81,9 +83,11 @@ class Way:
 
 @dataclass
 class Walk:
-    """The ways of all models' rows."""
+    """The ways of all models' rows.  packed, done: the finished trees of the last request, as sent and unpacked."""
 
     ways: dict[int, Way] = field(default_factory=dict)
+    packed: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    done: list[Forest] = field(default_factory=list)
 
 
 def descend(
@@ -109,9 +113,10 @@ def descend(
 def _same(one: Forest, other: Forest) -> bool:
     """Whether two forests are the same, the values of their leaves included."""
     names = ("column", "threshold", "missing_right", "value", "sets")
-    return one.start == other.start and all(
-        np.array_equal(getattr(one, k), getattr(other, k)) for k in names
-    )
+    if one is other:
+        return True
+    same = (np.array_equal(getattr(one, k), getattr(other, k)) for k in names)
+    return one.start == other.start and all(same)
 
 
 def _grows_from(old: Forest, new: Forest, level: int) -> bool:
@@ -120,6 +125,13 @@ def _grows_from(old: Forest, new: Forest, level: int) -> bool:
     names = ("column", "threshold", "missing_right")
     same = all(np.array_equal(getattr(old, k)[0, nodes], getattr(new, k)[0, nodes]) for k in names)
     return same and np.array_equal(old.sets, new.sets[: len(old.sets)])
+
+
+def finished_trees(walk: Walk, packed: np.ndarray, bins: Bins) -> list[Forest]:
+    """The finished trees of a request, which most requests have in common with the last one."""
+    if not (walk.done and np.array_equal(walk.packed, packed)):
+        walk.packed, walk.done = packed, unpack(from_numbers(packed), bins)
+    return walk.done
 
 
 def go(
@@ -207,7 +219,8 @@ def level_sums(
     heads = len(rows.target)
     hist, loss = np.zeros((len(count), int(bins.starts[-1]), 3)), np.zeros(heads)
     for model in np.unique(count[:, 0]).tolist():
-        way = go(walk, rows, bins, model, *forests[model], level)
+        done, now = forests[model]
+        way = go(walk, rows, bins, model, done, now, level)
         own = np.flatnonzero(count[:, 0] == model)
         slots = np.full(256, -1, np.int16)
         slots[count[own, 1]] = np.arange(len(own))

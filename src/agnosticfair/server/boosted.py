@@ -15,9 +15,9 @@ from agnosticfair.data.encoding import Encoding
 from agnosticfair.learners import trees
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import Head
-from agnosticfair.mathematics.boosting import Boosting
+from agnosticfair.mathematics.boosting import Boosting, N, totals
 from agnosticfair.mathematics.growing import Growth, advance, begin, best_count, current, result
-from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, pack
+from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, empty, pack
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.trees import Cells, Level
@@ -25,6 +25,9 @@ from agnosticfair.server.plan import Beginning, Plan, Start
 
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
+
+MAX_SHARE, UNMEASURED = 0.75, 50
+"""The most of the rows that one fold may hold: where few rows differ, folds are given up, and so many trees grown."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,10 @@ def step(state: Boosted, reply: Reply) -> Boosted:
     state = replace(state, round=reply.round)
     if state.growth is None:
         return _counted(state, reply)
+    state = _without_folds(state, reply)
+    assert state.growth is not None
+    if len(reply.sums["hist"]) != len(state.growth.count):
+        return state  # asked again, without folds
     growth = advance(state.growth, reply.sums["hist"], reply.sums["tree_loss"])
     fresh = growth.level == 0 or growth.finished
     state = replace(state, growth=growth)
@@ -146,6 +153,19 @@ def step(state: Boosted, reply: Reply) -> Boosted:
     history = (*state.history, entry) if fresh else (*state.history[:-1], entry)
     done = "learned" if growth.finished else "running"
     return replace(state, held_out=held_out, history=history, outcome=done)
+
+
+def _without_folds(state: Boosted, reply: Reply) -> Boosted:
+    """The state with the model of all rows alone, and a fixed number of trees, where a fold holds most of the rows."""
+    growth, heads = state.growth, len(state.heads)
+    assert growth is not None
+    if growth.level >= 0 or not state.folds:
+        return state
+    rows = totals(reply.sums["hist"], growth.bins)[:, N].reshape(-1, heads)
+    if (rows[:-1] >= (1 - MAX_SHARE) * rows[-1]).all():
+        return state
+    settings = replace(state.settings, trees=min(state.settings.trees, UNMEASURED))
+    return replace(state, folds=0, settings=settings, growth=begin(growth.bins, settings, heads, 0))
 
 
 def _counted(state: Boosted, reply: Reply) -> Boosted:
@@ -161,10 +181,33 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
     return replace(state, binning=binning, growth=growth)
 
 
+def largest(state: Boosted) -> Boosted:
+    """A state with as many bins, trees and nodes as there can be: for what is said of messages before a fit."""
+    encoding, settings = state.encoding, state.settings
+    edges = [np.linspace(low, high, MAX_BINS + 1)[1:-1] for _, low, high in encoding.numeric]
+    codes = [
+        np.minimum(np.arange(1, len(values) + 1), MAX_BINS) for _, values in encoding.categorical
+    ]
+    binning = Binning(
+        np.concatenate([np.zeros(0), *edges]),
+        np.array([len(own) for own in edges], np.uint16),
+        np.concatenate([np.zeros(0, np.uint8), *codes]).astype(np.uint8),
+    )
+    growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
+    done = tuple(empty(settings.depth, trees=settings.trees) for _ in growth.done)
+    count = [(m, 2 * k) for m in range(growth.models) for k in range(2 ** (settings.depth - 2))]
+    falling = tuple(float(k) for k in range(settings.trees, -1, -1))
+    growth = replace(growth, loss=(falling,) * growth.heads, done=done, count=np.array(count))
+    growth = replace(growth, level=settings.depth - 1)
+    return replace(state, binning=binning, growth=growth)
+
+
 def estimates_of(state: Boosted, plan: Plan) -> Estimates:
-    """What was learned, for the task."""
+    """What was learned, for the task; of a state before the first round, as large as it can be."""
     if not state.heads:
         return Estimates("trees", (), 0, state.seed)
+    if state.growth is None or state.binning is None:
+        state = largest(state)
     assert state.growth is not None
     assert state.binning is not None
     growth = state.growth

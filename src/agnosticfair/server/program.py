@@ -16,17 +16,26 @@ from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.lasso import residual
 from agnosticfair.mathematics.notions import notion_of
-from agnosticfair.mathematics.optimum import Optimum, optimum
-from agnosticfair.mathematics.program import At, Coordinates, Mixtures, RateLimits, State, StepModel
+from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
+from agnosticfair.mathematics.program import (
+    PATH,
+    At,
+    Coordinates,
+    Mixtures,
+    RateLimits,
+    State,
+    StepModel,
+)
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import asked
 from agnosticfair.protocol.questions import Question
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
-OVERALL, SETTLED = 0.25, 2e-3
+OVERALL, SETTLED, RIDGE_TOLERANCE = 0.25, 2e-3, 5e-3
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
-optimum's are converged, whatever the rounds."""
+optimum's are converged, whatever the rounds.  With a ridge tau is no promise: the path of eps ends one level earlier,
+within RIDGE_TOLERANCE."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,10 @@ def limits_of(plan: Plan) -> RateLimits:
             f"a rule limits differences of rates, not {fairness.notion!r}: take demographic_parity, "
             "equal_opportunity or equalized_odds"
         )
+    if rule.agnostic:
+        raise SettingsError(
+            "agnostic is not known to this solver, which maximises the mean utility: leave it out"
+        )
     K = weight_functions(plan)
     tau = np.full(K, fairness.tau if fairness.each else inf)
     usual = fairness.tau if K == 1 else OVERALL * fairness.tau
@@ -98,6 +111,8 @@ def limits_of(plan: Plan) -> RateLimits:
         positive_rate=rule.positive_rate,
         min_people=rule.min_people,
         max_rounds=plan.method.max_rounds,
+        tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
+        path=PATH[:-1] if rule.ridge else PATH,
         mixtures=mixtures,
     )
 
@@ -187,6 +202,13 @@ def start_of(state: ProgramState) -> Start | None:
 def optimum_of(state: ProgramState) -> Optimum:
     """What can be said of the rule."""
     return optimum(state.inner)
+
+
+def statements(state: ProgramState) -> tuple[str, ...]:
+    """What is to be said of the rule: how far from the best it is, and what its limits cost."""
+    said, limits = optimum_of(state), state.inner.limits
+    tau = limits.tau[0] if limits.mixtures is None else limits.mixtures.tau
+    return (optimality(said), *price(said, float(tau)))
 
 
 def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:

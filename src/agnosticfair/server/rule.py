@@ -36,8 +36,8 @@ from agnosticfair.server.trainers import (
     trained_heads,
 )
 
-BINS = 32
-"""Of a column of numbers, as features."""
+BINS, MIN_BINS, ROWS = 32, 4, 300
+"""Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each."""
 
 UNBINNED = ("linear", "network")
 """Learners of the columns themselves, as classifiers of scikit-learn are."""
@@ -62,7 +62,8 @@ def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
     assert rule is not None
     if rule.learner in UNBINNED or not isinstance(rule.learner, str):
         return plan
-    edges = [(name, bands_of(census, name, counts[name], BINS, bins_of)) for name in sorted(counts)]
+    bins = min(BINS, max(MIN_BINS, plan.task.n // ROWS))
+    edges = [(name, bands_of(census, name, counts[name], bins, bins_of)) for name in sorted(counts)]
     encoding = replace(plan.task.encoding, bands=tuple(entry for entry in edges if entry[1]))
     return replace(plan, task=replace(plan.task, encoding=encoding))
 

@@ -31,7 +31,7 @@ def _compiled() -> Callable[..., Any] | None:
         from numba import njit
     except ImportError:
         return None
-    return njit(cache=True, nogil=True)(_add)  # type: ignore[no-any-return]
+    return njit(cache=True, nogil=True)(_add)
 
 
 def _add(

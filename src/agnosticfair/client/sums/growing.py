@@ -18,7 +18,7 @@ from agnosticfair.errors import FederationError
 from agnosticfair.learners.heads import targets
 from agnosticfair.mathematics.boosting import GRADIENT_BITS
 from agnosticfair.mathematics.trees import Bins, from_numbers, unpack
-from agnosticfair.mathematics.walking import CodedRows, Walk, level_sums
+from agnosticfair.mathematics.walking import CodedRows, Walk, finished_trees, level_sums
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Task
@@ -26,7 +26,7 @@ from agnosticfair.protocol.trees import Cells, Level
 
 
 @dataclass(frozen=True)
-class Prepared:
+class RowsInTrees:
     """A client's rows as codes, the bins that they are of, and how far they have come in the trees."""
 
     rows: CodedRows
@@ -42,7 +42,7 @@ def cells(client: Client, broadcast: Broadcast[Cells]) -> Reply:
     return Reply(broadcast.round, sums)
 
 
-def prepared(client: Client, task: Task, key: bytes, *, asked: Level) -> Prepared:
+def prepared(client: Client, task: Task, key: bytes, *, asked: Level) -> RowsInTrees:
     """The rows as codes, read batch by batch where they are streamed.  key: what of the request they hang on."""
     binning = asked.binning
 
@@ -65,7 +65,7 @@ def prepared(client: Client, task: Task, key: bytes, *, asked: Level) -> Prepare
     bits = min(GRADIENT_BITS, base_bits(task.n))
     codes = np.ascontiguousarray(columns.T)
     rows = CodedRows(codes, columns, t, counts, fold[0], asked.folds, weighed, bits)
-    return Prepared(rows, binning.bins(task.encoding), Walk())
+    return RowsInTrees(rows, binning.bins(task.encoding), Walk())
 
 
 def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
@@ -74,7 +74,8 @@ def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
     key = asked.binning.key + repr((asked.heads, asked.folds, asked.seed)).encode()
     own = client.kept(task, prepared, key, asked=asked)
     try:
-        done, now = (unpack(from_numbers(v), own.bins) for v in (asked.forests, asked.growing))
+        done = finished_trees(own.walk, asked.forests, own.bins)
+        now = unpack(from_numbers(asked.growing), own.bins)
         models = len(asked.heads) * (asked.folds + 1)
         count = asked.count.astype(int)
         if len(done) != models or len(now) != models or not _inside(count, models, asked.level):
