@@ -300,7 +300,7 @@ def gains(
                     at.append(r["all"][1])
             if more:
                 known = [v for v in more if not np.isnan(v)]
-                text = f"{shown(known, 4)} more accurate in " if known else "reached in "
+                text = f"accuracy by {shown(known, 4)} more, over " if known else "reached in "
                 text += f"{len(known)} of {len(more)} seeds"
                 absent = len(more) - len(known)
                 text += f"; in {absent} no tau of ours has so low a p90" if absent else ""
