@@ -126,6 +126,7 @@ ELSEWHERE = {
     "learners/test_estimates": "learners/heads",
     "mathematics/test_ambiguity": "mathematics/ratios",
     "mathematics/test_confidence": "mathematics/reweighed",
+    "mathematics/test_program": "mathematics/multipliers",
     "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
     "protocol/privacy/test_privacy": "server/private",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
