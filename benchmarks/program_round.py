@@ -23,8 +23,8 @@ from agnosticfair.data.axes import axes_of, codes_of, histogram
 from agnosticfair.data.census import take_census
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.mathematics.crossed import cross, gram
+from agnosticfair.mathematics.multipliers import RateLimits, coordinates
 from agnosticfair.mathematics.parts import all_places, conjunctions, sizes_of
-from agnosticfair.mathematics.program import RateLimits, coordinates
 from agnosticfair.mathematics.scores import Estimated, Points, drawn, evaluate, utility
 from agnosticfair.protocol.grid import base_bits
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.lasso import kinked
-from agnosticfair.mathematics.program import At, State
+from agnosticfair.mathematics.multipliers import At
+from agnosticfair.mathematics.program import State, dual_bound
 
 SHARES = (0.95, 0.8)
 """Of the utility gained over one answer: below these the price of the limit is stated."""
@@ -77,7 +78,7 @@ def optimum(state: State) -> Optimum:
     reached = np.append(np.abs(r), nan)
     up, down = (np.fmax(limit, reached) for limit in (at.up, at.down))
     up[-1], down[-1] = max(at.up[-1], hard.positive), max(at.down[-1], -hard.positive)
-    bound = hard.smooth + kinked(x, at.up, at.down)
+    bound = min(state.bound, dual_bound(at, hard))
     if bound < state.totals[2] - 1e-9:
         raise SettingsError("no rule keeps all limits at once: raise tau, or widen positive_rate")
     finite = at.up[:-1] > 0

@@ -15,17 +15,10 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.lasso import residual
+from agnosticfair.mathematics.multipliers import PATH, At, Coordinates, Mixtures, RateLimits
 from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
-from agnosticfair.mathematics.program import (
-    PATH,
-    At,
-    Coordinates,
-    Mixtures,
-    RateLimits,
-    State,
-    StepModel,
-)
+from agnosticfair.mathematics.program import State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import asked
@@ -196,7 +189,7 @@ def start_of(state: ProgramState) -> Start | None:
     inner = state.inner
     if inner.here is None or inner.at is None or len(inner.at.mixed):
         return None
-    return Start((inner.hard or inner.here).x)
+    return Start(inner.here.x)
 
 
 def optimum_of(state: ProgramState) -> Optimum:
