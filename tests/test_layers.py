@@ -127,6 +127,7 @@ ELSEWHERE = {
     "mathematics/test_ambiguity": "mathematics/ratios",
     "mathematics/test_confidence": "mathematics/reweighed",
     "mathematics/test_growing": "mathematics/walking",
+    "mathematics/test_program": "mathematics/multipliers",
     "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
     "protocol/privacy/test_privacy": "server/private",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",

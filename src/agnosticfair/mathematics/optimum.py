@@ -15,7 +15,8 @@ import numpy as np
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.lasso import kinked
-from agnosticfair.mathematics.program import At, State
+from agnosticfair.mathematics.multipliers import At
+from agnosticfair.mathematics.program import State, dual_bound
 
 SHARES = (0.95, 0.8)
 """Of the utility gained over one answer: below these the price of the limit is stated."""
@@ -35,12 +36,14 @@ class Optimum:
         No rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``.
     excess, smoothed_excess : float
         By how much the rule, and its smoothed form, are above a limit at most; negative below all.
+    people : float
+        The same of the rule, times the expected people of the smaller group: few where the excess is one row's.
     positive : float
         The share of positive decisions.
     unchanged : bool
         The learner's own decisions keep all limits, and are the rule.
     max_scale : float
-        Limits so many times as large would bind nothing.
+        RateLimits so many times as large would bind nothing.
     slope : float
         How fast ``bound`` grows with limits scaled by a number, at 1.
     """
@@ -52,6 +55,7 @@ class Optimum:
     gap: float
     excess: float
     smoothed_excess: float
+    people: float
     positive: float
     unchanged: bool
     max_scale: float
@@ -74,7 +78,7 @@ def optimum(state: State) -> Optimum:
     reached = np.append(np.abs(r), nan)
     up, down = (np.fmax(limit, reached) for limit in (at.up, at.down))
     up[-1], down[-1] = max(at.up[-1], hard.positive), max(at.down[-1], -hard.positive)
-    bound = hard.smooth + kinked(x, at.up, at.down)
+    bound = min(state.bound, dual_bound(at, hard))
     if bound < state.totals[2] - 1e-9:
         raise SettingsError("no rule keeps all limits at once: raise tau, or widen positive_rate")
     finite = at.up[:-1] > 0
@@ -88,6 +92,7 @@ def optimum(state: State) -> Optimum:
         max(hard.smooth + kinked(x, up, down) - hard.utility, 0.0),
         excess(state, hard),
         excess(state, smoothed),
+        people(state, hard),
         hard.positive,
         not x.any(),
         float(scales.max(initial=0.0)) if finite.all() else inf,
@@ -106,13 +111,23 @@ def excess(state: State, point: At) -> float:
     return float(over.max())
 
 
+def people(state: State, point: At) -> float:
+    """The largest difference above its limit, in expected people of the smaller group; 0 where there is none."""
+    at = state.at
+    assert at is not None
+    E = len(at.k)
+    over = np.abs(point.differences[:E]) - at.up[:E]
+    smaller = np.minimum(at.mass[at.k, at.j], at.mass[at.k, at.other]) * state.n
+    return float((over * smaller).max(initial=0.0))
+
+
 def scale_for(share: float, solved: Sequence[tuple[float, Optimum]]) -> tuple[float, float]:
     """By what the limits would have to be multiplied, at least and at most, for a rule that retains this share.
 
     solved: (scale, optimum) of programs with the same estimates.  The best utility is concave in the scale: chords
     between solved programs are reached, tangents are not exceeded.
 
-    >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
+    >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
     >>> [round(v, 3) for v in scale_for(0.8, [(1.0, half)])]
     [1.3, 2.2]
     """
@@ -128,3 +143,52 @@ def scale_for(share: float, solved: Sequence[tuple[float, Optimum]]) -> tuple[fl
             break
     reach = (s * (1 + (target - o.bound) / o.slope) for s, o in solved if o.slope > 0)
     return max([0.0, *reach]), most
+
+
+def price(
+    said: Optimum, tau: float, solved: Sequence[tuple[float, Optimum]] = ()
+) -> tuple[str, ...]:
+    """What the limit tau costs, in sentences; none where the rule retains nearly all.
+
+    solved: further programs with the same estimates, by what their limits were multiplied with.
+
+    >>> price(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, -0.1, -0.1, 0.0, 0.5, True, 0.5, 0.0), 0.05)
+    ("The rule is the learner's own decisions: they differ nowhere by more than the limit.",)
+    """
+    if said.unchanged:
+        return (
+            "The rule is the learner's own decisions: they differ nowhere by more than the limit.",
+        )
+    if not said.retained < SHARES[0]:
+        return ()
+    first = (
+        f"The limit {tau:g} leaves {max(said.retained, 0.0):.0%} of what the learner gains over one answer to "
+        f"everybody: utility {said.utility:.4f}, the learner's own {said.own:.4f}, one answer {said.constant:.4f}."
+    )
+    words = [first]
+    for share in SHARES:
+        if said.retained < share:
+            _, most = scale_for(share, [(1.0, said), *solved])
+            words.append(f"{share:.0%} would be left at a tau of at most {_shown(tau * most)}.")
+    return tuple(words)
+
+
+def optimality(said: Optimum) -> str:
+    """How far the rule is from the best one, in a sentence.
+
+    >>> optimality(Optimum(0.2, 0.3, 0.0, 0.2004, 0.0006, 0.002, 0.0, 0.4, 0.5, False, 0.5, 0.0))
+    'No rule that decides from these estimates and keeps the limits has more utility than this one by more than \
+0.0004; its decisions exceed a limit by at most 0.002, and by at most 0.4 expected people.'
+    """
+    more = max(said.bound - said.utility, 0.0)
+    return (
+        "No rule that decides from these estimates and keeps the limits has more utility than this one by more than "
+        f"{more:.2g}; its decisions exceed a limit by at most {max(said.excess, 0.0):.2g}, and by at "
+        f"most {said.people:.2g} expected people."
+    )
+
+
+def _shown(tau: float) -> str:
+    """To two figures, upwards."""
+    unit = 10.0 ** (np.floor(np.log10(tau)) - 1)
+    return f"{np.ceil(round(tau / unit, 6)) * unit:.3g}"

@@ -24,190 +24,34 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import worst_rate_cuts
 from agnosticfair.mathematics.lasso import kinked, lasso_step, residual
-from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.mathematics.scores import COEFFICIENT_BITS, Directions, Points
-
-PATH = (0.3, 0.1, 0.03, 0.01, 0.005)
-"""Smoothing, in units of utility."""
+from agnosticfair.mathematics.multipliers import (
+    At,
+    Coordinates,
+    Mixtures,
+    RateLimits,
+    coordinates,
+    objective,
+)
+from agnosticfair.mathematics.scores import Points
 
 LOOSE, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
 """Levels of the path before the last end at differences within LOOSE of the optimum's.  A refused step is tried again
 at SHORTER lengths, in one request; after MAX_REFUSED of these a level ends."""
 
-MAX_ACTIVE, NEAR = 450, 0.8
-"""The Hessian has at most MAX_ACTIVE directions, so that a message stays under a megabyte; they are the support and
-what is at least NEAR times the limit."""
+MAX_ACTIVE, MAX_NUMBERS, NEAR = 450, 115_000, 0.8
+"""The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
+message stays under a megabyte; they are the support and what is at least NEAR times the limit."""
+
+MAX_LOOKS, LEAST_PRICE = 3, 1e-3
+"""Requests for hard decisions around the optimum, where rows tie at the threshold; and what exceeding a limit costs at
+least, beside its multiplier."""
 
 FIRST_DAMPING, MIN_DAMPING, WARM = 1e-3, 1e-4, 3
 """Of the model's diagonal at its largest.  A program that begins where another ended has the last WARM levels."""
 
 
 @dataclass(frozen=True)
-class Mixtures:
-    """Reweightings sum alpha_k b_k with 0 <= alpha <= bound and mean one (``ambiguity``), overall aside.  tau: the
-    limit of each.  floor: the least share of people that each group keeps."""
-
-    tau: float
-    bound: float | None = None
-    floor: float = 0.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What the rule has to keep.
-
-    Parameters
-    ----------
-    tau : (K,) array
-        The limit of each weight function; inf for none.
-    pairs : tuple of (int, int)
-        The compared groups, each pair once.
-    ridge : float
-        Weight of the squared multipliers: an adversary who spreads over subgroups.
-    positive_rate : (float, float) or None
-        Bounds of the share of positive decisions.
-    min_people : float
-        Expected people of both groups under which a weight function is not compared.
-    tolerance : float
-        Differences end within it of what is optimal.
-    path : tuple of float
-        Values of eps.
-    max_rounds : int
-    mixtures : Mixtures or None
-        Limits on every mixture of the weight functions, too.
-    """
-
-    tau: np.ndarray
-    pairs: tuple[tuple[int, int], ...]
-    ridge: float = 0.0
-    positive_rate: tuple[float, float] | None = None
-    min_people: float = 1.0
-    tolerance: float = 5e-4
-    path: tuple[float, ...] = PATH
-    max_rounds: int = 60
-    mixtures: Mixtures | None = None
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """The multipliers.  k, j, other: weight function and groups, (E,).  up, down: slopes of the penalty, (E + 1,), the
-    last of the positive rate.  mass: (K, P), E[b_k pi_p].  mixed: (m, K, P), differences of rates that mix weight
-    functions, whose multipliers come after the E others."""
-
-    k: np.ndarray
-    j: np.ndarray
-    other: np.ndarray
-    up: np.ndarray
-    down: np.ndarray
-    mass: np.ndarray
-    mixed: np.ndarray
-
-    @property
-    def size(self) -> int:
-        """How many there are, with the positive rate's."""
-        return len(self.up)
-
-    def coefficients(self, x: np.ndarray) -> np.ndarray:
-        """A, (K, P), of these multipliers, on its grid."""
-        A, E = np.zeros(self.mass.shape), len(self.k)
-        np.add.at(A, (self.k, self.j), x[:E] / self.mass[self.k, self.j])
-        np.add.at(A, (self.k, self.other), -x[:E] / self.mass[self.k, self.other])
-        A += np.einsum("m,mkp->kp", x[E:-1], self.mixed)
-        return on_grid(A, COEFFICIENT_BITS)
-
-    def differences(self, decided: np.ndarray) -> np.ndarray:
-        """r of every coordinate but the last, (E + m,).  decided: (P, K), E[d b_k pi_p]."""
-        rates = decided.T / np.where(self.mass > 0, self.mass, 1.0)
-        each = rates[self.k, self.j] - rates[self.k, self.other]
-        return np.append(each, np.einsum("mkp,pk->m", self.mixed, decided))
-
-    def scales(self, which: np.ndarray) -> np.ndarray:
-        """By what the Hessian's directions are divided, so that none exceeds 1."""
-        E = len(self.k)
-        found = np.ones(self.size)
-        found[:E] = np.minimum(self.mass[self.k, self.j], self.mass[self.k, self.other])
-        found[E:-1] = 1.0 / np.abs(self.mixed).max(axis=(1, 2), initial=1e-300)
-        return found[which]
-
-    def directions(self, which: np.ndarray) -> Directions:
-        """The Hessian's directions of these coordinates, scaled; mixed ones last, as their numbers are."""
-        E, last = len(self.k), self.size - 1
-        each, rate = which[which < E], which[which == last]
-        scale, ones = self.scales(each), np.ones(len(rate))
-        none = np.full(len(rate), -1)
-        overall = np.full(len(rate), len(self.mass) - 1)
-        mixed = which[(which >= E) & (which < last)]
-        return Directions(
-            np.append(self.k[each], overall),
-            np.append(self.j[each], none),
-            np.append(self.other[each], none),
-            np.append(scale / self.mass[self.k[each], self.j[each]], ones),
-            np.append(scale / self.mass[self.k[each], self.other[each]], 0 * ones),
-            self.mixed[mixed - E] * self.scales(mixed)[:, None, None],
-        )
-
-    def ordered(self, which: np.ndarray) -> np.ndarray:
-        """Coordinates as ``directions`` has them."""
-        E, last = len(self.k), self.size - 1
-        is_mixed = (which >= E) & (which < last)
-        return np.concatenate([which[which < E], which[which == last], which[is_mixed]])
-
-
-def coordinates(mass: np.ndarray, n: float, limits: Limits) -> Coordinates:
-    """The multipliers of all comparisons with enough people.  mass: (K, P), sums."""
-    pairs = np.array(limits.pairs, int).reshape(-1, 2)
-    k, at = (v.ravel() for v in np.indices((len(mass), len(pairs))))
-    j, other = pairs[at].T
-    least = np.minimum(mass[k, j], mass[k, other])
-    on = (least >= max(limits.min_people, 1e-9)) & np.isfinite(limits.tau[k])
-    k, j, other = k[on], j[on], other[on]
-    low, high = limits.positive_rate or (-np.inf, np.inf)
-    up, down = np.append(limits.tau[k], high), np.append(limits.tau[k], -low)
-    return Coordinates(k, j, other, up, down, mass / n, np.zeros((0, *mass.shape)))
-
-
-@dataclass(frozen=True)
-class At:
-    """The objective at x: value, gradient of the smooth part, and the sums it was made from, as means."""
-
-    x: np.ndarray
-    eps: float
-    value: float
-    gradient: np.ndarray
-    differences: np.ndarray
-    decided: np.ndarray
-    utility: float
-    positive: float
-    right: float
-    smooth: float
-
-
-def objective(
-    at: Coordinates, limits: Limits, n: float, x: np.ndarray, eps: float, sums: Mapping, t: int
-) -> At:
-    """The t-th point of a reply."""
-    decided, positive = sums["decided"][t] / n, float(sums["positives"][t]) / n
-    r = at.differences(decided)
-    smooth = float(sums["value"][t]) / n
-    own = x[:-1]
-    value = smooth + kinked(x, at.up, at.down) + limits.ridge * float(own @ own)
-    gradient = np.append(-r + 2 * limits.ridge * own, -positive)
-    return At(
-        x,
-        eps,
-        value,
-        gradient,
-        r,
-        decided,
-        float(sums["utility"][t]) / n,
-        positive,
-        float(sums["right"][t]) / n,
-        smooth,
-    )
-
-
-@dataclass(frozen=True)
-class Model:
+class StepModel:
     """The Hessian on some coordinates, (a,) and (a, a), and the most that its diagonal can be, (E + 1,)."""
 
     on: np.ndarray
@@ -215,7 +59,7 @@ class Model:
     diagonal: np.ndarray
 
 
-def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mapping) -> Model:
+def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mapping) -> StepModel:
     """What a reply says of the Hessian at its first point."""
     H = np.zeros((len(on), len(on)))
     H[np.triu_indices(len(on))] = sums["hessian"]
@@ -227,11 +71,11 @@ def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mappin
     diagonal[E:-1] *= 2.0 / at.scales(np.arange(E, at.size - 1))
     # the rows drawn for the Hessian stand for all, whose curvature is known
     stands = float(sums["curvature"]) / max(float(sums["drawn"]), 1e-9)
-    return Model(on, H * (stands * factor) / traced[:, None] / traced, diagonal)
+    return StepModel(on, H * (stands * factor) / traced[:, None] / traced, diagonal)
 
 
 def solve(
-    at: Coordinates, limits: Limits, here: At, model: Model, damping: float
+    at: Coordinates, limits: RateLimits, here: At, model: StepModel, damping: float
 ) -> tuple[np.ndarray, float]:
     """The step of the model from here, and what it promises (negative)."""
     x, g = here.x, here.gradient
@@ -257,10 +101,10 @@ class State:
     stage: 'start', 'newton' (one point and its Hessian), 'search' (shorter steps), 'look' (hard decisions), 'done'.
     level: of the path.  trial: the multipliers of the points that are evaluated, (T, E + 1), on: the Hessian's
     coordinates.  base: what the objective must fall from; None where eps has changed.  own, hard: the learner's own
-    rule and this one, as they decide.
+    rule and this one, as they decide.  bound: the lowest seen on the utility of any rule.
     """
 
-    limits: Limits
+    limits: RateLimits
     n: float
     groups: int
     stage: str = "start"
@@ -271,12 +115,14 @@ class State:
     on: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     base: At | None = None
     here: At | None = None
-    model: Model | None = None
+    model: StepModel | None = None
     promised: float = 0.0
     damping: float = FIRST_DAMPING
     refused: int = 0
     own: At | None = None
     hard: At | None = None
+    bound: float = np.inf
+    looks: int = 0
     totals: np.ndarray = field(default_factory=lambda: np.zeros(3))
     members: np.ndarray = field(default_factory=lambda: np.zeros(0))
     start: np.ndarray | None = None
@@ -286,7 +132,7 @@ class State:
         return self.limits.path[self.level]
 
 
-def init(limits: Limits, n: float, groups: int, start: np.ndarray | None = None) -> State:
+def init(limits: RateLimits, n: float, groups: int, start: np.ndarray | None = None) -> State:
     """Before the first request.  groups: P.  start: multipliers with which a similar program ended."""
     if limits.positive_rate is not None:
         low, high = limits.positive_rate
@@ -359,12 +205,27 @@ def _started(state: State, sums: Mapping[str, np.ndarray]) -> State:
     if keeps and limits.mixtures is not None:
         keeps = not len(violated(at, limits.mixtures, own, state.members, n, limits))
     if keeps and not limits.ridge:
-        return replace(state, stage="done", hard=own)
+        return replace(state, stage="done", hard=own, bound=dual_bound(at, own))
     warm = state.start is not None and len(state.start) == at.size
     x = state.start if state.start is not None and warm else zero
     level = max(0, len(limits.path) - WARM) if warm else 0
     on = active(at, here.gradient, x)
     return replace(state, stage="newton", level=level, trial=x[None], on=on)
+
+
+def max_active(size: int) -> int:
+    """How many directions a reply has room for, beside ``size`` numbers of every point.
+
+    >>> max_active(1_000), max_active(20_000)
+    (450, 263)
+    """
+    room = MAX_NUMBERS - size * len(lengths(size))
+    return max(1, min(MAX_ACTIVE, int(np.sqrt(2 * max(room, 1))) - 1))
+
+
+def lengths(size: int) -> tuple[float, ...]:
+    """The shorter steps that one request tries, with ``size`` numbers of every point."""
+    return SHORTER[: max(1, min(len(SHORTER), MAX_NUMBERS * 7 // 10 // size))]
 
 
 def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -373,7 +234,7 @@ def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
     near = np.abs(g) / np.maximum(np.abs(reach), 1e-12)
     near[x != 0] += 1e6
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
-    order = np.argsort(-near, kind="stable")[:MAX_ACTIVE]
+    order = np.argsort(-near, kind="stable")[: max_active(at.mass.size)]
     return at.ordered(np.sort(order[near[order] > NEAR]))
 
 
@@ -397,7 +258,7 @@ def _advanced(state: State) -> State:
 
 
 def violated(
-    at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, n: float, limits: Limits
+    at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, n: float, limits: RateLimits
 ) -> np.ndarray:
     """Differences (m, K, P) of the mixtures that exceed their limit, the worst of each pair of groups first."""
     A = Ambiguity(members[:-1] / n, 1.0, mixtures.bound)
@@ -451,7 +312,7 @@ def _refused(state: State) -> State:
         return replace(state, stage="look", trial=here.x[None])
     if state.stage == "newton":
         p = state.trial[0] - here.x
-        trial = np.array([here.x + a * p for a in SHORTER])
+        trial = np.array([here.x + a * p for a in lengths(at.mass.size)])
         return replace(state, stage="search", trial=trial)
     if state.refused >= MAX_REFUSED:
         last = state.level == len(limits.path) - 1
@@ -464,7 +325,44 @@ def _refused(state: State) -> State:
 
 
 def _looked(state: State, sums: Mapping[str, np.ndarray]) -> State:
-    at = state.at
+    """Hard decisions: the best of the candidates, and others around it where a limit is exceeded."""
+    at, limits = state.at, state.limits
     assert at is not None
-    hard = objective(at, state.limits, state.n, state.trial[0], 0.0, sums, 0)
-    return replace(state, stage="done", hard=hard)
+    points = [objective(at, limits, state.n, x, 0.0, sums, t) for t, x in enumerate(state.trial)]
+    bound = min([state.bound, *(dual_bound(at, point) for point in points)])
+    known = points if state.hard is None else [state.hard, *points]
+    hard = known[int(np.argmin([merit(state, point) for point in known]))]
+    state = replace(state, hard=hard, bound=bound, looks=state.looks + 1)
+    over = np.abs(hard.differences) - at.up[:-1]
+    enough = limits.ridge or over.max(initial=0.0) <= limits.tolerance
+    if enough or state.looks > MAX_LOOKS or state.round >= limits.max_rounds:
+        return replace(state, stage="done")
+    return replace(state, trial=_candidates(state, hard))
+
+
+def dual_bound(at: Coordinates, hard: At) -> float:
+    """No rule that keeps the limits has more utility: the dual, not smoothed, at a point."""
+    return hard.smooth + kinked(hard.x, at.up, at.down)
+
+
+def merit(state: State, hard: At) -> float:
+    """Lost utility, and what decisions exceed a limit by at more than twice the price of that limit."""
+    at, here = state.at, state.here
+    assert at is not None and here is not None  # noqa: PT018
+    over = np.maximum(np.abs(hard.differences) - at.up[:-1], 0.0)
+    outside = max(hard.positive - at.up[-1], -hard.positive - at.down[-1], 0.0)
+    prices = 2 * np.abs(here.x) + LEAST_PRICE
+    return float(-hard.utility + prices[:-1] @ over + (1.0 + prices[-1]) * outside)
+
+
+def _candidates(state: State, hard: At) -> np.ndarray:
+    """Multipliers around hard decisions: along the step that their own differences ask for, and at random."""
+    at, model = state.at, state.model
+    assert at is not None and model is not None  # noqa: PT018
+    g = np.append(-hard.differences, -hard.positive)
+    p, _ = solve(at, state.limits, replace(hard, gradient=g), model, FIRST_DAMPING)
+    along = [hard.x + 0.5**k * p for k in range(7)]
+    rng = np.random.default_rng(state.round)
+    beside = [hard.x * (1 + 0.01 * 0.5**k * rng.normal(size=at.size)) for k in range(5)]
+    room = max(1, MAX_NUMBERS // at.mass.size)
+    return np.array([*along, *beside][:room])

@@ -15,18 +15,20 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.lasso import residual
+from agnosticfair.mathematics.multipliers import PATH, At, Coordinates, Mixtures, RateLimits
 from agnosticfair.mathematics.notions import notion_of
-from agnosticfair.mathematics.optimum import Optimum, optimum
-from agnosticfair.mathematics.program import At, Coordinates, Limits, Mixtures, Model, State
+from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
+from agnosticfair.mathematics.program import State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import asked
 from agnosticfair.protocol.questions import Question
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
-OVERALL, SETTLED = 0.25, 2e-3
+OVERALL, SETTLED, RIDGE_TOLERANCE = 0.25, 2e-3, 5e-3
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
-optimum's are converged, whatever the rounds."""
+optimum's are converged, whatever the rounds.  With a ridge tau is no promise: the path of eps ends one level earlier,
+within RIDGE_TOLERANCE."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class ProgramState:
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
 
-TYPES = (ProgramState, State, Limits, Mixtures, Coordinates, At, Model)
+TYPES = (ProgramState, State, RateLimits, Mixtures, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:
@@ -73,7 +75,7 @@ def weight_functions(plan: Plan) -> int:
     return 1 if basis.kind == "constant" else width(basis, plan.clients) + 1
 
 
-def limits_of(plan: Plan) -> Limits:
+def limits_of(plan: Plan) -> RateLimits:
     """What the method limits."""
     fairness, rule = fairness_of(plan.method), plan.method.rule
     assert rule is not None
@@ -82,23 +84,28 @@ def limits_of(plan: Plan) -> Limits:
             f"a rule limits differences of rates, not {fairness.notion!r}: take demographic_parity, "
             "equal_opportunity or equalized_odds"
         )
+    if rule.agnostic:
+        raise SettingsError(
+            "agnostic is not known to this solver, which maximises the mean utility: leave it out"
+        )
     K = weight_functions(plan)
-    each = plan.task.named is not None or fairness.each
-    tau = np.full(K, fairness.tau if each else inf)
+    tau = np.full(K, fairness.tau if fairness.each else inf)
     usual = fairness.tau if K == 1 else OVERALL * fairness.tau
     tau[-1] = min(usual, fairness.nominal) if rule.overall is None else rule.overall
     mixtures = None
-    if not each and K > 1:
+    if not fairness.each and K > 1:
         bound = fairness.bound if isfinite(fairness.bound) else None
         mixtures = Mixtures(fairness.tau, bound, fairness.floor)
     pairs = tuple((j, k) for j, k in plan.compared.pairs if k is not None and j < k)
-    return Limits(
+    return RateLimits(
         tau,
         pairs,
         ridge=rule.ridge,
         positive_rate=rule.positive_rate,
         min_people=rule.min_people,
         max_rounds=plan.method.max_rounds,
+        tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
+        path=PATH[:-1] if rule.ridge else PATH,
         mixtures=mixtures,
     )
 
@@ -182,12 +189,19 @@ def start_of(state: ProgramState) -> Start | None:
     inner = state.inner
     if inner.here is None or inner.at is None or len(inner.at.mixed):
         return None
-    return Start((inner.hard or inner.here).x)
+    return Start(inner.here.x)
 
 
 def optimum_of(state: ProgramState) -> Optimum:
     """What can be said of the rule."""
     return optimum(state.inner)
+
+
+def statements(state: ProgramState) -> tuple[str, ...]:
+    """What is to be said of the rule: how far from the best it is, and what its limits cost."""
+    said, limits = optimum_of(state), state.inner.limits
+    tau = limits.tau[0] if limits.mixtures is None else limits.mixtures.tau
+    return (optimality(said), *price(said, float(tau)))
 
 
 def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:

@@ -1,0 +1,39 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from agnosticfair.mathematics.optimum import Optimum, price, scale_for
+
+HALF = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
+
+
+def test_more_solved_programs_narrow_what_is_said():
+    least, most = scale_for(0.8, [(1.0, HALF)])
+    second = replace(HALF, utility=0.15, bound=0.152, slope=0.05)
+    closer = scale_for(0.8, [(1.0, HALF), (1.5, second)])
+    assert least <= closer[0] <= closer[1] <= most
+
+
+def test_where_nothing_is_lost_nothing_is_said_of_a_price():
+    assert price(replace(HALF, utility=0.199), 0.05) == ()
+    assert np.isnan(replace(HALF, own=0.0).retained)
+
+
+def test_a_high_price_says_which_limits_would_cost_less():
+    words = price(HALF, 0.05)
+    assert len(words) == 3
+    assert "50%" in words[0]
+    assert "95%" in words[1]
+    assert "tau of at most 0.14" in words[1]
+    assert "80%" in words[2]
+
+
+@pytest.mark.parametrize("retained", [0.9])
+def test_between_the_shares_one_limit_is_named(retained):
+    words = price(replace(HALF, utility=0.2 * retained, bound=0.2 * retained), 0.05)
+    assert len(words) == 2
+
+
+def test_the_learners_own_rule_is_named():
+    assert "own decisions" in price(replace(HALF, unchanged=True, utility=0.2), 0.05)[0]

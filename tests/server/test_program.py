@@ -1,0 +1,140 @@
+"""The solver of rules between rounds: limits from the method, records, checkpoints, warm starts, bad settings."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.data.census import take_census
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import fit
+from agnosticfair.learners.estimates import Estimates
+from agnosticfair.mathematics.program import MAX_NUMBERS, lengths, max_active
+from agnosticfair.methods import method
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.questions import step_of
+from agnosticfair.server import checkpoints, named, program
+from agnosticfair.server.plan import Beginning, plan
+from agnosticfair.server.trainers import heads_of
+
+TABLE = small_table(800, 4)
+CLIENT = Client("one", TABLE)
+
+
+def planned(**changes):
+    """A plan whose estimates are those of a fixed linear model, over subgroups of one and two values."""
+    settings = {"tau": 0.05, "min_people": 8, **changes}
+    made = plan(method("rule", **settings), take_census(TABLE, "one"), ("one",), positive="yes")
+    heads, D = heads_of(made), made.features + 1
+    w = np.random.default_rng(0).normal(size=(1, len(heads), D)) * 2
+    task = replace(made.task, estimates=Estimates("linear", heads, 0, 0, {"w": w}))
+    made = replace(made, task=task)
+    axes = tuple(named.Axis(name, values) for name, values in [("job", ("a", "b", "c"))])
+    return named.with_parts(made, axes, [((0, v),) for v in range(3)])
+
+
+def run(made, state=None, rounds=200):
+    state = program.init(made, Beginning()) if state is None else state
+    while state.outcome == "running" and state.round < rounds:
+        asked = program.question(state)
+        broadcast = Broadcast(state.round + 1, made.task, asked)
+        state = program.step(state, answer(CLIENT, step_of(asked), broadcast))
+    return state
+
+
+def test_the_rule_keeps_its_limits_and_says_how_good_it_is():
+    made = planned()
+    state = run(made)
+    assert state.outcome == "converged"
+    said, last = program.optimum_of(state), state.history[-1]
+    assert said.smoothed_excess <= 1e-3
+    assert said.gap >= 0
+    assert said.constant <= said.utility <= said.own
+    assert last["bound"] == said.bound
+    assert last["retained"] == said.retained
+    smoothed, hard = program.worst_cases(state)
+    assert smoothed <= 0.05 + 1e-3
+    assert hard == last["worst"]
+    worst = program.by_part(state)
+    assert worst.shape == (3,)
+    assert worst.max() == pytest.approx(hard)
+    shown, left_out = named.ranked(made, state)
+    assert shown[0][1] == pytest.approx(worst.max())
+    assert not left_out
+    A, shift = program.coefficients_of(state)
+    assert A.shape == (4, 2)
+    assert shift == 0.0
+    assert "No rule" in program.statements(state)[0]
+
+
+def test_a_checkpoint_goes_on_to_the_same_bits():
+    made = planned()
+    whole, half = run(made), run(made, rounds=7)
+    arrays = {}
+    frozen = checkpoints.freeze(half, arrays)
+    again = run(made, checkpoints.thaw(frozen, arrays))
+    assert again.history == whole.history
+    np.testing.assert_array_equal(*(program.coefficients_of(s)[0] for s in (again, whole)))
+
+
+def test_a_similar_program_begins_where_another_ended():
+    first = run(planned())
+    start = program.start_of(first)
+    made = planned(tau=0.055)
+    warm = run(made, program.init(made, Beginning(start=start)))
+    assert warm.round < run(made).round
+    assert warm.history[-1]["bound"] == pytest.approx(run(made).history[-1]["bound"], abs=1e-4)
+
+
+def test_the_learners_own_rule_ends_after_one_round():
+    state = run(planned(tau=0.9, overall=0.9))
+    assert state.round == 1
+    assert state.history[-1]["unchanged"]
+    assert not program.coefficients_of(state)[0].any()
+    assert state.outcome == "converged"
+
+
+def test_too_few_rounds_are_said():
+    state = run(planned(max_rounds=4))
+    assert state.outcome == "rounds"
+    assert state.round == 4
+
+
+def test_costs_and_rates_are_limits_of_the_same_program():
+    balanced = run(planned(costs="balanced"))
+    assert balanced.prices == pytest.approx(
+        (2 * TABLE.labels("yes").mean(), 2 - 2 * TABLE.labels("yes").mean())
+    )
+    few = run(planned(positive_rate=(0.0, 0.1)))
+    assert few.history[-1]["positive"] <= 0.12
+    assert program.coefficients_of(few)[1] > 0
+
+
+def test_what_a_rule_cannot_limit_is_refused():
+    with pytest.raises(SettingsError, match="bounded_group_loss"):
+        program.limits_of(planned_bounds())
+    with pytest.raises(SettingsError, match="agnostic"):
+        program.limits_of(planned(agnostic=True))
+    with pytest.raises(SettingsError, match="positive_rate"):
+        fit(dealt(TABLE, 2), method("rule", positive_rate=(0.6, 0.4)), positive="yes")
+
+
+def planned_bounds():
+    made = planned()
+    fairness = replace(made.method.fairness, notion="bounded_group_loss")
+    return replace(made, method=replace(made.method, fairness=fairness))
+
+
+def test_groups_with_too_few_people_are_compared_with_none():
+    state = run(planned(min_people=790))
+    assert state.under_floor == ("g0", "g1")
+    assert np.isneginf(program.by_part(state)).all()
+
+
+@pytest.mark.parametrize("size", [1, 1_000, 3_400, 20_000, 60_000])
+def test_a_reply_stays_under_a_megabyte(size):
+    a = max_active(size)
+    assert 8 * (a * (a + 1) // 2 + size * len(lengths(size))) <= 8 * MAX_NUMBERS < 1_000_000
