@@ -17,6 +17,7 @@ from agnosticfair.data import wire
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding
 from agnosticfair.errors import SettingsError, needing
 from agnosticfair.model import Model
+from agnosticfair.runs import onnx_trees
 
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8  # what came with these opsets: older runtimes read it, too
@@ -37,7 +38,28 @@ def to_onnx(model: Model) -> Any:
         "sensitive_feature": model.sensitive_feature,
     }
     about |= {"method": str(model.method["name"]), "agnosticfair": model.version}
+    if model.rule is not None and is_plain_forest(model):
+        return _graph_of_trees(model, about)
     return graph_of(model.encoding, layers_of(model), about)
+
+
+def is_plain_forest(model: Model) -> bool:
+    """Whether it decides by trees alone, without subgroups."""
+    of_trees = model.estimates is not None and model.estimates.kind == "trees"
+    return of_trees and model.rule is not None and not model.rule.coefficients.any()
+
+
+def _graph_of_trees(model: Model, about: Mapping[str, str]) -> Any:
+    """The graph of a model that decides by trees: c = false_negative eta - false_positive (1 - eta) - shift."""
+    assert model.rule is not None
+    graph, (false_positive, false_negative) = _Graph(model.encoding), model.rule.prices
+    eta = onnx_trees.probability(graph, model)
+    worth = graph.add("Mul", eta, graph.constant(false_negative))
+    other = graph.add("Sub", graph.constant(1.0), eta)
+    c = graph.add("Sub", worth, graph.add("Mul", other, graph.constant(false_positive)))
+    c = onnx_trees.rounded(graph, c)
+    d = graph.add("Sub", c, graph.constant(model.rule.shift), wish="decision")
+    return graph.finish(d, about, graph.add("Identity", eta, wish="probability"))
 
 
 def layers_of(model: Model) -> Layers:
@@ -45,7 +67,8 @@ def layers_of(model: Model) -> Layers:
     scaled by its first one."""
     if model.rule is not None:
         raise SettingsError(
-            "a rule has no dense layers: use its model file, or export a linear method"
+            "a rule over subgroups has no dense layers: use its model file, or export a linear method, or 'fl' with "
+            "learner 'trees'"
         )
     if model.network is None:
         return [(model.w[:-1, None], model.w[-1:])]
@@ -109,7 +132,7 @@ class _Graph:
     def add(self, op: str, *inputs: str, says: str = "", wish: str = "", **about: Any) -> str:
         """A node, and the name of what it makes.  says: its own name, which errors show."""
         made = self.name(wish or f"{op} {len(self.nodes)}")
-        domain = "ai.onnx.ml" if op == "LabelEncoder" else ""
+        domain = "ai.onnx.ml" if op in ("LabelEncoder", "TreeEnsembleRegressor") else ""
         node = self.onnx.helper.make_node(op, inputs, [made], says or made, domain=domain, **about)
         self.nodes.append(node)
         return made
@@ -161,13 +184,13 @@ class _Graph:
             X = self.add("Add", X, self.constant(np.asarray(b, np.float64)))
         return self.add("Squeeze", X, self.constant([1]), wish="decision")
 
-    def finish(self, d: str, about: Mapping[str, str]) -> Any:
-        """The checked model, whose outputs are labels, probabilities and the distances d."""
+    def finish(self, d: str, about: Mapping[str, str], probability: str = "") -> Any:
+        """The checked model, whose outputs are labels, probabilities, by default the sigmoid of d, and distances d."""
         labels = [self.constant(np.array(about[k], dtype=object)) for k in ("positive", "negative")]
         chosen = self.add("Greater", d, self.constant(0.0))
         outputs = [
             self.vector(self.add("Where", chosen, *labels, wish="prediction"), self.text),
-            self.vector(self.add("Sigmoid", d, wish="probability"), self.number),
+            self.vector(probability or self.add("Sigmoid", d, wish="probability"), self.number),
             self.vector(d, self.number),
         ]
         helper = self.onnx.helper

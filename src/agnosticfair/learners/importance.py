@@ -1,0 +1,90 @@
+"""What a learner's probabilities hang on: gain, permutation importance and partial dependence, as pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.table import Column, Table
+from agnosticfair.learners.estimates import Estimates
+from agnosticfair.mathematics.linear import log_loss
+
+Probabilities = Callable[[Table], np.ndarray]
+
+
+def gains(estimates: Estimates, encoding: Encoding, head: int = 0) -> dict[str, float]:
+    """The share of what a head's trees took off the loss by splits on each column, the largest first.
+
+    estimates: of trees.
+    """
+    names = [name for name, _, _ in encoding.numeric] + [name for name, _ in encoding.categorical]
+    gain = np.asarray(estimates.arrays["gain"][head], float)
+    shares = gain / max(gain.sum(), 1e-300)
+    order = np.argsort(-shares, kind="stable")
+    return {names[k]: float(shares[k]) for k in order}
+
+
+def permutation_importances(
+    probabilities: Probabilities, table: Table, y: np.ndarray, seed: int = 0
+) -> dict[str, float]:
+    """By how much the mean log loss rises where a column's values are dealt to other rows, the most first.
+
+    Parameters
+    ----------
+    probabilities : callable
+        From a table to P(Y = 1 | x), (n,).
+    table : Table
+        Rows that the model was not trained on.
+    y : (n,) array of 0 and 1
+    seed : int
+    """
+    order = np.random.default_rng(seed).permutation(len(table))
+    base = mean_log_loss(probabilities(table), y)
+    rises = {
+        name: mean_log_loss(probabilities(_permuted(table, name, order)), y) - base
+        for name in (*table.numeric, *table.categorical)
+    }
+    return dict(sorted(rises.items(), key=lambda entry: -entry[1]))
+
+
+def _permuted(table: Table, name: str, order: np.ndarray) -> Table:
+    if name in table.numeric:
+        return replace(table, numeric={**table.numeric, name: table.numeric[name][order]})
+    column = table.categorical[name]
+    mixed = Column(column.codes[order], column.categories)
+    return replace(table, categorical={**table.categorical, name: mixed})
+
+
+def mean_log_loss(p: np.ndarray, y: np.ndarray) -> float:
+    """
+    >>> round(mean_log_loss(np.array([0.5, 0.5]), np.array([0, 1])), 4)
+    0.6931
+    """
+    p = np.clip(p, 1e-7, 1 - 1e-7)
+    return float(log_loss(np.log(p / (1 - p)), y).mean())
+
+
+def partial_dependence(
+    probabilities: Probabilities, table: Table, name: str, points: int = 20
+) -> tuple[np.ndarray, np.ndarray]:
+    """The values of a column, and the mean probability over all rows if every row had each of them.
+
+    Of a column of numbers the values are quantiles, at most so many; of one of categories all that occur.
+    """
+    if name in table.numeric:
+        values = np.unique(np.nanquantile(table.numeric[name], np.linspace(0, 1, points)))
+        tables = (
+            replace(table, numeric={**table.numeric, name: np.full(len(table), v)}) for v in values
+        )
+    else:
+        column = table.categorical[name]
+        values = np.array(column.categories, dtype=object)
+        columns = (
+            Column(np.full(len(table), k, column.codes.dtype), column.categories)
+            for k in range(len(values))
+        )
+        tables = (replace(table, categorical={**table.categorical, name: own}) for own in columns)
+    return values, np.array([probabilities(each).mean() for each in tables])
