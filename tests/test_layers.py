@@ -127,6 +127,7 @@ ELSEWHERE = {
     "mathematics/test_ambiguity": "mathematics/ratios",
     "mathematics/test_confidence": "mathematics/reweighed",
     "mathematics/test_program": "mathematics/multipliers",
+    "mathematics/test_growing": "mathematics/walking",
     "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
     "protocol/privacy/test_privacy": "server/private",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
@@ -235,4 +236,4 @@ def test_import_is_light():
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.split()
     heavy = {"pyarrow", "matplotlib", "typer", "rich", "pooch", "sklearn", "torch", "clarabel"}
-    assert not (heavy | {"flwr", "onnx", "mlflow"}) & set(found)
+    assert not (heavy | {"flwr", "onnx", "mlflow", "numba"}) & set(found)

@@ -27,7 +27,7 @@ from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
-from agnosticfair.fitted import ends_constant, of_rule
+from agnosticfair.fitted import ends_constant, of_rule, outcome_of
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe
@@ -43,6 +43,7 @@ from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import checkpoints, interactions, named, rule, solvers, triples
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
+from agnosticfair.server.plan import checked_centres as checked_centres
 from agnosticfair.threads import cpus, one_thread
 
 
@@ -137,8 +138,9 @@ def fit(
     check_enough(asker.keys, asker.policy)
     given = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
+    held = rows_here(clients, fold)
     run = FitRequest(
-        method, sensitive_features, positive, seed, scale, given, start, folder, schema
+        method, sensitive_features, positive, seed, scale, given, start, folder, schema, held
     )
     with one_thread():
         state = _until_answered(asker, run, on_round)
@@ -176,12 +178,15 @@ def fit_along(
 
     def after(state: solvers.SolverState) -> None:
         if on_round is not None:
-            on_round(state.inner.history[-1])
+            on_round(state.last)
 
     kind = server.centres_kind(methods[0])
     asker = asking(in_process(clients), policy("stop"), None, False, kind)
     given = None if centres is None else np.asarray(centres, float)
-    run = FitRequest(methods[0], sensitive_features, positive, seed, scale, given, None, None)
+    held = rows_here(clients)
+    run = FitRequest(
+        methods[0], sensitive_features, positive, seed, scale, given, None, None, tables=held
+    )
     with one_thread():
         plan = _plan(asker, run, _census(asker, run))
     last: solvers.SolverState | None = None
@@ -259,15 +264,24 @@ def asking(
 
 def trained_on(clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None = None) -> str:
     """The fingerprint of the rows, where they lie in tables here; empty elsewhere."""
+    tables = rows_here(clients, fold)
+    return fingerprint_of(tables) if tables else ""
+
+
+def rows_here(
+    clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None = None
+) -> tuple[Table, ...]:
+    """The rows, where all lie in tables here; none elsewhere."""
     held = [*clients.values()] if isinstance(clients, Mapping) else []
-    tables = [table for table in held if isinstance(table, Table)]
-    tables = tables if fold is None else [fold.rows(table) for table in tables]
-    return fingerprint_of(tables) if tables and len(tables) == len(held) else ""
+    tables = tuple(table for table in held if isinstance(table, Table))
+    if len(tables) < len(held):
+        return ()
+    return tables if fold is None else tuple(fold.rows(table) for table in tables)
 
 
 @dataclass(frozen=True)
 class FitRequest:
-    """What was asked for: with it, and the same rows, a fit is the same."""
+    """What was asked for: with it, and the same rows, a fit is the same.  tables: the rows, where all are here."""
 
     method: Method
     sensitive_features: str | Sequence[str] | None
@@ -278,6 +292,7 @@ class FitRequest:
     start: Start | None
     folder: Path | None
     schema: Schema | None = None
+    tables: tuple[Table, ...] = ()
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -293,7 +308,10 @@ class FitRequest:
         }
         asked |= {"centres": _digest(self.centres), "start": [plain, _digest(*warm.values())]}
         return json.loads(
-            json.dumps({**own, **asked, "clients": keys, "the clients' rows": census.to_json()})
+            json.dumps(
+                {**own, **asked, "clients": keys, "the clients' rows": census.to_json()},
+                default=str,
+            )
         )
 
 
@@ -326,13 +344,13 @@ def _rounds(
         state = _begun(asker, run, _plan(asker, run, census))
     else:
         state, asker.events[:0] = kept
-        asker.note("resumed", round=state.inner.round)
+        asker.note("resumed", round=state.last["round"])
 
     def after(state: solvers.SolverState) -> None:
         if run.folder is not None:
             checkpoints.save(run.folder, identity, state, asker.events)
         if on_round is not None:
-            on_round(state.inner.history[-1])
+            on_round(state.last)
 
     return _to_the_end(asker, state, after)
 
@@ -388,7 +406,9 @@ def counts_of_all(asker: Asker, agreed: Census) -> Census:
 
 
 def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverState:
-    """The state before the first round."""
+    """The state before the first round; where rows are here and a classifier learns from them, before the program's."""
+    if plan.method.rule is not None and not isinstance(plan.method.rule.learner, str):
+        return rule.trained_here(plan, run.tables, run.seed, asker.total, run.start)
     first = solvers.solver_of(plan.method).before(plan)
     answer = None if first is None else asker.total(first)
     return solvers.init(plan, Beginning(run.seed, run.start, answer))
@@ -443,19 +463,6 @@ def _sampled(plan: server.Plan, asker: Asker, seed: int) -> server.Plan:
     return plan
 
 
-def checked_centres(centres: ArrayLike, d: int) -> np.ndarray:
-    """Centres as an array (M, d), or the sentence that says why they are not."""
-    try:
-        b = np.asarray(centres, float)
-    except (TypeError, ValueError) as error:
-        raise SettingsError(f"centres are not numbers ({error}): give them as (M, {d})") from None
-    if b.ndim != 2 or b.shape[1] != d or not len(b) or not np.isfinite(b).all():
-        raise SettingsError(
-            f"centres have shape {b.shape} where X has {d} columns: give finite numbers, (M, {d})"
-        )
-    return b
-
-
 def _check_census(answer: object, key: str) -> Census:
     if not isinstance(answer, Census):
         raise FederationError(f"client {key!r} answered with {type(answer).__name__}, not a census")
@@ -470,15 +477,6 @@ def _check_converged(state: solvers.SolverState) -> None:
             f"{method.name} did not converge in {inner.round} rounds (loss {last['loss']:.4f}, "
             f"worst difference {last['worst']:.4f}): allow more rounds or raise tau"
         )
-
-
-def outcome_of(entry: Mapping[str, Any]) -> str:
-    """The numerical outcome of one round, as a word."""
-    if "lp" in entry:
-        return f"lp {entry['lp']}"
-    if "kept" not in entry:
-        return "averaged"  # local steps, of any solver
-    return "step kept" if entry["kept"] else "step rejected"
 
 
 def model_of(plan: server.Plan, w: np.ndarray, outcome: str, **about: Any) -> Model:

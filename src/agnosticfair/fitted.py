@@ -205,11 +205,7 @@ def of_rule(
         inner.outcome,
         len(history),
         history,
-        dict(
-            Counter(
-                "step kept" if entry.get("kept", True) else "step rejected" for entry in history
-            )
-        ),
+        dict(Counter(outcome_of(entry) for entry in history)),
         inner.alpha,
         *state.solver.worst_cases(inner),
         seconds,
@@ -244,6 +240,15 @@ def calibrated(state: solvers.SolverState) -> tuple[Calibrated, ...]:
 def _z(told: Mapping[str, np.ndarray], h: int, m: int) -> float:
     variance = float(told["variance"][h, m])
     return float(told["surplus"][h, m]) / variance**0.5 if variance > 0 else 0.0
+
+
+def outcome_of(entry: Mapping[str, Any]) -> str:
+    """The numerical outcome of one round, as a word."""
+    if "lp" in entry:
+        return f"lp {entry['lp']}"
+    if "kept" not in entry:
+        return "averaged"  # local steps, of any solver
+    return "step kept" if entry["kept"] else "step rejected"
 
 
 def ends_constant(state: solvers.SolverState) -> tuple[bool, float | None]:

@@ -388,6 +388,9 @@ def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:
 
 def _with_rule(recipe: Method, values: dict[str, Any]) -> Method:
     """The recipe with another rule; a method without one has none of its settings."""
+    plain = recipe.name == "fl" and recipe.fairness is None and recipe.network is None
+    if "learner" in values and recipe.rule is None and plain:  # accuracy alone, by another learner
+        return replace(recipe, rule=Rule(**values))
     if values and recipe.rule is None:
         raise SettingsError(
             f"method {recipe.name!r} has no rule, so {', '.join(values)} has no meaning: take 'rule'"

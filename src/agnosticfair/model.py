@@ -33,6 +33,7 @@ from agnosticfair.learners.estimates import (
     to_header,
 )
 from agnosticfair.learners.heads import strata
+from agnosticfair.learners.local import LOCAL
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.parts import checked_named
 
@@ -193,6 +194,11 @@ class Model:
 
     def to_bytes(self) -> bytes:
         """The model file."""
+        if self.estimates is not None and self.estimates.kind.startswith(LOCAL):
+            raise ModelError(
+                f"{self.estimates.kind!r} lives in this process, and a model file holds no code: write its "
+                "probabilities into a column, and train with probability"
+            )
         from safetensors.numpy import save
 
         apart = ("w", "encoding", "estimates", "rule")

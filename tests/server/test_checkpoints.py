@@ -13,8 +13,9 @@ from agnosticfair.server import checkpoints
 ROWS = small_table(300, 3)
 TABLES = dealt(ROWS, 3)
 ODDS = method("agnosticfair", notion="equalized_odds", centres="kmeans", kernels=20)
-LEARNER = Method("learner", rule=Rule())
-METHODS = ("agnosticfair", "agnosticfair-printed", "qffl", ODDS, LEARNER)
+LEARNER = Method("learner", rule=Rule("additive"))
+RULE = method("rule", learner="additive", tau=0.05)
+METHODS = ("agnosticfair", "agnosticfair-printed", "qffl", ODDS, LEARNER, RULE)
 
 
 class Killed(Exception):

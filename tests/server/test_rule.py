@@ -37,7 +37,9 @@ def with_estimates(state):
 
 @pytest.mark.parametrize("depth", [2, 3])
 def test_subgroups_have_enough_expected_people(depth):
-    state, asker = learned(method("rule", depth=depth, min_people=15.0), dealt(ROWS, 3))
+    state, asker = learned(
+        method("rule", learner="additive", depth=depth, min_people=15.0), dealt(ROWS, 3)
+    )
     plan = rule.with_subgroups(with_estimates(state), asker.total)
     P = out_of_fold(plan.task.estimates, plan.task.encoding, ROWS)
     pi = joint(plan.task.estimates.heads, P)
@@ -57,14 +59,14 @@ def test_subgroups_have_enough_expected_people(depth):
 
 
 def test_too_many_people_are_a_sentence():
-    state, asker = learned(method("rule", min_people=5000.0), {"a": ROWS})
+    state, asker = learned(method("rule", learner="additive", min_people=5000.0), {"a": ROWS})
     with pytest.raises(SettingsError, match="min_people 5000 leaves no subgroup"):
         rule.with_subgroups(with_estimates(state), asker.total)
 
 
 def test_a_third_group_that_is_small_takes_no_subgroup_away():
     rows = small_table(1500, 3, groups=3)
-    state, _ = learned(method("rule"), {"a": rows})
+    state, _ = learned(method("rule", learner="additive"), {"a": rows})
     plan = with_estimates(state)
     masses = np.array([[100.0, 100.0], [50.0, 3.0], [1.0, 2.0]])
     np.testing.assert_array_equal(rule.comparable(plan, masses), [50.0, 3.0])

@@ -16,6 +16,7 @@ from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
 from agnosticfair.client.sums import named as parts
+from agnosticfair.client.sums.growing import cells, level
 from agnosticfair.client.sums.learning import learn
 from agnosticfair.client.sums.pairs import pair_slopes
 from agnosticfair.client.sums.program import program
@@ -78,6 +79,8 @@ STEPS: dict[str, Step] = {
         Step("part_counts", parts.counts, by_batch=True),
         Step("part_sums", part_sums, by_batch=True, batches=parts.BATCHES),
         Step("learn", learn, by_batch=True, batches=parts.BATCHES),
+        Step("cells", cells, by_batch=True),
+        Step("level", level),
         Step("subgroup_masses", estimates.masses, by_batch=True),
         Step("calibration", estimates.calibration, by_batch=True),
         Step("program", program, by_batch=True, batches=parts.BATCHES),

@@ -16,7 +16,7 @@ from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.learners import linear
+from agnosticfair.learners import linear, trees
 from agnosticfair.learners.heads import Head, in_group
 from agnosticfair.mathematics.linear import on_grid
 
@@ -103,6 +103,15 @@ register_learner(
         linear.predict,
         linear.of_all_rows,
         linear.check,
+    )
+)
+register_learner(
+    Learner(
+        "trees",
+        "gradient-boosted trees over bins",
+        trees.predict,
+        trees.of_all_rows,
+        trees.check,
     )
 )
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
@@ -251,3 +252,16 @@ def centred(plan: Plan, centres: np.ndarray) -> Plan:
     of_fair = fairness_of(method).basis
     task = replace(plan.task, basis=method.basis, fair_basis=of_fair, centres=centres)
     return replace(plan, method=method, task=task)
+
+
+def checked_centres(centres: ArrayLike, d: int) -> np.ndarray:
+    """Centres as an array (M, d), or the sentence that says why they are not."""
+    try:
+        b = np.asarray(centres, float)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"centres are not numbers ({error}): give them as (M, {d})") from None
+    if b.ndim != 2 or b.shape[1] != d or not len(b) or not np.isfinite(b).all():
+        raise SettingsError(
+            f"centres have shape {b.shape} where X has {d} columns: give finite numbers, (M, {d})"
+        )
+    return b

@@ -45,7 +45,16 @@ from agnosticfair.protocol.questions import (
     step_of,
 )
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import deciding, interactions, named, rule, saddle, solvers, triples
+from agnosticfair.server import (
+    boosted,
+    deciding,
+    interactions,
+    named,
+    rule,
+    saddle,
+    solvers,
+    triples,
+)
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
@@ -172,6 +181,13 @@ def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
             found += _asked(
                 step_of(asked.asked), f"the rounds of learner {name!r}", asked, _like(asked)
             )
+            if isinstance(state.inner, boosted.Boosted):
+                inner = boosted.largest(state.inner)
+                asked = solvers.question(replace(state, inner=inner))
+                when = (
+                    f"the rounds of learner {name!r}, a level of all trees each, at most so large"
+                )
+                found += _asked(step_of(asked.asked), when, asked, _like(asked))
     learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[attr-defined]
     state = rule.decided(rule.with_estimates(state, learned), answered)
     if state.stage == rule.PROGRAM:

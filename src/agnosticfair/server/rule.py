@@ -5,7 +5,7 @@ Each stage is a solver; ``onward`` goes from one that has ended to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,9 @@ import numpy as np
 
 from agnosticfair.data.axes import axes_of, bands_of, bins_of
 from agnosticfair.data.census import Census
+from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
+from agnosticfair.learners import local
 from agnosticfair.learners.decisions import Decision, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
 from agnosticfair.learners.heads import strata
@@ -21,13 +23,24 @@ from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, trip
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Histograms
+from agnosticfair.server import learning
 from agnosticfair.server.named import axes_in, by_column, parts_in, with_parts
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 from agnosticfair.server.solvers import SOLVERS, SolverState
-from agnosticfair.server.trainers import TRAINERS, Learned, choose, completed, learners_to_try
+from agnosticfair.server.trainers import (
+    TRAINERS,
+    Learned,
+    choose,
+    completed,
+    learners_to_try,
+    trained_heads,
+)
 
-BINS = 32
-"""Of a column of numbers, as features."""
+BINS, MIN_BINS, ROWS = 32, 4, 300
+"""Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each."""
+
+UNBINNED = ("linear", "network")
+"""Learners of the columns themselves, as classifiers of scikit-learn are."""
 
 PROGRAM = "program"
 Ask = Callable[[Broadcast[Any]], Reply]
@@ -47,9 +60,10 @@ def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
     """The plan whose features have bins of the columns of numbers, too, unless the learner is linear."""
     rule = plan.method.rule
     assert rule is not None
-    if rule.learner == "linear":
+    if rule.learner in UNBINNED or not isinstance(rule.learner, str):
         return plan
-    edges = [(name, bands_of(census, name, counts[name], BINS, bins_of)) for name in sorted(counts)]
+    bins = min(BINS, max(MIN_BINS, plan.task.n // ROWS))
+    edges = [(name, bands_of(census, name, counts[name], bins, bins_of)) for name in sorted(counts)]
     encoding = replace(plan.task.encoding, bands=tuple(entry for entry in edges if entry[1]))
     return replace(plan, task=replace(plan.task, encoding=encoding))
 
@@ -80,6 +94,27 @@ def onward(state: SolverState, ask: Ask, start: Start | None = None) -> SolverSt
     chosen = choose({entry.learner: entry.held_out for entry in learned})
     taken = next(entry.estimates for entry in learned if entry.learner == chosen)
     return decided(with_estimates(state, taken), ask, start)
+
+
+def trained_here(
+    plan: Plan, tables: Sequence[Table], seed: int, ask: Ask, start: Start | None = None
+) -> SolverState:
+    """The state before the program's first round, with estimates by a classifier of rows in one place."""
+    own = plan.method.rule
+    assert own is not None
+    if not tables:
+        raise SettingsError(
+            f"learner {type(own.learner).__name__} needs the rows in this process, as tables: take 'additive' or "
+            "'trees', which train over clients, or give its probabilities as a column (probability)"
+        )
+    heads, task = trained_heads(plan), plan.task
+    made, loss = local.trained(
+        own.learner, heads, own.folds, seed, task.encoding, task.positive, tables
+    )
+    known = Learned(type(own.learner).__name__, completed(plan, seed, made), loss, 0)
+    inner = learning.begun(plan, made.kind, (), seed)
+    state = SolverState(plan, inner, "additive", (known,), seed=seed)
+    return decided(with_estimates(state, known.estimates), ask, start)
 
 
 def again(state: SolverState, plan: Plan, start: Start | None) -> SolverState:

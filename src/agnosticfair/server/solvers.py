@@ -137,6 +137,12 @@ class SolverState:
         return (*self.earlier, *self.inner.history)
 
     @property
+    def last(self) -> dict[str, Any]:
+        """The last round, numbered through all stages."""
+        entry = self.history[-1]
+        return {**entry, "round": len(self.history)} if self.stage else entry
+
+    @property
     def done(self) -> bool:
         return self.inner.outcome != "running"
 

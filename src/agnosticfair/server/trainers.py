@@ -17,7 +17,7 @@ from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Question
-from agnosticfair.server import learning
+from agnosticfair.server import boosted, learning
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 MARGIN = 1e-3
@@ -43,7 +43,7 @@ class Trainer(Protocol):
         ...
 
 
-TRAINERS: dict[str, Trainer] = {"additive": learning, "linear": learning}
+TRAINERS: dict[str, Trainer] = {"additive": learning, "linear": learning, "trees": boosted}
 """By the learner's name."""
 
 CANDIDATES = ("additive", "trees")

@@ -1,0 +1,110 @@
+"""The additive learner, and the whole fit of the rule, against scikit-learn's LogisticRegression on the same features.
+
+Both targets; seconds of the processor, rounds, bytes, held-out log loss. Every fold is in the learner's time.
+
+    python -P benchmarks/learners.py [adult bank]
+"""
+
+from __future__ import annotations
+
+import sys
+from time import process_time
+
+import numpy as np
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.data.census import take_census
+from agnosticfair.data.datasets import load_dataset
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import Table
+from agnosticfair.federation import fit
+from agnosticfair.learners.estimates import of_all_rows, predict
+from agnosticfair.learners.heads import targets
+from agnosticfair.methods import method
+from agnosticfair.protocol.messages import Broadcast, Reply, pack
+from agnosticfair.protocol.questions import step_of
+from agnosticfair.server import learning, rule, trainers
+from agnosticfair.server.plan import Plan, plan
+
+REPEATS, SEED = 3, 0
+
+
+def learn(table: Table) -> tuple[Plan, learning.Learning, float, int]:
+    """The plan, the learner's last state, its seconds, and the bytes of its largest message."""
+    client, largest = Client("all", table), 0
+
+    def ask(broadcast: Broadcast) -> Reply:
+        reply = answer(client, step_of(broadcast.asked), broadcast)
+        assert isinstance(reply, Reply)
+        return reply
+
+    census = take_census(table, "the rows")
+    stated = plan(
+        method("rule", learner="additive"), census, ("all",), sensitive_features=SENSITIVE
+    )
+    begin = process_time()
+    made = rule.agreed(stated, census, ask)
+    state = learning.begun(made, "additive", trainers.trained_heads(made), SEED)
+    while state.outcome == "running":
+        reply = ask(Broadcast(state.round + 1, made.task, learning.question(state)))
+        largest = max(largest, len(pack(reply)))
+        state = learning.step(state, reply)
+    return made, state, process_time() - begin, largest
+
+
+def regress(X: np.ndarray, t: np.ndarray, counts: np.ndarray) -> tuple[list, float]:
+    """scikit-learn's fits of all heads, and their seconds."""
+    from sklearn.linear_model import LogisticRegression
+
+    begin = process_time()
+    made = [
+        LogisticRegression(max_iter=1000).fit(X[on], y[on]) for y, on in zip(t, counts, strict=True)
+    ]
+    return made, process_time() - begin
+
+
+def log_loss(p: np.ndarray, t: np.ndarray) -> float:
+    """Mean over rows."""
+    p = np.clip(p, 1e-6, 1 - 1e-6)
+    return float(-np.mean(np.where(t, np.log(p), np.log(1 - p))))
+
+
+def compare(name: str) -> str:
+    """One line of the table."""
+    table = load_dataset(name)
+    train = np.random.default_rng(SEED).random(len(table)) < 0.7
+    rows, rest = table.take(train), table.take(~train)
+    runs = [learn(rows) for _ in range(REPEATS)]
+    made, state, _, largest = runs[0]
+    task, heads = made.task, state.heads
+    t, counts = targets(heads, rows.labels(task.positive), rows.sensitive_features)
+    X = encode(task.encoding, rows)
+    fits = [regress(X, t, counts) for _ in range(REPEATS)]
+    ours, theirs = min(run[2] for run in runs), min(fit[1] for fit in fits)
+    begin = process_time()
+    fit({"all": rows}, method("rule", learner="additive"), sensitive_features=SENSITIVE)
+    whole = process_time() - begin
+    estimates = of_all_rows(learning.estimates_of(state, made))
+    P, (t_rest, _) = (
+        predict(estimates, task.encoding, 0, rest),
+        targets(heads, rest.labels(task.positive), rest.sensitive_features),
+    )
+    Q = [fit.predict_proba(encode(task.encoding, rest))[:, 1] for fit in fits[0][0]]
+    losses = " ".join(
+        f"{log_loss(p, y):.4f}/{log_loss(q, y):.4f}" for p, q, y in zip(P, Q, t_rest, strict=True)
+    )
+    return (
+        f"{name:8} {len(rows):7} rows {task.encoding.width:5} features {state.round:3} rounds {largest / 1e3:7.0f} kB "
+        f"{ours:6.2f} s  scikit-learn {theirs:6.2f} s  ratio {ours / theirs:4.2f}  "
+        f"whole fit {whole:5.2f} s, {whole / theirs:4.2f}  held-out loss {losses}"
+    )
+
+
+SENSITIVE: str | None = None
+
+if __name__ == "__main__":
+    for dataset in sys.argv[1:] or ["adult", "bank"]:
+        columns = sorted(load_dataset(dataset).sensitive_features)
+        SENSITIVE = columns[0]
+        print(compare(dataset))

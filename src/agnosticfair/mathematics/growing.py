@@ -1,0 +1,270 @@
+"""How forests of several models grow together, a level at a time, from requests and histograms.
+
+The server's side is ``Growth``: which nodes to count next, and what the counts make of the trees. The rows' side is
+``Walk``: where each row stands in the tree that is growing, rebuilt from a request at any time.
+
+Model m = fold * heads + head trains on the rows of other folds; the last heads models on all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, log
+
+import numpy as np
+
+from agnosticfair.mathematics.boosting import (
+    Boosting,
+    N,
+    best_splits,
+    leaf_values,
+    totals,
+)
+from agnosticfair.mathematics.trees import LEAF, Bins, Forest, empty, is_categorical, joined
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Forests of M models while they grow.
+
+    Parameters
+    ----------
+    bins : Bins
+    settings : Boosting
+    heads, folds : int
+        M = heads * (folds + 1).
+    done : tuple of Forest
+        Finished trees of every model.
+    now : tuple of Forest
+        The tree that is growing, of every model.
+    sets : (M, 2^D - 1, 32) uint8
+        The codes that go left, of its categorical nodes.
+    level : int
+        How many levels of it are grown; -1 before the starts are known.
+    count : (P, 2) int
+        Model and node, within the level, of what is counted next.
+    parents : (P, B, 3) array
+        The histograms of their parents.
+    bounds : (P, 2, 2) array
+        Of the values of each pair of children, the counted one's sibling included.
+    loss : tuple of tuple
+        Of every head after 0, 1, ... trees: the summed loss out of fold.
+    gain : (M, C) array
+        What the splits by each column took off the loss.
+    """
+
+    bins: Bins
+    settings: Boosting
+    heads: int
+    folds: int
+    done: tuple[Forest, ...]
+    now: tuple[Forest, ...]
+    sets: np.ndarray
+    level: int
+    count: np.ndarray
+    parents: np.ndarray
+    bounds: np.ndarray
+    loss: tuple[tuple[float, ...], ...]
+    gain: np.ndarray
+
+    @property
+    def models(self) -> int:
+        return self.heads * (self.folds + 1)
+
+    @property
+    def finished(self) -> bool:
+        """Whether no head grows any more, and all trees are measured."""
+        heads = range(self.heads)
+        return self.level >= 0 and not any(growing(self, h) or _unmeasured(self, h) for h in heads)
+
+
+def begin(bins: Bins, settings: Boosting, heads: int, folds: int) -> Growth:
+    """Before anything is counted: the first request tells the starts."""
+    M, nodes = heads * (folds + 1), 2**settings.depth - 1
+    forests = tuple(empty(settings.depth) for _ in range(M))
+    roots = np.stack([np.arange(M), np.zeros(M, int)], axis=1)
+    return Growth(
+        bins, settings, heads, folds, forests, _fresh(settings, M),
+        np.zeros((M, nodes, 32), np.uint8), -1, roots, _no_parents(bins), np.zeros((0, 2, 2)),
+        ((),) * heads, np.zeros((M, len(bins.sizes))),
+    )  # fmt: skip
+
+
+def _fresh(settings: Boosting, models: int) -> tuple[Forest, ...]:
+    return tuple(empty(settings.depth, trees=1) for _ in range(models))
+
+
+def _no_parents(bins: Bins) -> np.ndarray:
+    return np.zeros((0, int(bins.starts[-1]), 3))
+
+
+def best_count(loss: tuple[float, ...]) -> int:
+    """After how many trees the loss is lowest; the fewest of equals.
+
+    >>> best_count((3.0, 2.0, 2.0, 2.5))
+    1
+    """
+    return int(np.argmin(loss)) if loss else 0
+
+
+def growing(growth: Growth, head: int) -> bool:
+    """Whether a head's forests get another tree: while the loss out of fold falls, or there are no folds."""
+    trees, settings = len(growth.done[head]), growth.settings
+    if trees >= settings.trees:
+        return False
+    loss = growth.loss[head]
+    return not growth.folds or len(loss) - 1 - best_count(loss) < settings.patience
+
+
+def advance(growth: Growth, hist: np.ndarray, loss: np.ndarray) -> Growth:
+    """After the counts of a request.  hist: (P, B, 3), of ``count``.  loss: (heads,), read where a tree begins."""
+    if growth.level < 0:
+        return _next_tree(_started(growth, totals(hist, growth.bins)))
+    if growth.level == 0:
+        pairs = zip(growth.loss, loss.tolist(), strict=True)
+        active = {m % growth.heads for m in growth.count[:, 0].tolist()}
+        growth = replace(
+            growth, loss=tuple((*o, v) if h in active else o for h, (o, v) in enumerate(pairs))
+        )
+        growth = _only_growing(
+            growth,
+            keep := np.array([growing(growth, m % growth.heads) for m in growth.count[:, 0]]),
+        )
+        if not len(growth.count):
+            return growth
+        hist, nodes, bounds = hist[keep], growth.count, _open_bounds(int(keep.sum()))
+    else:
+        hist, nodes, bounds = _with_siblings(growth, hist)
+    return _split(growth, nodes, hist, bounds)
+
+
+def _open_bounds(nodes: int) -> np.ndarray:
+    return np.tile([-inf, inf], (nodes, 1))
+
+
+def _only_growing(growth: Growth, keep: np.ndarray) -> Growth:
+    return replace(growth, count=growth.count[keep])
+
+
+def _started(growth: Growth, sums: np.ndarray) -> Growth:
+    """The starts: the log odds of each model's targets, half a row of either label added."""
+    starts = []
+    for g, h, _ in sums:  # at margin 0 a row's gradient is 1/2 - t, and its Hessian 1/4
+        share = (2 * h - g + 0.5) / (4 * h + 1)
+        starts.append(float(np.float32(log(share / (1 - share)))))
+    done = tuple(replace(f, start=s) for f, s in zip(growth.done, starts, strict=True))
+    return replace(growth, done=done, level=0)
+
+
+def _next_tree(growth: Growth) -> Growth:
+    """The request for the roots of the next tree: of the heads that grow."""
+    M = growth.models
+    models = [m for m in range(M) if growing(growth, m % growth.heads) or _unmeasured(growth, m)]
+    roots = np.stack([np.array(models, int), np.zeros(len(models), int)], axis=1)
+    return replace(
+        growth, now=_fresh(growth.settings, M), sets=np.zeros_like(growth.sets), level=0,
+        count=roots, parents=_no_parents(growth.bins), bounds=np.zeros((0, 2, 2)),
+    )  # fmt: skip
+
+
+def _unmeasured(growth: Growth, model: int) -> bool:
+    """Whether the loss after a head's last tree is not known yet."""
+    head = model % growth.heads
+    return bool(growth.folds) and len(growth.loss[head]) == len(growth.done[head])
+
+
+def _with_siblings(growth: Growth, hist: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Histograms, nodes and bounds of the counted nodes and, by subtraction, of their siblings, in order."""
+    model, node = growth.count.T
+    both = np.empty((len(hist), 2, *hist.shape[1:]))
+    own, every = node % 2, np.arange(len(hist))
+    both[every, own] = hist
+    both[every, 1 - own] = growth.parents - hist
+    nodes = np.stack(
+        [np.repeat(model, 2), (np.repeat(node & ~1, 2) + np.tile([0, 1], len(node)))], axis=1
+    )
+    return both.reshape(-1, *hist.shape[1:]), nodes, growth.bounds.reshape(-1, 2)
+
+
+def _split(growth: Growth, nodes: np.ndarray, hist: np.ndarray, bounds: np.ndarray) -> Growth:
+    """Split the nodes of a level, and say what to count next."""
+    settings, bins, level = growth.settings, growth.bins, growth.level
+    splits = best_splits(hist, bins, settings, bounds if settings.monotone else None)
+    whole = totals(hist, bins)
+    if level == 0:
+        _set_leaves(growth, nodes, whole, bounds, 0)
+    good = np.flatnonzero(splits.column != LEAF)
+    (model, node), first = nodes[good].T, 2**level - 1
+    for m, k, q in zip(model, node, good, strict=True):
+        tree = growth.now[m]
+        tree.column[0, first + k] = splits.column[q]
+        tree.threshold[0, first + k] = splits.threshold[q]
+        tree.missing_right[0, first + k] = splits.missing_right[q]
+        growth.sets[m, first + k] = np.packbits(splits.sets[q], bitorder="little")
+    gain = growth.gain.copy()
+    np.add.at(gain, (model, splits.column[good].astype(int)), splits.gain[good])
+    sums = np.stack([splits.left[good], whole[good] - splits.left[good]], axis=1)
+    inner = _child_bounds(sums, splits.column[good], bounds[good], settings)
+    children = np.stack([np.repeat(model, 2), (2 * node[:, None] + [0, 1]).ravel()], axis=1)
+    _set_leaves(growth, children, sums.reshape(-1, 3), inner.reshape(-1, 2), level + 1)
+    deeper = (sums[:, :, N] >= 2 * settings.min_rows).any(axis=1) & (level + 1 < settings.depth)
+    small = (sums[:, 0, N] > sums[:, 1, N]).astype(int)
+    count = np.stack([model, 2 * node + small], axis=1)[deeper]
+    growth = replace(
+        growth, level=level + 1, count=count, parents=hist[good[deeper]], bounds=inner[deeper], gain=gain,
+    )  # fmt: skip
+    return growth if len(count) else _next_tree(_finish(growth))
+
+
+def _child_bounds(
+    sums: np.ndarray, column: np.ndarray, bounds: np.ndarray, settings: Boosting
+) -> np.ndarray:
+    """The bounds of both children, (k, 2, 2): on a monotone column they do not cross the middle of their values."""
+    inner = np.repeat(bounds[:, None], 2, axis=1)
+    if not settings.monotone or not len(column):
+        return inner
+    value = leaf_values(sums, settings, inner)
+    middle, direction = value.mean(axis=1), np.asarray(settings.monotone)[column.astype(int)]
+    up, down = direction > 0, direction < 0
+    inner[up, 0, 1] = inner[up, 1, 0] = middle[up]
+    inner[down, 0, 0] = inner[down, 1, 1] = middle[down]
+    return inner
+
+
+def _set_leaves(
+    growth: Growth, nodes: np.ndarray, sums: np.ndarray, bounds: np.ndarray, level: int
+) -> None:
+    """Write the nodes' values where rows end that go left from there on."""
+    settings = growth.settings
+    value = settings.rate * leaf_values(sums, settings, bounds)
+    for (m, k), v in zip(nodes, value, strict=True):
+        growth.now[m].value[0, k << (settings.depth - level)] = v
+
+
+def current(growth: Growth) -> tuple[Forest, ...]:
+    """The tree that is growing of every model, with the sets of its categorical nodes."""
+    inside = (is_categorical(tree.column[0], growth.bins) for tree in growth.now)
+    return tuple(
+        replace(tree, sets=own[where])
+        for tree, own, where in zip(growth.now, growth.sets, inside, strict=True)
+    )
+
+
+def _finish(growth: Growth) -> Growth:
+    """The tree that is grown, added to the forests of the heads that it was grown for."""
+    grown = current(growth)
+    done = tuple(
+        joined(forest, tree) if growing(growth, m % growth.heads) else forest
+        for m, (forest, tree) in enumerate(zip(growth.done, grown, strict=True))
+    )
+    return replace(growth, done=done)
+
+
+def result(growth: Growth) -> tuple[Forest, ...]:
+    """The forests of all models: with folds, as many trees as were best out of fold."""
+    if not growth.folds:
+        return growth.done
+    counts = [best_count(loss) for loss in growth.loss]
+    return tuple(
+        forest.first(counts[m % growth.heads], growth.bins) for m, forest in enumerate(growth.done)
+    )

@@ -1,0 +1,226 @@
+"""Boosted trees from clients' histograms: bins first, then a level of all trees that grow in each message.
+
+Trees of every head and fold grow together. The server sees totals, chooses the splits (``mathematics.boosting``), and
+sends the trees back. The same totals, pooled, split or masked, give the same trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agnosticfair.data.binning import PASSES, Binning, agreed, equal_cells, refined
+from agnosticfair.data.encoding import Encoding
+from agnosticfair.learners import trees
+from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.heads import Head
+from agnosticfair.mathematics.boosting import Boosting, N, totals
+from agnosticfair.mathematics.growing import Growth, advance, begin, best_count, current, result
+from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, empty, pack
+from agnosticfair.methods import Method
+from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.trees import Cells, Level
+from agnosticfair.server.plan import Beginning, Plan, Start
+
+MAX_BINS = 255
+"""Bins of a column, unless it is said otherwise."""
+
+MAX_SHARE, UNMEASURED = 0.75, 50
+"""The most of the rows that one fold may hold: where few rows differ, folds are given up, and so many trees grown."""
+
+
+@dataclass(frozen=True)
+class Boosted:
+    """Between two rounds.
+
+    Parameters
+    ----------
+    encoding : Encoding
+    n : int
+        How many rows there are.
+    heads : tuple of Head
+        Those that are learned.
+    folds, seed : int
+    settings : Boosting
+    cuts : (columns, K) array
+        Between the cells that are counted next, until bins are agreed on.
+    binning : Binning, optional
+        The bins.
+    growth : Growth, optional
+        The trees.
+    held_out : float
+        Mean log loss out of fold, all heads together.
+    """
+
+    encoding: Encoding
+    n: int
+    heads: tuple[Head, ...]
+    folds: int
+    seed: int
+    settings: Boosting
+    cuts: np.ndarray
+    binning: Binning | None = None
+    growth: Growth | None = None
+    held_out: float = float("inf")
+    round: int = 0
+    outcome: str = "running"
+    history: tuple[dict, ...] = ()
+    under_floor: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return "trees"
+
+    @property
+    def alpha(self) -> np.ndarray:
+        """No adversary."""
+        return np.zeros(0)
+
+    @property
+    def w(self) -> np.ndarray:
+        """No weights."""
+        return np.zeros(0)
+
+
+TYPES = (Boosted, Binning, Growth, Boosting, Bins, Forest)
+
+
+def suits(method: Method) -> bool:
+    """Methods with a rule that learns by trees."""
+    return method.rule is not None and method.rule.learner == "trees"
+
+
+def before(plan: Plan) -> None:
+    """Nothing is asked before the first round."""
+
+
+def init(plan: Plan, beginning: Beginning) -> Boosted:
+    """Before the first round, of the heads that the plan trains."""
+    from agnosticfair.server.trainers import trained_heads  # which knows this trainer
+
+    assert plan.method.rule is not None
+    return begun(plan, trained_heads(plan), beginning.seed, plan.method.rule.folds)
+
+
+def begun(
+    plan: Plan, heads: tuple[Head, ...], seed: int, folds: int, settings: Boosting | None = None
+) -> Boosted:
+    """Before the first round, of these heads."""
+    encoding = plan.task.encoding
+    cuts = equal_cells(encoding)
+    made = Boosted(encoding, plan.n, heads, folds, seed, settings or Boosting(), cuts)
+    return made if heads else replace(made, held_out=0.0, outcome="learned")  # all are given
+
+
+def question(state: Boosted) -> Cells | Level:
+    """What the next round asks of every client."""
+    if state.growth is None or state.binning is None:
+        return Cells(state.cuts)
+    growth, binning = state.growth, state.binning
+    bins = growth.bins
+    return Level(
+        state.heads,
+        state.folds,
+        state.seed,
+        max(growth.level, 0),
+        binning.edges,
+        binning.edge_sizes.astype(float),
+        binning.codes.astype(float),
+        as_numbers(pack(growth.done, bins)),
+        as_numbers(pack(current(growth), bins)),
+        growth.count.astype(float),
+    )
+
+
+def step(state: Boosted, reply: Reply) -> Boosted:
+    """One round."""
+    state = replace(state, round=reply.round)
+    if state.growth is None:
+        return _counted(state, reply)
+    state = _without_folds(state, reply)
+    assert state.growth is not None
+    if len(reply.sums["hist"]) != len(state.growth.count):
+        return state  # asked again, without folds
+    growth = advance(state.growth, reply.sums["hist"], reply.sums["tree_loss"])
+    fresh = growth.level == 0 or growth.finished
+    state = replace(state, growth=growth)
+    losses = [loss[best_count(loss)] for loss in growth.loss if loss]
+    held_out = sum(losses) / state.n if losses else float("nan")
+    trees_now = max(map(len, growth.done))
+    entry = {"round": reply.round, "stage": "trees", "kept": True, "trees": trees_now}
+    entry |= {"level": growth.level, "held_out": held_out}
+    history = (*state.history, entry) if fresh else (*state.history[:-1], entry)
+    done = "learned" if growth.finished else "running"
+    return replace(state, held_out=held_out, history=history, outcome=done)
+
+
+def _without_folds(state: Boosted, reply: Reply) -> Boosted:
+    """The state with the model of all rows alone, and a fixed number of trees, where a fold holds most of the rows."""
+    growth, heads = state.growth, len(state.heads)
+    assert growth is not None
+    if growth.level >= 0 or not state.folds:
+        return state
+    rows = totals(reply.sums["hist"], growth.bins)[:, N].reshape(-1, heads)
+    if (rows[:-1] >= (1 - MAX_SHARE) * rows[-1]).all():
+        return state
+    settings = replace(state.settings, trees=min(state.settings.trees, UNMEASURED))
+    return replace(state, folds=0, settings=settings, growth=begin(growth.bins, settings, heads, 0))
+
+
+def _counted(state: Boosted, reply: Reply) -> Boosted:
+    """After counts of cells: count finer ones, or agree on the bins and begin."""
+    encoding, settings = state.encoding, state.settings
+    entry = {"round": reply.round, "stage": "bins", "kept": True}
+    state = replace(state, history=(*state.history, entry))
+    if reply.round < PASSES and len(state.cuts):
+        cuts = refined(encoding, state.cuts, reply.sums["cell_counts"])
+        return replace(state, cuts=cuts)
+    binning = agreed(encoding, state.cuts, reply.sums, MAX_BINS, settings.min_bin)
+    growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
+    return replace(state, binning=binning, growth=growth)
+
+
+def largest(state: Boosted) -> Boosted:
+    """A state with as many bins, trees and nodes as there can be: for what is said of messages before a fit."""
+    encoding, settings = state.encoding, state.settings
+    edges = [np.linspace(low, high, MAX_BINS + 1)[1:-1] for _, low, high in encoding.numeric]
+    codes = [
+        np.minimum(np.arange(1, len(values) + 1), MAX_BINS) for _, values in encoding.categorical
+    ]
+    binning = Binning(
+        np.concatenate([np.zeros(0), *edges]),
+        np.array([len(own) for own in edges], np.uint16),
+        np.concatenate([np.zeros(0, np.uint8), *codes]).astype(np.uint8),
+    )
+    growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
+    done = tuple(empty(settings.depth, trees=settings.trees) for _ in growth.done)
+    count = [(m, 2 * k) for m in range(growth.models) for k in range(2 ** (settings.depth - 2))]
+    falling = tuple(float(k) for k in range(settings.trees, -1, -1))
+    growth = replace(growth, loss=(falling,) * growth.heads, done=done, count=np.array(count))
+    growth = replace(growth, level=settings.depth - 1)
+    return replace(state, binning=binning, growth=growth)
+
+
+def estimates_of(state: Boosted, plan: Plan) -> Estimates:
+    """What was learned, for the task; of a state before the first round, as large as it can be."""
+    if not state.heads:
+        return Estimates("trees", (), 0, state.seed)
+    if state.growth is None or state.binning is None:
+        state = largest(state)
+    assert state.growth is not None
+    assert state.binning is not None
+    growth = state.growth
+    gain = growth.gain[-len(state.heads) :]
+    arrays = trees.packed(state.binning, growth.bins, result(growth), len(state.heads), gain)
+    return Estimates("trees", state.heads, state.folds, state.seed, arrays)
+
+
+def worst_cases(state: Boosted) -> tuple[float, float]:
+    """Nothing is limited yet."""
+    return float("nan"), float("nan")
+
+
+def start_of(state: Boosted) -> Start | None:
+    """A learner begins anew."""
+    return None

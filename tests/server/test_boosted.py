@@ -1,0 +1,185 @@
+"""Trees over clients: the same bits pooled, over any split, masked, resumed; and what the requests carry."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table, streamed
+
+from agnosticfair import load_dataset
+from agnosticfair.data import files, stream
+from agnosticfair.data.table import Column, Table
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import asking, census_of_all, fit, in_process, summaries
+from agnosticfair.learners.heads import heads
+from agnosticfair.learners.trees import predict
+from agnosticfair.mathematics.boosting import Boosting
+from agnosticfair.methods import method
+from agnosticfair.private import private_recipe
+from agnosticfair.protocol.faults import policy
+from agnosticfair.protocol.messages import Broadcast, pack, unpack
+from agnosticfair.server import boosted, checkpoints, solvers
+from agnosticfair.server.plan import plan
+
+SMALL = Boosting(trees=5, depth=3)
+
+
+def split_up(table, clients, seed=0):
+    owner = np.random.default_rng(seed).permutation(np.arange(len(table)) % clients)
+    return {f"site {k}": table.take(np.flatnonzero(owner == k)) for k in range(clients)}
+
+
+def begun(tables, secure=False, settings=SMALL, folds=2):
+    asker = asking(in_process(tables), policy("stop"), None, secure, None)
+    census = census_of_all(asker, summaries(asker))
+    made = plan(method("rule", learner="trees"), census, asker.keys)
+    return asker, made, boosted.begun(made, heads(made.task.sensitive_features), 0, folds, settings)
+
+
+def grown(tables, secure=False, settings=SMALL, folds=2, wire=False):
+    asker, made, state = begun(tables, secure, settings, folds)
+    while state.outcome == "running":
+        asked = Broadcast(state.round + 1, made.task, boosted.question(state))
+        asked = unpack(pack(asked)) if wire else asked
+        state = boosted.step(state, asker.total(asked))
+    return boosted.estimates_of(state, made), made, state
+
+
+@pytest.fixture(scope="module")
+def adult():
+    return load_dataset("adult").take(np.arange(1500))
+
+
+@pytest.fixture(scope="module")
+def pooled(adult):
+    return grown({"all": adult})[0].arrays
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        assert np.array_equal(one[name], other[name]), name
+
+
+@pytest.mark.parametrize("clients", [2, 10, 200])
+def test_any_split_gives_the_same_trees(adult, pooled, clients):
+    same(grown(split_up(adult, clients))[0].arrays, pooled)
+
+
+def test_masked_sums_give_the_same_trees(adult, pooled):
+    same(grown(split_up(adult, 3), secure=True)[0].arrays, pooled)
+
+
+def test_requests_survive_the_wire(adult, pooled):
+    same(grown(split_up(adult, 2), wire=True)[0].arrays, pooled)
+
+
+def test_clients_need_no_memory(adult, pooled):
+    """Each request goes to clients that know nothing but their rows."""
+    tables = split_up(adult, 2)
+    asker, made, state = begun(tables)
+    while state.outcome == "running":
+        asked = Broadcast(state.round + 1, made.task, boosted.question(state))
+        asker = asking(in_process(tables), policy("stop"), None, False, None)
+        state = boosted.step(state, asker.total(asked))
+    same(boosted.estimates_of(state, made).arrays, pooled)
+
+
+def test_a_checkpoint_in_the_middle_of_a_tree_changes_nothing(adult, pooled, tmp_path):
+    asker, made, state = begun({"all": adult})
+    while state.outcome == "running":
+        if state.round % 5 == 4:
+            kept = solvers.SolverState(made, state, "trees")
+            checkpoints.save(tmp_path / str(state.round), {}, kept, [])
+            state = checkpoints.load(tmp_path / str(state.round), {})[0].inner
+        asked = Broadcast(state.round + 1, made.task, boosted.question(state))
+        state = boosted.step(state, asker.total(asked))
+    same(boosted.estimates_of(state, made).arrays, pooled)
+
+
+def test_a_row_that_weighs_two_is_the_row_twice():
+    r = np.random.default_rng(0)
+    x, w = r.normal(size=400).round(1), r.integers(1, 3, 400)
+    y = Column.of(np.where(x + r.normal(size=400) > 0, "yes", "no"))
+    sex = Column.of(np.where(r.random(400) < 0.5, "F", "M"))
+    settings = Boosting(trees=4, depth=2, min_rows=1, min_bin=1)
+    rows = Table({"x": x}, {}, y, {"sex": sex})
+    twice = rows.take(np.repeat(np.arange(400), w))
+    one = grown({"a": replace(rows, weights=w.astype(float))}, settings=settings, folds=0)[0]
+    two = grown({"a": twice}, settings=settings, folds=0)[0]
+    p, q = (predict(e.arrays, grown_encoding(rows), 0, rows, "the data") for e in (one, two))
+    assert np.array_equal(p, q)
+
+
+def grown_encoding(table):
+    return begun({"a": table})[1].task.encoding
+
+
+def test_early_stopping_takes_the_best_count_out_of_fold(adult):
+    estimates, made, state = grown({"all": adult}, settings=Boosting(trees=60, depth=4, patience=3))
+    for loss, forest in zip(state.growth.loss, state.growth.done[-2:], strict=True):
+        assert len(loss) == len(forest) + 1
+        assert len(loss) - 1 - int(np.argmin(loss)) == 3
+    from agnosticfair.learners.trees import forests_of
+
+    _, forests = forests_of(estimates.arrays, made.task.encoding, 2)
+    assert [len(f) for f in forests] == [int(np.argmin(loss)) for loss in state.growth.loss]
+
+
+def test_trees_beat_the_base_rate_on_rows_that_no_model_saw():
+    table = load_dataset("adult").take(np.arange(4000))
+    train, test = table.take(np.arange(3000)), table.take(np.arange(3000, 4000))
+    estimates, made, _ = grown({"all": train}, settings=Boosting(trees=30, depth=4))
+    p = predict(estimates.arrays, made.task.encoding, 2, test, "the data")[0]
+    y = test.labels(made.task.positive) > 0
+    assert ((p > 0.5) == y).mean() > 0.83
+
+
+def test_a_damaged_request_is_refused_in_a_sentence(adult):
+    asker, made, state = begun({"all": adult})
+    while state.growth is None:
+        asked = Broadcast(state.round + 1, made.task, boosted.question(state))
+        state = boosted.step(state, asker.total(asked))
+    asked = boosted.question(state)
+    for wrong in ({"count": np.array([[99.0, 0.0]])}, {"forests": asked.forests[:-3]}):
+        with pytest.raises(Exception, match="level of trees is damaged"):
+            asker.total(Broadcast(9, made.task, replace(asked, **wrong)))
+
+
+def test_streamed_rows_give_the_same_trees(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "STREAMED", 0)
+    monkeypatch.setattr(stream, "BATCH", 64)
+    clients = dealt(small_table(600), 2)
+    expected = grown(clients)[0].arrays
+    same(grown(streamed(clients, tmp_path))[0].arrays, expected)
+
+
+def test_rows_that_are_all_alike_need_no_folds():
+    n = 300
+    y = Column.of(np.where(np.arange(n) % 3 == 0, "yes", "no"))
+    sex = Column.of(np.where(np.arange(n) % 2 == 0, "F", "M"))
+    table = Table({"x": np.ones(n)}, {}, y, {"sex": sex})
+    estimates, made, _ = grown({"a": table, "b": table}, folds=5)
+    assert estimates.folds == 0
+    p = predict(estimates.arrays, made.task.encoding, 0, table, "the data")
+    assert np.allclose(p[0], 1 / 3, atol=0.01)
+
+
+def test_what_is_said_before_a_fit_is_as_large_as_a_fit_can_be(adult):
+    _, made, state = begun({"all": adult})
+    asked = Broadcast(1, made.task, boosted.question(boosted.largest(state)))
+    assert asked.shapes["hist"][1] == sum(boosted.largest(state).growth.bins.sizes)
+    _, _, ended = grown({"all": adult})
+    assert ended.growth.parents.shape[1] <= asked.shapes["hist"][1]
+    assert len(pack(asked)) > len(pack(Broadcast(1, made.task, boosted.question(ended))))
+
+
+def test_noise_is_refused_with_a_reason():
+    with pytest.raises(SettingsError, match="thousands of sums a level"):
+        private_recipe(method("rule", learner="trees"))
+
+
+def test_fl_learns_by_trees_alone(adult):
+    made = fit(split_up(adult, 2), method("fl", learner="trees"))
+    assert made.model.estimates.kind == "trees"
+    assert made.model.estimates.folds == 0
