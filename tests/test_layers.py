@@ -128,6 +128,8 @@ ELSEWHERE = {
     "mathematics/test_confidence": "mathematics/reweighed",
     "mathematics/test_growing": "mathematics/walking",
     "mathematics/test_program": "mathematics/multipliers",
+    "mathematics/test_program": "mathematics/multipliers",
+    "mathematics/test_growing": "mathematics/walking",
     "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
     "protocol/privacy/test_privacy": "server/private",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
