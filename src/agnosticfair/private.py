@@ -38,7 +38,6 @@ from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
 from agnosticfair.protocol.questions import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import plan as server
 from agnosticfair.server.named import part_names, single_values, with_parts
 from agnosticfair.server.private import (
@@ -51,6 +50,8 @@ from agnosticfair.server.private import (
     stepped,
     temperature,
 )
+from agnosticfair.site.guard import Quiet, guarded
+from agnosticfair.site.rehearsal import rehearsal_policy, rehearsed
 from agnosticfair.threads import one_thread
 
 SHARES = {
@@ -234,7 +235,7 @@ def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Aske
     sites = {
         key: PrivateSite(
             key,
-            answer,
+            Quiet(key, answer),
             ledger(key),
             budget.colluding,
             budget.most_rows,
@@ -242,10 +243,13 @@ def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Aske
         )
         for key, answer in engine.handlers.items()
     }
-    engine, roster = replace(engine, handlers=sites), None
+    engine, how = replace(engine, handlers=sites), (schema, budget.epsilon, budget.most_rows)
     if len(sites) > 1:
-        engine, roster = rehearsed(engine, schema=schema)
-    return Asker(engine, engine.clients(), Policy(), secure=roster)
+        hidden, roster = rehearsed(engine, False, (), *how)
+        return Asker(hidden, hidden.clients(), Policy(), secure=roster)
+    (key,) = sites
+    alone = guarded(replace(rehearsal_policy((key,), *how), site=key), sites[key])
+    return Asker(replace(engine, handlers={key: alone}), (key,), Policy())
 
 
 def _plan(

@@ -100,7 +100,7 @@ def numbers(seen):
     found = []
     for payload, reply in seen:
         for name, value in reply.sums.items():
-            whole = integers(value, bits(name, payload.task), 2).ravel()
+            whole = integers(value, bits(name, payload.task)).ravel()
             found += [whole, np.array(value, np.float64).ravel().view(np.uint64)]
     unique = np.unique(np.concatenate(found))
     return unique[(unique.view(np.uint8).reshape(-1, 8) != 0).sum(axis=1) >= 5]
@@ -118,7 +118,7 @@ def plain_total(seen, number):
     asked = [(p, r) for p, r in seen if getattr(p, "round", 0) == number and r.sums]
     flat = [
         np.concatenate(
-            [integers(r.sums[n], bits(n, p.task), 2, n).ravel() for n in sorted(r.sums)]
+            [integers(r.sums[n], bits(n, p.task), n).ravel() for n in sorted(r.sums)]
         ).view(np.int64)
         for p, r in asked
     ]

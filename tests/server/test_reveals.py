@@ -16,7 +16,7 @@ from agnosticfair.methods import method
 from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack
-from agnosticfair.protocol.secure.rehearsal import rehearsed
+from agnosticfair.site.rehearsal import rehearsed
 from agnosticfair.server.reveals import UNSAID, explain, explain_audit, explain_secure
 
 TABLES = dealt(small_table(300, 4), 3)
