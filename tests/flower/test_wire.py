@@ -7,10 +7,9 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
-from deployed import SITES, Deployed, here, rows_by_site, write_files
+from deployed import SITES, Deployed, here, rows_by_site, site_rows, write_files
 from scipy.stats import chisquare
 
-from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.federation import fit, in_process
 from agnosticfair.flower import control
 from agnosticfair.methods import method
@@ -138,7 +137,7 @@ def test_no_plain_sum_of_any_site_crosses_the_wire_and_what_does_is_uniform(rows
     finally:
         bank.close()
     heard = {name: file.read_bytes() for name, file in files.items()}
-    open_wire = Plain(in_process(read_clients(bank.files.values(), Roles("income", ("sex",)))))
+    open_wire = Plain(in_process(site_rows(bank.files.values())))
     fit(open_wire, method("fairfl", max_rounds=6))
     assert model == here(bank.files.values(), max_rounds=6).model.w.tobytes()
     sought = numbers(open_wire.seen)
@@ -166,7 +165,7 @@ def test_no_plain_sum_of_any_site_crosses_the_wire_and_what_does_is_uniform(rows
 def test_the_search_would_find_a_plain_sum(rows, tmp_path):
     """The same search over the messages that the sites would send in the open."""
     files = write_files(rows, tmp_path).values()
-    wire = Plain(in_process(read_clients(files, Roles("income", ("sex",)))))
+    wire = Plain(in_process(site_rows(files)))
     fit(wire, method("fairfl", max_rounds=3))
     heard = b"x" + b"".join(pack(reply) for _, reply in wire.seen)
     assert np.isin(windows(heard), numbers(wire.seen)).sum() > 1000

@@ -87,11 +87,10 @@ def _bins(
     if not ranges:
         return {}
     counts = np.sum([source.added_up(counted) for source in clients.values()], axis=0)
-    found = {
+    return {
         name: bands_of(census, name, own, bands)
         for (name, _), own in zip(ranges, counts, strict=True)
     }
-    return {name: edges for name, edges in found.items() if edges}
 
 
 def _fitting(agreed: Schema, who: str, table: Table) -> list[int]:

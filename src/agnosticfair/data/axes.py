@@ -59,7 +59,7 @@ def _shortest(low: float, high: float) -> float:
 def bands_of(census: Census, name: str, counts: np.ndarray | None, bands: int) -> tuple[float, ...]:
     """``edges_of`` a column over its range in the census; those of dates without a time are dates, too. Where a schema
     declares bins, these."""
-    if census.bands.get(name):
+    if name in census.bands:
         return tuple(census.bands[name])
     low, high = census.numeric[name]
     assert counts is not None

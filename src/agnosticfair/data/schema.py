@@ -57,9 +57,8 @@ class Schema:
             name: dict.fromkeys(values, 0) for name, values in self.sensitive_features.items()
         }
         labels = dict.fromkeys(self.labels, 0)
-        bands = {name: edges for name, edges in self.bands.items() if edges}
         own = (dict(self.numeric), dict(self.categorical))
-        return Census(0, labels, groups, *own, dates=self.dates, bands=bands)
+        return Census(0, labels, groups, *own, dates=self.dates, bands=dict(self.bands))
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the file."""

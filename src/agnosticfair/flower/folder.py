@@ -6,6 +6,7 @@ can be moved: paths in it are taken from where the folder is.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -75,6 +76,21 @@ class Federation:
             )
         if self.secure:
             check_hidden(len(self.sites), self.run)
+            self._check_schema()
+
+    def _check_schema(self) -> None:
+        """Raise where sites under masks would refuse what a run asks for, before it is begun."""
+        if self.run.get("limit") and not self.schema:
+            raise SettingsError(
+                "a limit under masks needs --schema, for no site tells ranges and categories of half its rows: draft "
+                "one by 'agnosticfair schema', or give --plain"
+            )
+        agreed = json.loads(self.schema) if self.schema and not self.run.get("epsilon") else {}
+        if away := sorted({*agreed.get("numeric", ())} - {*agreed.get("bands", ())}):
+            raise SettingsError(
+                f"the schema declares no bins of {away[0]!r}, and under masks sites answer for declared bins only: add "
+                "'bands' to it, which 'agnosticfair schema' drafts (an empty list for none), or give --plain"
+            )
 
 
 @dataclass(frozen=True)

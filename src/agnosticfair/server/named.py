@@ -58,7 +58,7 @@ def histograms_question(plan: Plan, census: Census) -> Broadcast[Histograms] | N
         names |= {*census.numeric}
     if basis.kind == "named":
         names |= {*chosen_columns(census, basis.columns, {}, plan.clients)} & {*census.numeric}
-    names -= {name for name, edges in census.bands.items() if edges}
+    names -= {*census.bands}
     ranges = np.array([census.numeric[name] for name in sorted(names)], float).reshape(-1, 2)
     return Broadcast(0, plan.task, Histograms(tuple(sorted(names)), *ranges.T)) if names else None
 
