@@ -98,10 +98,9 @@ def check_request(by: Judgement, step: str, broadcast: Broadcast[Any], known: bo
     """Raise, with the cause, unless the site answers this request.  known: whether its task was judged before."""
     need(step in CHECKS, f"there is no check of the step {step!r}")
     need(broadcast.asked.step == step, f"the question is of {broadcast.asked.step!r}, not {step!r}")
-    if known:
-        pass
-    elif broadcast.task.clients:
-        check_task(by, broadcast.task)
+    if broadcast.task.clients:
+        if not known:
+            check_task(by, broadcast.task)
     else:  # asked before anything is agreed on
         bare = {f.name: getattr(broadcast.task, f.name) for f in fields(Task) if f.name != "fold"}
         need(step in ("counts", "outline"), f"{step!r} has no task")
