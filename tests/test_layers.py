@@ -124,7 +124,7 @@ ELSEWHERE = {
     "mathematics/test_ambiguity": "mathematics/ratios",
     "mathematics/test_confidence": "mathematics/reweighed",
     "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
-    "protocol/privacy/test_privacy": "server/private",
+    "protocol/privacy/test_privacy": "client/private server/private",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
     "report/test_bench": "report/bench_numbers report/bench_page",
     "server/test_exact": "server/adversaries",

@@ -70,7 +70,8 @@ def fit(
     epsilon: options.Epsilon = None,
     delta: options.Delta = 1e-5,
     ledgers: Annotated[
-        Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
+        Path | None,
+        Option(help="Folder for what each client's rows have spent, not the standard one."),
     ] = None,
     site_rows: options.SiteRows = 0,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),

@@ -5,7 +5,7 @@ It shows that nothing is lost, and what it costs. It protects nobody: all keys a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from agnosticfair.data.schema import Schema
@@ -21,8 +21,10 @@ def rehearsed(
     may_drop: bool = False,
     open_steps: Iterable[str] = (),
     schema: Schema | None = None,
+    rows: Mapping[str, str] | None = None,
 ) -> tuple[InProcess, Roster]:
-    """The engine with every client behind a ``SecureSite``, and their public keys."""
+    """The engine with every client behind a ``SecureSite``, and their public keys.  rows: of clients that add noise,
+    a hash of the rows of each."""
     if not isinstance(engine, InProcess):
         raise SettingsError(
             "secure sums over an engine need its sites' public keys: give them as secure={site: key}"
@@ -40,6 +42,7 @@ def rehearsed(
             may_drop=may_drop,
             open_steps=allowed,
             schema=schema,
+            rows=(rows or {}).get(own.site, ""),
         )
         for own in identities
     }
