@@ -126,12 +126,12 @@ ELSEWHERE = {
     "mathematics/test_ambiguity": "mathematics/ratios",
     "mathematics/test_confidence": "mathematics/reweighed",
     "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
-    "protocol/privacy/test_privacy": "server/private",
+    "protocol/privacy/test_privacy": "client/private server/private",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
     "report/test_bench": "report/bench_numbers report/bench_page",
     "server/test_exact": "server/adversaries",
     "server/test_named": "server/limited server/plan server/stepping",
-    "site/test_red_team": "site/checks site/guard site/policy",
+    "site/test_red_team": "site/checks site/guard",
     "test_reductions": "server/averaging",
 }
 """Where larger files are tested that have no test of their name: by what they are for, together with others."""

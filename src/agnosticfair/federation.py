@@ -21,10 +21,11 @@ from agnosticfair import __version__
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.census import Census, check_labels_known, counted, merge
-from agnosticfair.data.rows import Fold, fingerprint_of
+from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
+from agnosticfair.data.trained import trained_on
 from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
 from agnosticfair.fitted import ends_constant
@@ -145,7 +146,8 @@ def fit(
         state = _until_answered(asker, run, on_round)
     if strict:
         _check_converged(state)
-    return _fitted(state, asker, perf_counter() - begin, seed, trained_on(clients, fold))
+    made = _fitted(state, asker, perf_counter() - begin, seed)
+    return replace(made, model=knowing(made.model, clients, fold))
 
 
 def fit_along(
@@ -172,7 +174,7 @@ def fit_along(
     Yields
     ------
     Fit
-        Of each method; its model does not say which rows it was trained on.
+        Of each method; its model does not know the rows again that it was trained on.
     """
 
     def after(state: solvers.SolverState) -> None:
@@ -197,18 +199,16 @@ def fit_along(
                 state = _to_the_end(asker, cold, after)
         if strict:
             _check_converged(state)
-        made = _fitted(state, asker, perf_counter() - begin, seed, "")
+        made = _fitted(state, asker, perf_counter() - begin, seed)
         run = replace(run, start=made.start)
         yield made
 
 
-def _fitted(
-    state: solvers.SolverState, asker: Asker, seconds: float, seed: int, trained_on: str
-) -> Fit:
+def _fitted(state: solvers.SolverState, asker: Asker, seconds: float, seed: int) -> Fit:
     """The record of a fit that ended in this state."""
     inner = state.inner
     return Fit(
-        model_of(state.plan, inner.w, inner.outcome, seed=seed, trained_on=trained_on),
+        model_of(state.plan, inner.w, inner.outcome, seed=seed),
         state.plan.method,
         inner.outcome,
         inner.round,
@@ -249,12 +249,16 @@ def asking(
     return Asker(engine, engine.clients(), policy, deadline, secure=roster, fold=fold)
 
 
-def trained_on(clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None = None) -> str:
-    """The fingerprint of the rows, where they lie in tables here; empty elsewhere."""
+def knowing(
+    model: Model, clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None = None
+) -> Model:
+    """The model with what knows its rows again, where they lie in tables here."""
     held = [*clients.values()] if isinstance(clients, Mapping) else []
     tables = [table for table in held if isinstance(table, Table)]
     tables = tables if fold is None else [fold.rows(table) for table in tables]
-    return fingerprint_of(tables) if tables and len(tables) == len(held) else ""
+    if not tables or len(tables) < len(held):
+        return model
+    return replace(model, training=trained_on(model.reading, tables))
 
 
 @dataclass(frozen=True)

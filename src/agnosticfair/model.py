@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import agnosticfair
 from agnosticfair.data.encoding import Encoding, encode, shown
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Column, Table
+from agnosticfair.data.trained import Reading, TrainedOn, beside, read_beside
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.mathematics.linear import sigmoid
@@ -49,12 +50,13 @@ class Model:
         The fit's.
     network : mapping or None
         Its name and widths, where it is one.
-    trained_on : str
-        A digest of the rows, in any order and over any clients; empty where they were out of reach.
     privacy : mapping or None
         Epsilon and delta that the fit spent, of whom, and what is certified under its noise.
     version : str
         Of the package that made it.
+    training : TrainedOn or None
+        By which rows of the fit are known again, where they were in reach. It is secret: no part of the model file,
+        and kept beside it.
     """
 
     w: np.ndarray
@@ -69,9 +71,9 @@ class Model:
     clients: int = 0
     outcome: str = ""
     network: Mapping[str, Any] | None = None
-    trained_on: str = ""
     privacy: Mapping[str, Any] | None = None
     version: str = field(default=agnosticfair.__version__)
+    training: TrainedOn | None = field(default=None, compare=False, repr=False)
 
     @property
     def sensitive_feature(self) -> str:
@@ -83,6 +85,11 @@ class Model:
         """What tells one model from another: its weights and the encoding of its columns."""
         told = json.dumps(self.encoding.to_json(), sort_keys=True).encode()
         return sha256(np.ascontiguousarray(self.w).tobytes() + told).hexdigest()
+
+    @property
+    def reading(self) -> Reading:
+        """How it reads a row and its label."""
+        return Reading(self.encoding, self.positive)
 
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
         """Signed distances d_w(x), positive where the model says ``positive``.
@@ -146,16 +153,17 @@ class Model:
         return (self.decision(table, who) > 0).astype(np.int64)
 
     def to_bytes(self) -> bytes:
-        """The model file."""
+        """The model file: a function of the fit alone."""
         from safetensors.numpy import save
 
-        fields = {k: v for k, v in vars(self).items() if k not in ("w", "encoding")}
+        fields = {k: v for k, v in vars(self).items() if k not in ("w", "encoding", "training")}
         header = {"format": FORMAT, "encoding": self.encoding.to_json(), **fields}
         about = {"agnosticfair": json.dumps(header, default=str), "sha256": _UNSEALED}
-        return sealed(save({"w": self.w}, about))
+        return sealed(_ordered(save({"w": self.w}, about)))
 
     def save(self, path: str | Path) -> None:
-        """Write the model file, whole or not at all.
+        """Write the model file, whole or not at all; and beside it, readable by its owner alone, what knows the rows of
+        the fit again (``model.trained-on.json``), which is not to be passed on with the model.
 
         Parameters
         ----------
@@ -163,8 +171,19 @@ class Model:
         """
         try:
             write_atomically({Path(path): self.to_bytes()})
+            if self.training is not None:
+                text = self.training.to_json(self.digest)
+                write_atomically({beside(Path(path)): f"{text}\n".encode()}, 0o600)
         except OSError as error:
             raise ModelError(f"cannot write the model to {str(path)!r}: {error.strerror}") from None
+
+
+def _ordered(content: bytes) -> bytes:
+    """A safetensors file with the entries of its header in their order, which the library leaves to chance."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
 
 
 def sealed(content: bytes) -> bytes:
@@ -220,7 +239,8 @@ def load_model(path: str | Path) -> Model:
                 )
             w = file.get_tensor("w")
         _check_seal(path, about.get("sha256", ""))
-        return _parse(json.loads(header), w)
+        found = _parse(json.loads(header), w)
+        return replace(found, training=read_beside(Path(path), found.digest))
     except FileNotFoundError:
         raise ModelError(f"there is no model file {str(path)!r}: check the path") from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
@@ -258,7 +278,6 @@ def _parse(header: Any, w: np.ndarray) -> Model:
         rows=int(header["rows"]),
         clients=int(header["clients"]),
         network=network,
-        trained_on=str(header.get("trained_on", "")),
         privacy=_privacy(header.get("privacy")),
         **{k: header[k] for k in _TEXTS},
     )

@@ -59,7 +59,10 @@ def test_the_command_explains_both(capsys):
     assert {"keys", "outline", "counts", "part_sums"} <= {message["step"] for message in secure}
     private = run(["explain-messages", "--epsilon", "3", "--json"], capsys)
     sent = [m["step"] for m in json.loads(private) if m["sender"] == "site"]
-    assert sent == ["keys", *(f"private_{k}" for k in ("counts", "moments", "slopes", "decisions"))]
+    assert sent == [
+        "keys",
+        *(f"private_{k}" for k in ("plan", "counts", "moments", "slopes", "decisions")),
+    ]
     assert "cost epsilon 3 at delta 1e-05" in run(["explain-messages", "--epsilon", "3"], capsys)
     whole = ["explain-messages", "--epsilon", "3", "--method", "fairfl", "--site-rows", "50"]
     assert "for the site as a whole" in run(whole, capsys)

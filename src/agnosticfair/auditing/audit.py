@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from agnosticfair.auditing.beyond import (
     bounded,
+    cannot_tell,
     check_clients,
     check_held_out,
     fitted_on,
@@ -207,7 +208,9 @@ def audit(
     if wanted.parts is None and (not held_out or fitted_on(model, X)):
         return made
     if held_out:
-        check_held_out(model, [X] if isinstance(X, Table) else [])
+        tables = [X] if isinstance(X, Table) else []
+        check_held_out(model, tables)
+        made = replace(made, notes=(*made.notes, *cannot_tell(model, tables)))
     wanted = replace(wanted, kernels=wanted.kernels and (K is None or K.max() <= 1))
     if wanted.parts is None:
         return bounded(made, wanted, psi)

@@ -87,6 +87,7 @@ STEPS: dict[str, Step] = {
             in_memory=True,
             network=True,
         ),
+        Step("private_plan", private.plan, in_memory=True),
         Step("private_counts", private.counts, in_memory=True),
         Step("private_moments", private.moments, in_memory=True),
         Step("private_slopes", private.slopes, in_memory=True),

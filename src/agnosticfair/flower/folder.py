@@ -74,6 +74,11 @@ class Federation:
                 "privacy by --epsilon needs secure sums and --schema: ranges and categories taken from rows would show "
                 "some of them"
             )
+        if self.run.get("epsilon") and self.run.get("on-failure") == "drop":
+            raise SettingsError(
+                "privacy by --epsilon and --on-failure drop do not go together: a total without a site, taken from a "
+                "total with it, would have that site's share of the noise alone; take wait, retry or stop"
+            )
         if self.secure:
             check_hidden(len(self.sites), self.run)
             self._check_schema()
@@ -276,7 +281,6 @@ def site_files(
     if settings.run.get("epsilon"):
         private = ("epsilon", "delta", "site-rows")
         config |= {name: settings.run[name] for name in private if name in settings.run}
-        masks += f'ledger = "../state/{key}.ledger.json"\n'
     text = f'''# Site {key}. Start it by: agnosticfair deploy site {key}.toml
 # Paths are taken from where this file is. A key that is not there is made at the first start.
 

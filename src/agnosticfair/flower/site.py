@@ -21,7 +21,8 @@ import numpy as np
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import STEPS, answer
 from agnosticfair.data.files import Roles, read_table
-from agnosticfair.data.schema import applied, load_schema
+from agnosticfair.data.schema import applied, brought, load_schema
+from agnosticfair.data.table import Table
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
 from agnosticfair.flower.masking import BRING, masked_site, read_key_list, read_secret, take_list
 from agnosticfair.protocol.engines.relay import Relay
@@ -37,6 +38,7 @@ from agnosticfair.protocol.messages import (
 )
 from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.site import PrivateSite
+from agnosticfair.protocol.privacy.store import ledger_of
 from agnosticfair.protocol.questions import UNCOUNTED, Named, PartCounts
 from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
@@ -65,8 +67,8 @@ class Site:
     fold_seed: as ``SitePolicy`` has them.  schema: a file that it signed off.  columns: the features that it tells of,
     where it has none; all if none is listed.
     epsilon, delta, colluding, site_rows: the privacy of its rows, or of itself as a whole, where it answers
-    with noise only (``Budget``); ledger: the file of what was spent.  ray_parts: where not 0, the file is a folder of
-    Parquet files, held in so many parts by a Ray cluster at ray_address."""
+    with noise only (``Budget``); ledger: the folder of ledgers, where it is not the standard place.  ray_parts: where
+    not 0, the file is a folder of Parquet files, held in so many parts by a Ray cluster at ray_address."""
 
     key: str
     file: str
@@ -129,10 +131,8 @@ def site_of(config: Mapping[str, Any]) -> Site:
         raise SettingsError(f"ray-parts is {parts!r}: give a whole number, 0 for none")
     if parts and own.get("schema"):
         raise SettingsError("ray-parts and schema do not go together: give one of them")
-    if own.get("epsilon") and not (own.get("mask_key") and own.get("schema") and own.get("ledger")):
-        raise SettingsError(
-            "privacy by epsilon needs secure sums, a schema and a ledger: name mask-key, mask-list, schema and ledger"
-        )
+    if own.get("epsilon"):
+        _check_private(own)
     return Site(
         str(config["site"]), str(config["file"]), roles, allow, least, imports, known, **own
     )
@@ -169,6 +169,19 @@ def policy_of(site: Site) -> SitePolicy:
 
 def _keys(site: Site) -> KeyList:
     return read_key_list(site.mask_list, site.least_sites, site.mask_keeper)
+
+
+def _check_private(own: Mapping[str, Any]) -> None:
+    """Raise where a site that answers with noise lacks what makes the noise enough."""
+    if not (own.get("mask_key") and own.get("schema")):
+        raise SettingsError(
+            "privacy by epsilon needs secure sums and a schema: name mask-key, mask-list and schema"
+        )
+    if own.get("may_drop"):
+        raise SettingsError(
+            "privacy by epsilon and may-drop do not go together: a total without a site, taken from a total with it, "
+            "would have that site's share of the noise alone; take out may-drop"
+        )
 
 
 def hello(config: Mapping[str, Any], app: str = "") -> str:
@@ -234,14 +247,16 @@ def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
     """Who answers for the site behind its policy: itself, or where it has keys for that, itself under masks.  stamps:
     of the site's files; with another one it is made anew."""
     held: Callable[..., Any] = partial(_held, site, stamps[0])
-    policy = policy_of(site)
+    policy, more = policy_of(site), dict[str, Any]()
     if site.epsilon:
-        rows, held = _digest(Path(site.file)), Quiet(site.key, held)
-        held = PrivateSite(site.key, held, _ledger(site), site.colluding, site.site_rows, rows=rows)
+        ledger, own = _ledger(site, stamps[0]), Quiet(site.key, held)
+        assert ledger.path is not None
+        more["rows"] = ledger.path.stem
+        held = PrivateSite(site.key, own, ledger, site.colluding, site.site_rows, **more)
     held = guarded(policy, held)
     if not site.mask_key:
         return held
-    return masked_site(site.mask_key, site.mask_list, policy, held, site.mask_keeper)
+    return masked_site(site.mask_key, site.mask_list, policy, held, site.mask_keeper, **more)
 
 
 def _held(site: Site, stamp: int, step: str, question: Any) -> Any:
@@ -251,9 +266,10 @@ def _held(site: Site, stamp: int, step: str, question: Any) -> Any:
     return answer(_client(site, stamp), step, question)
 
 
-def _ledger(site: Site) -> Ledger:
-    unit = "site" if site.site_rows else "row"
-    return Ledger(site.epsilon, site.delta, path=Path(site.ledger), unit=unit)
+def _ledger(site: Site, stamp: int) -> Ledger:
+    """The ledger of the site's rows, whatever their file is called."""
+    unit, folder = "site" if site.site_rows else "row", Path(site.ledger) if site.ledger else None
+    return ledger_of(_rows(site, stamp), site.epsilon, site.delta, unit, folder)
 
 
 def reason(error: Exception) -> str:
@@ -303,12 +319,19 @@ def _check_rare(site: Site, ask: Callable[[str, Any], Any]) -> None:
 
 
 @lru_cache(maxsize=1)
+def _rows(site: Site, stamp: int) -> Table:
+    """The rows of the site's file; it is read again when it is another one."""
+    return read_table(site.file, site.roles, who=f"the file of site {site.key!r}")
+
+
+@lru_cache(maxsize=1)
 def _client(site: Site, stamp: int) -> Client:
     """The site's client; the file is read again when it is another one."""
     for name in site.imports:
         import_module(name)
-    who = f"the file of site {site.key!r}"
-    table = read_table(site.file, site.roles, who=who)
+    table, who = _rows(site, stamp), f"the file of site {site.key!r}"
+    if site.epsilon:  # whether it answers depends on no row
+        return Client(site.key, brought(load_schema(site.schema), table, who))
     if site.schema:
         table = applied(load_schema(site.schema), table, who)
     else:

@@ -31,6 +31,7 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
     PrivateDecisions,
     PrivateMoments,
+    PrivatePlan,
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
@@ -273,13 +274,18 @@ def explain_secure(
     return [found[0], *begun, *(_masked(message, needs, after) for message in found[2:])]
 
 
-def _session(sites: int) -> list[Explained]:
-    """The messages that begin a session of secure sums."""
-    key = Offer("x" * 8, "0" * 32, "0" * 64, "0" * 128)
+def _session(sites: int, noisy: bool = False) -> list[Explained]:
+    """The messages that begin a session of secure sums.  noisy: whether sites say if their rows are the same."""
+    key = Offer("x" * 8, "0" * 32, "0" * 64, "0" * 128, "0" * 32 if noisy else "")
     agreed = Agreement("0" * 32, (key,) * sites)
-    nothing = {"public": "nothing: a key for this session"}
+    fields, nothing = {"public": "32 bytes"}, {"public": "nothing: a key for this session"}
+    if noisy:
+        fields["rows"] = "16 bytes"
+        nothing["rows"] = (
+            "whether the rows are those of an earlier fit: a hash under a key of the site"
+        )
     return [
-        Explained("keys", "0", "site", {"public": "32 bytes"}, len(pack(key)), nothing),
+        Explained("keys", "0", "site", fields, len(pack(key)), nothing),
         Explained("agree", "0", "server", {"offers": f"{sites} keys"}, len(pack(agreed)), {}),
     ]
 
@@ -387,11 +393,20 @@ def explain_private(
         (PrivateSlopes, {"temperature": 1.0, "w": w, "active": active}, f"1 to {ROUNDS}{fewer}"),
         (PrivateDecisions, {"w": w}, f"after the last, once{fewer}"),
     )
-    found = _session(len(sites)) if len(sites) > 1 else []
+    secure = len(sites) > 1
+    found = _session(len(sites), noisy=True) if secure else []
+    session = "0" * 32 if secure else ""
+    planned = PrivatePlan("0" * 64, False, np.zeros(ROUNDS + len(kinds) - 1))
+    begin = Broadcast(0, task, planned, session)
+    reply = _message("private_plan", "0 and at the end", _like(begin))
+    found += [
+        _message("private_plan", "0 and at the end", begin),
+        replace(reply, size=reply.size + SIGNED * secure),
+    ]
     for kind, more, when in kinds:
-        asked = kind(z=multipliers[step_of(kind)], sites=len(sites), most=most, **more)
+        asked = kind(z=multipliers[step_of(kind)], most=most, **more)
         begun = replace(task, n=0) if kind is PrivateCounts else task
-        broadcast = Broadcast(1, begun, asked, "0" * 32 if len(sites) > 1 else "")
+        broadcast = Broadcast(1, begun, asked, session)
         found += [_message(step_of(kind), when, broadcast), _noisy(when, broadcast)]
     return found
 

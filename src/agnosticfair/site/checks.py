@@ -23,6 +23,7 @@ from agnosticfair.data.schema import check_agreed
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, width
 from agnosticfair.mathematics.parts import DEEPEST, SITE
 from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.privacy.checks import covered
 from agnosticfair.protocol.questions import UNCOUNTED, Named, Task
 from agnosticfair.site.policy import SitePolicy
 
@@ -407,12 +408,9 @@ def _noise(z: float | np.ndarray) -> None:
 
 @question_check("private_counts", "private_moments", "private_slopes", "private_decisions")
 def _private(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    asked, task, policy = broadcast.asked, broadcast.task, by.policy
-    _numbers(by, broadcast)
+    asked, task = broadcast.asked, broadcast.task
     parts = np.zeros((0, 1, 2)) if task.named is None else task.named.parts
-    _noise(asked.z)
-    need(asked.most == policy.site_rows, "it hides rows, or itself, and is asked for the other")
-    need(getattr(asked, "temperature", 1.0) >= LEAST_TEMPERATURE, "the temperature is none")
     need((parts[:, 1:, 0] < 0).all(), "subgroups are of one value each")
-    active = getattr(asked, "active", np.zeros(0))
-    need(once(active, 1 + len(parts)), "slopes are not of subgroups, each once")
+    need(covered(broadcast), "its noise does not cover the question")
+    need(asked.most == by.policy.site_rows, "it hides rows, or itself, and is asked for the other")
+    _noise(asked.z)

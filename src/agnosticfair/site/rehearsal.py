@@ -5,7 +5,7 @@ It shows that nothing is lost, and what it costs. It protects nobody: all keys a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ def rehearsed(
     schema: Schema | None = None,
     epsilon: float = 0.0,
     site_rows: int = 0,
+    rows: Mapping[str, str] | None = None,
 ) -> tuple[InProcess, Roster]:
     """The engine with every client behind a policy and masks, and their public keys.
 
@@ -39,6 +40,8 @@ def rehearsed(
     schema : Schema, optional
     epsilon, site_rows : float, int
         As ``SitePolicy`` has them, of clients that add noise.
+    rows : mapping of str to str, optional
+        Of clients that add noise, a hash of the rows of each.
 
     Returns
     -------
@@ -57,9 +60,9 @@ def rehearsed(
     for own in identities:
         policy = replace(common, site=own.site, masks=True, may_drop=may_drop)
         answer = guarded(policy, engine.handlers[own.site])
-        sites[own.site] = SecureSite(
-            own, roster, answer, may_drop=may_drop, open_steps=policy.open_steps
-        )
+        more: dict[str, Any] = {"may_drop": may_drop, "open_steps": policy.open_steps}
+        more["rows"] = (rows or {}).get(own.site, "")
+        sites[own.site] = SecureSite(own, roster, answer, **more)
     return replace(engine, handlers=sites, _pool=[]), roster
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.flower import FlowerEngine
 from agnosticfair.protocol.faults import Policy
 from agnosticfair.protocol.messages import FORMAT
+from agnosticfair.protocol.privacy.store import ledger_folder
 from agnosticfair.report.page import data
 from agnosticfair.report.runs import read_run
 from agnosticfair.runs.provenance import RESAMPLES, read_rounds
@@ -605,9 +607,9 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     assert made.model.privacy["epsilon"] == pytest.approx(50.0)
     asked = {step for step, _ in grid.log}
     assert asked == {"hello", "keys", "agree", *(f"private_{k}" for k in PRIVATE_STEPS)}
-    for key in files:
-        ledger = json.loads((tmp_path / "bank" / "state" / f"{key}.ledger.json").read_text())
-        assert len(ledger["multipliers"]) == 3 + made.rounds
+    ledgers = [json.loads(path.read_text()) for path in ledger_folder().glob("*.json")]
+    assert [len(ledger["multipliers"]) for ledger in ledgers] == [3 + made.rounds] * len(files)
+    assert all(ledger["plans"] == {} and len(ledger["ended"]) == 1 for ledger in ledgers)
     certificate = apps.certify(made, engine, config)
     assert certificate["at_most"] >= certificate["worst_difference"]
     assert "epsilon 50 at delta 1e-05 was spent" in certificate["says"]
@@ -618,6 +620,38 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
         apps.run_fit(engine, {**config, "tau": 0.2}, None)
     with pytest.raises(FederationError, match="answers private steps only"):
         fit(engine, "fairfl", secure=apps.masks_of(config), schema=schema)
+    # the same rows in files of other names, in a folder with keys of its own: the same budget
+    renamed = {
+        key: Path(shutil.copy(path, tmp_path / f"other-{key}.csv")) for key, path in files.items()
+    }
+    write_folder(tmp_path / "anew", Federation(renamed, ROLES, run, schema=agreed, least_rows=1))
+    config = read_config(tmp_path / "anew") | {"tau": 0.2}
+    sites = [read_site(tmp_path / "anew" / "sites" / f"{key}.toml").config for key in files]
+    with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
+        apps.run_fit(FlowerEngine(FakeGrid(sites), tuple(files), pause=0.01), config, None)
+
+
+def test_a_private_site_answers_whatever_its_rows_are(files, tmp_path):
+    """Few rows of a group, numbers out of range, values that nobody declared: no refusal tells of them."""
+    from agnosticfair.data.schema import schema_of
+    from agnosticfair.flower.folder import Federation, read_config, write_folder
+    from agnosticfair.flower.node import read_site
+
+    schema = schema_of(take_census(ROWS, "all"), "y")
+    files = {key: Path(shutil.copy(path, tmp_path)) for key, path in files.items()}
+    lines = files["north"].read_text().splitlines()
+    names = lines[0].split(",")
+    odd = dict(zip(names, lines[1].split(","), strict=True)) | {"age": "1e9"}
+    strange = odd | {"job": "never declared"}
+    more = [",".join(row[name] for name in names) for row in (odd, strange)]
+    files["north"].write_text("\n".join([*lines[:4], *more]) + "\n")
+    run = {"method": "fairfl", "epsilon": 50.0, "delta": 1e-5, "positive": "yes"}
+    agreed = json.dumps(schema.to_json())
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=100))
+    config = read_config(tmp_path / "bank")
+    sites = [read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files]
+    made, _ = apps.run_fit(FlowerEngine(FakeGrid(sites), tuple(files), pause=0.01), config, None)
+    assert made.model.privacy["epsilon"] == pytest.approx(50.0)
 
 
 def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
@@ -679,7 +713,7 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
 
 
-PRIVATE_STEPS = ("counts", "moments", "slopes", "decisions")
+PRIVATE_STEPS = ("plan", "counts", "moments", "slopes", "decisions")
 
 
 def test_privacy_without_what_it_needs_is_refused(files):
@@ -689,5 +723,10 @@ def test_privacy_without_what_it_needs_is_refused(files):
 
     with pytest.raises(SettingsError, match="needs secure sums and --schema"):
         Federation(files, ROLES, {"epsilon": 3.0})
-    with pytest.raises(SettingsError, match="needs secure sums, a schema and a ledger"):
+    with pytest.raises(SettingsError, match="needs secure sums and a schema"):
         site_of(node_config("north", "a.csv", epsilon=3.0))
+    with pytest.raises(SettingsError, match="--on-failure drop do not go together"):
+        Federation(files, ROLES, {"epsilon": 3.0, "on-failure": "drop"}, schema="{}")
+    private = {"mask-key": "a", "mask-list": "b", "schema": "c", "epsilon": 3.0, "may-drop": True}
+    with pytest.raises(SettingsError, match="epsilon and may-drop do not go together"):
+        site_of(node_config("north", "a.csv", **private))

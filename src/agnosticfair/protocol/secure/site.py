@@ -74,21 +74,29 @@ class SecureSite:
     answer: from (step, payload) to the site's reply in the open.  pinned: every site's long-term public key,
     its own among them, from ``deploy init`` or the site's own list.  least_sites: the fewest that a total
     may have.  may_drop: whether it takes part in a problem stated anew for fewer sites than are pinned.
-    open_steps: those that it answers in the open.  path: a file, readable by the site alone, that keeps
-    sessions over restarts; None to keep them in memory.  What is asked is judged by ``site.guard``, behind the masks.
+    open_steps: those that it answers in the open.  rows: a keyed hash of its rows, where ``answer`` shares noise with
+    the other sites: it is then also given the session's sites with the hash of each, and no site may be dropped.
+    path: a file, readable by the site alone, that keeps sessions over restarts; None to keep them in memory.  What is
+    asked is judged by ``site.guard``, behind the masks.
     """
 
     identity: Identity
     pinned: Roster
-    answer: Callable[[str, Any], Any]
+    answer: Callable[..., Any]
     least_sites: int = 2
     may_drop: bool = False
     open_steps: frozenset[str] = frozenset()
+    rows: str = ""
     path: Path | None = None
     sessions: dict[str, Session] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_roster(self.pinned, self.least_sites)
+        if self.rows and self.may_drop:
+            raise FederationError(
+                f"site {self.identity.site!r} shares its noise among all sites and may drop none: a total without "
+                "one of them, taken from a total with it, would have that one's share of the noise alone"
+            )
         if self.pinned.get(self.identity.site) != self.identity.public:
             raise FederationError(
                 f"site {self.identity.site!r} is not on the list with the key that it holds: add its public key"
@@ -126,7 +134,7 @@ class SecureSite:
             raise FederationError(
                 f"session {session[:8]} was begun with other sites or another coordinator: begin a new one"
             )
-        return offered(self.identity, invitation, known.masking)
+        return offered(self.identity, invitation, known.masking, self.rows)
 
     def _check_members(self, roster: Roster) -> None:
         """Raise unless the sites that are to take part are those that this site knows."""
@@ -185,7 +193,9 @@ class SecureSite:
         question = question_digest(step, broadcast, known.roster)
         place = f"{broadcast.task.id} {step} {broadcast.round}"
         self._check_first(known, place, question)
-        reply = self.answer(step, broadcast)
+        rows_of = {name: offer.rows for name, offer in known.offers.items()}
+        roster = (rows_of,) if self.rows else ()
+        reply = self.answer(step, broadcast, *roster)
         if not isinstance(reply, Reply):
             raise FederationError(
                 f"step {step!r} sends {type(reply).__name__.lower()}, not sums, and cannot be masked: take a "
