@@ -26,7 +26,7 @@ from agnosticfair.data.splits import iid
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import Network, method
 from agnosticfair.protocol.messages import pack
-from agnosticfair.protocol.secure.rehearsal import rehearsed
+from agnosticfair.site.rehearsal import rehearsed
 
 ROUND = ("sums", "train", "average", "deciding")
 

@@ -26,7 +26,7 @@ from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
 from agnosticfair.data.trained import trained_on
-from agnosticfair.errors import FederationError, SettingsError, SolverError
+from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
 from agnosticfair.fitted import ends_constant
 from agnosticfair.mathematics.basis import check_seed
@@ -40,10 +40,10 @@ from agnosticfair.protocol.messages import Broadcast, check_candidates
 from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import checkpoints, interactions, named, solvers, triples
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
+from agnosticfair.site.rehearsal import rehearsed
 from agnosticfair.threads import cpus, one_thread
 
 
@@ -133,8 +133,9 @@ def fit(
     if schema is not None and isinstance(clients, Mapping):
         clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    kind = server.centres_kind(method)
-    asker = asking(engine, policy(on_failure), deadline, secure, kind, fold)
+    asker = asking(
+        engine, policy(on_failure), deadline, secure, server.consents(method), fold, schema
+    )
     check_enough(asker.keys, asker.policy)
     given = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
@@ -180,8 +181,7 @@ def fit_along(
         if on_round is not None:
             on_round(state.inner.history[-1])
 
-    kind = server.centres_kind(methods[0])
-    asker = asking(in_process(clients), policy("stop"), None, False, kind)
+    asker = asking(in_process(clients), policy("stop"), None, False)
     given = None if centres is None else np.asarray(centres, float)
     run = FitRequest(methods[0], sensitive_features, positive, seed, scale, given, None, None)
     with one_thread():
@@ -233,15 +233,19 @@ def asking(
     policy: Policy,
     deadline: float | None,
     secure: bool | Roster,
-    centres: str | None,
+    consents: frozenset[str] = frozenset(),
     fold: Fold | None = None,
+    schema: Schema | None = None,
 ) -> Asker:
-    """Who asks the clients: for their sums, or where it is to be secure for totals only.  centres: rows that
-    become kernel centres are shown to all, masked sums or not, and only where they were asked for."""
+    """Who asks the clients: for their sums, or where it is to be secure for totals only.  consents: what clients of
+    this process consent to, for they were asked for it by name; sites of their own have it in their files."""
     roster = None if isinstance(secure, bool) else secure
     if secure is True:
-        shown = ("centres",) if centres == "rows" else ()
-        engine, roster = rehearsed(engine, policy.then == "drop", shown)
+        engine, roster = rehearsed(engine, policy.then == "drop", consents, schema)
+    if roster is not None and fold is not None and schema is None:
+        raise SettingsError(
+            "folds under masks need a schema, for no site tells ranges and categories of some of its rows: agree on one"
+        )
     return Asker(engine, engine.clients(), policy, deadline, secure=roster, fold=fold)
 
 
@@ -374,7 +378,14 @@ def census_of_all(asker: Asker, of_each: Mapping[str, Census]) -> Census:
 
 def counts_of_all(asker: Asker, agreed: Census) -> Census:
     """The census of labels, groups, ranges and categories that are agreed on: only counts are asked for."""
-    return counted(agreed, asker.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
+    found = counted(agreed, asker.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
+    for name, groups in agreed.groups.items():
+        if asker.secure is not None and (away := sorted({*groups} - {*found.groups[name]})):
+            raise DataError(
+                f"no row of any site has the group {away[0]!r} of {name!r}, and under masks all groups that are agreed "
+                "on are compared: take it off the schema"
+            )
+    return found
 
 
 def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverState:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.client.private import check_unweighted
 from agnosticfair.data.axes import band_axis
 from agnosticfair.data.census import Census
 from agnosticfair.data.rows import digest_of
@@ -42,7 +43,6 @@ from agnosticfair.protocol.privacy.site import PrivateSite, share_of
 from agnosticfair.protocol.privacy.store import ledger_of
 from agnosticfair.protocol.questions import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import plan as server
 from agnosticfair.server.named import part_names, single_values, with_parts
 from agnosticfair.server.private import (
@@ -55,6 +55,8 @@ from agnosticfair.server.private import (
     stepped,
     temperature,
 )
+from agnosticfair.site.guard import Quiet, guarded
+from agnosticfair.site.rehearsal import rehearsal_policy, rehearsed
 from agnosticfair.threads import one_thread
 
 SHARES = {
@@ -256,23 +258,28 @@ def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
 def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Asker:
     """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
     tables = {k: applied(schema, rows, f"client {k!r}") for k, rows in clients.items()}
+    for key, table in tables.items():
+        check_unweighted(table, f"client {key!r}")
     engine = in_process(tables)
     hidden: dict[str, Any] = {"colluding": budget.colluding, "most": budget.most_rows}
     sites = {
         key: PrivateSite(
             key,
-            answer,
+            Quiet(key, answer),
             _ledger(clients[key], budget),
             **hidden,
             rows=digest_of([clients[key]])[:32],
         )
         for key, answer in engine.handlers.items()
     }
-    engine, roster = replace(engine, handlers=sites), None
+    engine, how = replace(engine, handlers=sites), (schema, budget.epsilon, budget.most_rows)
     if len(sites) > 1:
         rows = {key: site.rows for key, site in sites.items()}
-        engine, roster = rehearsed(engine, schema=schema, rows=rows)
-    return Asker(engine, engine.clients(), Policy(), secure=roster)
+        masked, roster = rehearsed(engine, False, (), *how, rows)
+        return Asker(masked, masked.clients(), Policy(), secure=roster)
+    (key,) = sites
+    alone = guarded(replace(rehearsal_policy((key,), *how), site=key), sites[key])
+    return Asker(replace(engine, handlers={key: alone}), (key,), Policy())
 
 
 def _ledger(rows: Table, budget: Budget) -> Ledger:

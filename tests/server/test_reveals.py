@@ -16,8 +16,9 @@ from agnosticfair.methods import method
 from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack
-from agnosticfair.protocol.secure.rehearsal import rehearsed
+from agnosticfair.server.plan import consents
 from agnosticfair.server.reveals import UNSAID, explain, explain_audit, explain_secure
+from agnosticfair.site.rehearsal import rehearsed
 
 TABLES = dealt(small_table(300, 4), 3)
 
@@ -26,7 +27,7 @@ def test_every_message_of_a_secure_fit_is_explained_with_its_bytes():
     recipe = method("agnosticfair", max_rounds=2, centres="kmeans", kernels=8)
     census = merge({k: take_census(t, k) for k, t in TABLES.items()})
     told = explain_secure(explain(recipe, census, tuple(TABLES), 1 / 3), census, 3)
-    engine, roster = rehearsed(in_process(TABLES))
+    engine, roster = rehearsed(in_process(TABLES), consents=consents(recipe))
     sizes: dict[str, int] = {}
 
     class Weighed:

@@ -366,8 +366,8 @@ def audit_clients(
     if isinstance(clients, Mapping) and held_out and wanted.parts is not None:
         notes = check_clients(model, clients)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    kind = asked.basis.centres if is_centred(asked.basis) and centres is None else None
-    asker = asking(engine, Policy(), deadline, secure, kind, fold)
+    consents = _consents(asked.basis, wanted.parts, centres is not None)
+    asker = asking(engine, Policy(), deadline, secure, consents, fold, schema)
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
     census, plan = _stated(asker, model, sensitive_features, chosen, schema)
@@ -404,17 +404,24 @@ def counting(
     Clients are asked for what there is, and agree on the parts' axes, once for all models, which encode rows alike.
     """
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    asker = asking(engine, Policy(), deadline, secure, None, fold)
+    chosen = asked_parts(parts)
+    asker = asking(engine, Policy(), deadline, secure, _consents(constant(), chosen), fold, schema)
     census, plan = _stated(asker, model, sensitive_features, constant(), schema)
-    asked = asked_parts(parts)
-    axes, ask = _asking_parts(asker, census, plan, asked, model)
+    axes, ask = _asking_parts(asker, census, plan, chosen, model)
     rounds = count(1)
 
     def look(other: Model) -> Found:  # a round of its own: masks of one round serve one model
         own = partial(ask, w=other.w, round=next(rounds))
-        return searched(axes, asked, own, 1 - confidence)
+        return searched(axes, chosen, own, 1 - confidence)
 
     return look
+
+
+def _consents(basis: Basis, parts: Subpopulations | None, given: bool = False) -> frozenset[str]:
+    """What sites under masks must consent to for this audit.  given: whether the centres are."""
+    kernels = replace(basis, centres="given") if given else basis
+    named_by = subpopulations(None if parts is None else parts.columns)
+    return server.consents(Method("audit", basis=kernels, fairness=Fairness(basis=named_by)))
 
 
 def _stated(

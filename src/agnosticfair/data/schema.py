@@ -57,9 +57,8 @@ class Schema:
             name: dict.fromkeys(values, 0) for name, values in self.sensitive_features.items()
         }
         labels = dict.fromkeys(self.labels, 0)
-        return Census(
-            0, labels, groups, dict(self.numeric), dict(self.categorical), dates=self.dates
-        )
+        own = (dict(self.numeric), dict(self.categorical))
+        return Census(0, labels, groups, *own, dates=self.dates, bands=dict(self.bands))
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the file."""

@@ -58,6 +58,7 @@ def histograms_question(plan: Plan, census: Census) -> Broadcast[Histograms] | N
         names |= {*census.numeric}
     if basis.kind == "named":
         names |= {*chosen_columns(census, basis.columns, {}, plan.clients)} & {*census.numeric}
+    names -= {*census.bands}
     ranges = np.array([census.numeric[name] for name in sorted(names)], float).reshape(-1, 2)
     return Broadcast(0, plan.task, Histograms(tuple(sorted(names)), *ranges.T)) if names else None
 
@@ -72,7 +73,7 @@ def with_bands(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> 
     if not plan.method.bands:
         return plan
     found = [
-        (name, bands_of(census, name, counts[name], plan.method.bands))
+        (name, bands_of(census, name, counts.get(name), plan.method.bands))
         for name in sorted(census.numeric)
     ]
     encoding = replace(plan.task.encoding, bands=tuple(entry for entry in found if entry[1]))

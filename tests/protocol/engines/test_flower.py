@@ -17,6 +17,7 @@ pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
+from agnosticfair.data.axes import edges_of, histogram
 from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.errors import FederationError, ModelError
@@ -31,6 +32,7 @@ from agnosticfair.protocol.privacy.store import ledger_folder
 from agnosticfair.report.page import data
 from agnosticfair.report.runs import read_run
 from agnosticfair.runs.provenance import RESAMPLES, read_rounds
+from agnosticfair.server import plan as server
 from agnosticfair.server.reveals import explain, explain_audit
 
 ROWS = small_table(300, 3)
@@ -326,7 +328,8 @@ def run_server(files, out, **changes):
     config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(out)}
     config |= {"checkpoint": str(out / "state")}
     config |= {name.replace("_", "-"): value for name, value in changes.items()}
-    _, grid = engine_over(files)
+    shown = {"shows-rows": changes.get("centres") == "rows"}
+    _, grid = engine_over(files, **dict.fromkeys(files, shown))
     return grid, lambda: apps.main(grid, asked(config))
 
 
@@ -568,12 +571,14 @@ def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_p
     for file, text in masking_files(files).items():
         (tmp_path / file).write_text(text)
         (tmp_path / file).chmod(0o600)
+    recipe = method(name, network=network, max_rounds=3)
+    consents = {need.replace("_", "-"): True for need in server.consents(recipe)}
     own = {
         key: {"mask-key": str(tmp_path / f"{key}.mask"), "mask-list": str(tmp_path / LIST)}
+        | {"least-rows": 1, **consents}
         for key in files
     }
     engine, grid = engine_over(files, **own)
-    recipe = method(name, network=network, max_rounds=3)
     secure = fit(engine, recipe, secure=read_key_list(tmp_path / LIST).sites)
     here = fit(read_clients(files.values(), ROLES), recipe)
     assert secure.model.w.tobytes() == here.model.w.tobytes()
@@ -655,7 +660,7 @@ def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site
 
-    agreed = json.dumps(schema_of(take_census(ROWS, "all"), "y").to_json())
+    agreed = json.dumps(with_bins(schema_of(take_census(ROWS, "all"), "y")).to_json())
     run = {"method": "fairfl", "positive": "yes", "max-rounds": 2}
     write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
     config = read_config(tmp_path / "bank")
@@ -669,11 +674,19 @@ def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
     assert not {"outline", "census"} & {step for step, _ in grid.log}
 
 
+def with_bins(schema):
+    """The schema with the bins that its command drafts."""
+    ranges = schema.numeric.items()
+    found = {k: edges_of(histogram(ROWS.numeric[k], *ends), *ends, 4) for k, ends in ranges}
+    return replace(schema, bands=found)
+
+
 @pytest.mark.slow
 def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     """From 'deploy init --limit' to the certificate: the model and the promise of the same rows in one place."""
     from agnosticfair.auditing import limit as limits
     from agnosticfair.auditing.proof import verify
+    from agnosticfair.data.schema import schema_of
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site
     from agnosticfair.protocol.secure import site as secure_site
@@ -683,14 +696,15 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     monkeypatch.setattr(secure_site, "SESSIONS", 2)  # a fit's own, and the one that counts models
     promised = {"limit": 0.6, "confidence": 0.95, "precision": 0.5}
     run = {"method": "agnosticfair-named", "positive": "yes", **promised}
-    write_folder(tmp_path / "bank", Federation(files, ROLES, run, least_rows=1))
+    schema = with_bins(schema_of(take_census(ROWS, "all"), "y"))
+    agreed = json.dumps(schema.to_json())
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
     config = read_config(tmp_path / "bank") | {"out": str(tmp_path / "out")}
     (tmp_path / "out").mkdir()
     sites = {key: read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files}
     left = apps.made(FakeGrid(list(sites.values())), config, "1")
-    here, promise = limits.fit_within(
-        read_clients(files.values(), ROLES), sensitive_features="sex", positive="yes", **promised
-    )
+    how = {"sensitive_features": "sex", "positive": "yes", "schema": schema}
+    here, promise = limits.fit_within(read_clients(files.values(), ROLES), **how, **promised)
     certificate = json.loads(left["certificate.json"])
     assert verify(certificate) == ()
     assert len(promise.trials) > 1

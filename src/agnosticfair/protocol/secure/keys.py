@@ -136,20 +136,19 @@ def check_newer(new: KeyList, held: KeyList, keeper: str, site: str) -> bool:
             f"site {site!r} holds version {held.version} of the list of keys and got version {new.version}: only a "
             "later one is taken; bring keys/masking.json of the coordinator up to date"
         )
+    check_signed(new, keeper, f"version {new.version} of the list of keys")
+    return True
+
+
+def check_signed(made: KeyList, keeper: str, what: str) -> None:
+    """Raise unless the keeper whose public key a site has pinned signed this list."""
+    content, signed = _content(made.version, made.sites), bytes.fromhex(made.signature)
     try:
-        verify(
-            {KEEPER: keeper},
-            KEEPER,
-            bytes.fromhex(new.signature),
-            LISTED,
-            *_content(new.version, new.sites),
-        )
+        verify({KEEPER: keeper}, KEEPER, signed, LISTED, *content)
     except FederationError:
         raise FederationError(
-            f"version {new.version} of the list of keys is not signed by the keeper whose key site {site!r} has "
-            "pinned: it is not taken"
+            f"{what} is not signed by the keeper whose key the site has pinned: it is not taken"
         ) from None
-    return True
 
 
 def shared(
