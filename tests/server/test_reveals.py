@@ -26,7 +26,7 @@ TABLES = dealt(small_table(300, 4), 3)
 def test_every_message_of_a_secure_fit_is_explained_with_its_bytes():
     recipe = method("agnosticfair", max_rounds=2, centres="kmeans", kernels=8)
     census = merge({k: take_census(t, k) for k, t in TABLES.items()})
-    told = explain_secure(explain(recipe, census, tuple(TABLES), 1 / 3), census, 3)
+    told = explain_secure(explain(recipe, census, tuple(TABLES), 1 / 3), census, 3, recipe)
     engine, roster = rehearsed(in_process(TABLES), consents=consents(recipe))
     sizes: dict[str, int] = {}
 

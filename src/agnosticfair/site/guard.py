@@ -24,6 +24,9 @@ LOG = logging.getLogger("agnosticfair.site")
 MOST_EDGES = 64
 """Of one column, in all requests together."""
 
+MOST_TASKS = 4
+"""Of which it is remembered that they were judged."""
+
 SESSIONS = 8
 """Whose first task is remembered, those that came last."""
 
@@ -74,6 +77,10 @@ class Guard:
         By session, what its first task settled.
     edges : dict
         By column and fold, all edges of the bins that were answered; None once some were refused.
+    enough : dict
+        By fold, which of its groups has too few rows, in words.
+    judged : list of str
+        The ids of the last tasks that were taken.
     """
 
     policy: SitePolicy
@@ -81,6 +88,7 @@ class Guard:
     pinned: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     edges: dict[tuple[str, Fold | None], tuple[float, ...] | None] = field(default_factory=dict)
     enough: dict[Fold | None, str] = field(default_factory=dict)
+    judged: list[str] = field(default_factory=list)
 
     def __call__(self, step: str, broadcast: Any, *more: Any) -> Any:
         """The answer, or a refusal before a row is looked at.  more: what a session adds for who shares noise."""
@@ -111,8 +119,9 @@ class Guard:
         if policy.hidden and (asked is not None or step != "outline"):
             need(asked is not None, "there is no question")
             assert asked is not None
-            check_request(self.judgement, step, asked)
+            check_request(self.judgement, step, asked, asked.task.id in self.judged)
             self._pin(asked)
+            self.judged = [*self.judged[1 - MOST_TASKS :], asked.task.id]
         need(step != "centres" or policy.shows_rows, "shows no rows: let it say shows-rows")
         if not policy.epsilon:
             self._check_rows(None if asked is None else asked.task.fold)
@@ -130,7 +139,7 @@ class Guard:
         seeds = {known.seed for known in self.enough if known is not None}
         same = task.fold is None or seeds <= {task.fold.seed}
         need(same, "the folds' seed is another than the first one")
-        if not task.clients:
+        if not (task.clients and asked.session):
             return
         base = replace(task.encoding, bands=(), products=())
         groups = (task.positive, task.sensitive_features, task.by_label)

@@ -119,7 +119,9 @@ def words(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
     else:
         refused += [
             f"Everything, where a group has fewer than {policy.least_rows} rows, in a fold, too.",
-            f"Bins of a number with 1 to {policy.least_rows - 1} of its rows, if no schema declares them.",
+            "Bins of a number that the schema does not declare."
+            if policy.schema is not None
+            else f"Bins of a number that hold 1 to {policy.least_rows - 1} of its rows.",
         ]
     refused += [
         "Whatever is refused, the coordinator reads one and the same sentence; the cause is in this site's log."
@@ -165,7 +167,8 @@ def _settled(policy: SitePolicy) -> list[str]:
             found += [f"In the bins {cuts}."]
     if not policy.epsilon:
         found += [
-            f"About all rows, or one fold of {' or '.join(map(str, policy.folds))}, dealt with seed {policy.fold_seed}."
+            "Under any model that the coordinator names: what totals show of a person is bounded by epsilon alone.",
+            f"About all rows, or a fold of {' or '.join(map(str, policy.folds))}, dealt with seed {policy.fold_seed}.",
         ]
     return found
 
