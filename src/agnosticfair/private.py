@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.client.private import check_unweighted
 from agnosticfair.data.axes import band_axis
 from agnosticfair.data.census import Census
 from agnosticfair.data.rows import digest_of
@@ -257,6 +258,8 @@ def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
 def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Asker:
     """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
     tables = {k: applied(schema, rows, f"client {k!r}") for k, rows in clients.items()}
+    for key, table in tables.items():
+        check_unweighted(table, f"client {key!r}")
     engine = in_process(tables)
     hidden: dict[str, Any] = {"colluding": budget.colluding, "most": budget.most_rows}
     sites = {

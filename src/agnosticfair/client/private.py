@@ -63,12 +63,17 @@ class PrivateRows:
         return np.stack([self.inside[:, rows] @ values[rows] for rows in own], axis=1)
 
 
+def check_unweighted(rows: Table, who: str) -> None:
+    """Raise where rows have weights: how far one of them moves a sum is not bounded then."""
+    if rows.weights is not None:
+        raise DataError(
+            f"{who} has weighted rows, of which privacy has no bound: leave weights out"
+        )
+
+
 def seen(client: Client, broadcast: Broadcast[Any]) -> PrivateRows:
     """The client's rows, of which only the first ``most`` take part where it says so."""
-    if client.rows.weights is not None:
-        raise DataError(
-            f"{client.who} has weighted rows, of which privacy has no bound: leave weights out"
-        )
+    check_unweighted(client.rows, client.who)
     return client.kept(broadcast.task, prepared, broadcast.asked.most)
 
 

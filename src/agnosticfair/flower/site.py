@@ -138,6 +138,19 @@ def site_of(config: Mapping[str, Any]) -> Site:
     )
 
 
+def _check_private(own: Mapping[str, Any]) -> None:
+    """Raise where a site that answers with noise lacks what makes the noise enough."""
+    if not (own.get("mask_key") and own.get("schema")):
+        raise SettingsError(
+            "privacy by epsilon needs secure sums and a schema: name mask-key, mask-list and schema"
+        )
+    if own.get("may_drop"):
+        raise SettingsError(
+            "privacy by epsilon and may-drop do not go together: a total without a site, taken from a total with it, "
+            "would have that site's share of the noise alone; take out may-drop"
+        )
+
+
 def _listed(config: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in str(config.get(name, "")).split(",") if part.strip())
 
@@ -169,19 +182,6 @@ def policy_of(site: Site) -> SitePolicy:
 
 def _keys(site: Site) -> KeyList:
     return read_key_list(site.mask_list, site.least_sites, site.mask_keeper)
-
-
-def _check_private(own: Mapping[str, Any]) -> None:
-    """Raise where a site that answers with noise lacks what makes the noise enough."""
-    if not (own.get("mask_key") and own.get("schema")):
-        raise SettingsError(
-            "privacy by epsilon needs secure sums and a schema: name mask-key, mask-list and schema"
-        )
-    if own.get("may_drop"):
-        raise SettingsError(
-            "privacy by epsilon and may-drop do not go together: a total without a site, taken from a total with it, "
-            "would have that site's share of the noise alone; take out may-drop"
-        )
 
 
 def hello(config: Mapping[str, Any], app: str = "") -> str:
@@ -247,16 +247,16 @@ def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
     """Who answers for the site behind its policy: itself, or where it has keys for that, itself under masks.  stamps:
     of the site's files; with another one it is made anew."""
     held: Callable[..., Any] = partial(_held, site, stamps[0])
-    policy, more = policy_of(site), dict[str, Any]()
+    policy, rows = policy_of(site), ""
     if site.epsilon:
-        ledger, own = _ledger(site, stamps[0]), Quiet(site.key, held)
-        assert ledger.path is not None
-        more["rows"] = ledger.path.stem
-        held = PrivateSite(site.key, own, ledger, site.colluding, site.site_rows, **more)
+        # what is wrong with the file is told to nobody else
+        ledger = Quiet(site.key, lambda *_: _ledger(site, stamps[0]))("private_plan", None)
+        rows, held = ledger.path.stem, Quiet(site.key, held)
+        held = PrivateSite(site.key, held, ledger, site.colluding, site.site_rows, rows=rows)
     held = guarded(policy, held)
     if not site.mask_key:
         return held
-    return masked_site(site.mask_key, site.mask_list, policy, held, site.mask_keeper, **more)
+    return masked_site(site.mask_key, site.mask_list, policy, held, site.mask_keeper, rows=rows)
 
 
 def _held(site: Site, stamp: int, step: str, question: Any) -> Any:

@@ -41,7 +41,7 @@ def rehearsed(
     epsilon, site_rows : float, int
         As ``SitePolicy`` has them, of clients that add noise.
     rows : mapping of str to str, optional
-        Of clients that add noise, a hash of the rows of each.
+        Of these clients, a hash of the rows of each.
 
     Returns
     -------
@@ -60,9 +60,14 @@ def rehearsed(
     for own in identities:
         policy = replace(common, site=own.site, masks=True, may_drop=may_drop)
         answer = guarded(policy, engine.handlers[own.site])
-        more: dict[str, Any] = {"may_drop": may_drop, "open_steps": policy.open_steps}
-        more["rows"] = (rows or {}).get(own.site, "")
-        sites[own.site] = SecureSite(own, roster, answer, **more)
+        sites[own.site] = SecureSite(
+            own,
+            roster,
+            answer,
+            may_drop=may_drop,
+            open_steps=policy.open_steps,
+            rows=(rows or {}).get(own.site, ""),
+        )
     return replace(engine, handlers=sites, _pool=[]), roster
 
 

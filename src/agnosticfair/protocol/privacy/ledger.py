@@ -219,6 +219,6 @@ def _content(path: Path, unit: str) -> dict[str, Any]:
     if content["unit"] != unit:
         raise SettingsError(
             f"the ledger {path.name!r} is kept for each {content['unit']}, not for each {unit}: take that unit, or "
-            "another one"
+            "another folder of ledgers"
         )
     return dict(content)

@@ -194,8 +194,7 @@ class SecureSite:
         place = f"{broadcast.task.id} {step} {broadcast.round}"
         self._check_first(known, place, question)
         rows_of = {name: offer.rows for name, offer in known.offers.items()}
-        roster = (rows_of,) if self.rows else ()
-        reply = self.answer(step, broadcast, *roster)
+        reply = self.answer(step, broadcast, *((rows_of,) if self.rows else ()))
         if not isinstance(reply, Reply):
             raise FederationError(
                 f"step {step!r} sends {type(reply).__name__.lower()}, not sums, and cannot be masked: take a "
