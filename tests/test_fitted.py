@@ -22,23 +22,49 @@ def test_a_limit_that_is_exceeded_says_so_with_the_part():
         worst_parts=(("job = a_b", 0.3), ("everybody", 0.1)),
     )
     assert made.exceeds is None, "no limit"
-    bound, price = (
-        replace(made, method=method(name, tau=0.1)) for name in ("fairfl", "agnosticfair-named")
-    )
+    bound = replace(made, method=method("fairfl", tau=0.1))
     assert (
         bound.exceeds
         == "Decisions on the training rows differ by up to 0.300 (job = a_b), above tau 0.1."
     )
-    assert price.exceeds.endswith("no bound, which a limit (--limit) asks for.")
-    assert replace(price, worst_difference=0.1005).exceeds is None, "decisions are steps"
-    assert replace(price, worst_difference=np.nan).exceeds is None
+    assert replace(bound, worst_difference=0.1005).exceeds is None, "decisions are steps"
+    assert replace(bound, worst_difference=np.nan).exceeds is None
     assert (
         "kept by nearly one answer"
-        in replace(price, worst_difference=0.1, nearly_constant=True).collapsed
+        in replace(bound, worst_difference=0.1, nearly_constant=True).collapsed
     )
-    both = replace(price, nearly_constant=True).collapsed
+    both = replace(bound, nearly_constant=True).collapsed
     assert "exceeded all the same" in both
     assert "kept" not in both
+
+
+def test_a_rule_says_in_people_by_how_much_whole_decisions_exceed_tau():
+    made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.05))
+    over = replace(made, worst_difference=0.09, worst_parts=(("job = a_b", 0.09),))
+
+    def said(**changes):
+        return replace(over, history=({**made.history[-1], **changes},)).exceeds
+
+    assert replace(made, worst_difference=0.0505).exceeds is None
+    assert said(people=1.4, smoothed_excess=1e-4).startswith(
+        "By the estimates decisions differ by up to 0.090 (job = a_b) where tau is 0.05: at most 1.4 expected people"
+    )
+    assert said(smoothed_excess=1e-4).endswith("near the threshold they keep tau to 0.001.")
+    assert "more rounds may lower it" in said(smoothed_excess=0.01)
+    spread = replace(over, method=method("rule", multiplier_ridge=0.1, tau=0.05))
+    assert spread.exceeds.endswith("tau is a price, not a limit.")
+
+
+def test_a_rule_says_where_it_had_to_act():
+    made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.02))
+    prices = [entry.price for entry in made.multipliers]
+    assert prices
+    assert prices == sorted(prices, reverse=True)
+    first = made.multipliers[0]
+    assert {first.held, first.helped} == {"sex=F", "sex=M"} or first.held != first.helped
+    A = made.model.rule.coefficients
+    assert first.held_shift in (A / 2).ravel()
+    assert fit(dealt(small_table(60, 1), 2), "fl").multipliers == ()
 
 
 def test_a_frame_without_pandas_is_a_sentence(monkeypatch):
@@ -58,8 +84,8 @@ def test_a_limit_that_costs_accuracy_says_so():
     assert made.costs is None, "no limit"
     strict = replace(made, method=method("fairfl"), history=({"accuracy": 0.9}, {"accuracy": 0.8}))
     assert "90.0% of the training rows, the model is on 80.0%; tune shows" in strict.costs
-    parts = replace(strict, method=method("agnosticfair-named"))
-    assert "80.0%; a limit on everybody alone (fairfl) costs less" in parts.costs
+    kernels = replace(strict, method=method("agnosticfair"))
+    assert "80.0%; a limit on everybody alone (fairfl) costs less" in kernels.costs
     little = replace(strict, history=({"accuracy": 0.9}, {"accuracy": 0.895}))
     assert little.costs is None
 
@@ -72,11 +98,8 @@ def test_a_fit_without_parts_shows_its_rounds():
 
 
 def test_parts_that_lack_a_group_are_told():
-    rows = small_table(400, 5)
-    s = rows.sensitive_features["sex"].codes
-    job = Column.of(np.where(s == 0, "only one sex", "both"))
-    made = fit({"one": replace(rows, categorical={"job": job})}, "agnosticfair-named")
-    assert made.uncompared.startswith(
-        "Not compared, for a group is absent there or below its floor: 'job"
+    made = fit({"one": small_table(400, 5)}, "fairfl")
+    assert made.uncompared is None
+    assert replace(made, not_compared=("job = a",)).uncompared == (
+        "Not compared, for a group is absent there or below its floor: 'job = a'."
     )
-    assert fit({"one": rows}, "fairfl").uncompared is None

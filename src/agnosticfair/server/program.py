@@ -212,6 +212,17 @@ def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:
     return inner.at.coefficients(of.x), float(of.x[-1])
 
 
+def multipliers_of(state: ProgramState) -> tuple[np.ndarray, ...]:
+    """The weight function, both groups, and the multiplier of every comparison that the rule pays for, the most
+    first; a positive one holds the first group back."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    assert of is not None and inner.at is not None  # noqa: PT018
+    x = of.x[: len(inner.at.k)]
+    order = np.argsort(-np.abs(x), kind="stable")[: int((x != 0).sum())]
+    return inner.at.k[order], inner.at.j[order], inner.at.other[order], x[order]
+
+
 def by_part(state: ProgramState) -> np.ndarray:
     """The largest estimated difference of decisions in every weight function but overall, (K - 1,); -inf where nothing
     can be compared."""
