@@ -86,8 +86,8 @@ def limits_of(plan: Plan) -> RateLimits:
         )
     if plan.task.named is None and plan.task.fair_basis.kind not in ("constant", "named"):
         raise SettingsError(
-            f"a rule's model decides by subgroups, not by a basis {plan.task.fair_basis.kind!r}: take subpopulations(), "
-            "with 'site' among its columns for clients"
+            f"a rule's model decides by subgroups, not by a basis {plan.task.fair_basis.kind!r}: take "
+            "subpopulations(), with 'site' among its columns for clients"
         )
     if rule.agnostic:
         raise SettingsError(
