@@ -104,9 +104,11 @@ def count_cells(values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     >>> count_cells(np.array([1.0, 2.0, np.nan, 9.0]), np.array([2.0, 5.0]))
     array([1., 1., 1., 1.])
     """
-    missing = np.isnan(values)
-    cell = np.searchsorted(cuts, values[~missing], "right")
-    return np.append(np.bincount(cell, minlength=len(cuts) + 1), missing.sum()).astype(float)
+    ordered = np.sort(values)  # NaN last
+    known = len(ordered) - int(np.isnan(values).sum())
+    below = np.searchsorted(ordered[:known], cuts, "left")
+    ends = np.concatenate([[0], below, [known, len(ordered)]])
+    return np.diff(ends).astype(float)
 
 
 def cell_counts(encoding: Encoding, table: Table, cuts: np.ndarray, who: str) -> np.ndarray:
@@ -135,8 +137,11 @@ def finer(cuts: np.ndarray, counts: np.ndarray, low: float, high: float) -> np.n
     heavy = (counts > HEAVY * counts.sum()) & (np.diff(ends) > 0)
     share = CELLS * counts / max(counts[heavy].sum(), 1.0)
     pieces = np.where(heavy, np.maximum(4, share), 1).astype(int)
-    inside = [np.linspace(ends[k], ends[k + 1], pieces[k] + 1) for k in np.flatnonzero(counts)]
-    made = np.unique(np.concatenate([np.zeros(0), *inside]))
+    full = np.flatnonzero(counts)
+    pieces, cell = pieces[full], np.repeat(full, pieces[full])
+    step = np.arange(len(cell)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    inside = ends[cell] + (ends[cell + 1] - ends[cell]) * (step / np.repeat(pieces, pieces))
+    made = np.unique(np.concatenate([inside, ends[full + 1]]))
     return made[made > low]
 
 
