@@ -91,6 +91,24 @@ def _numbers(table: Table, name: str, who: str) -> np.ndarray:
     return table.numeric[name]
 
 
+def declared(encoding: Encoding) -> Binning:
+    """The bins that the encoding has, and every category by itself, as far as codes of one byte reach.
+
+    >>> declared(Encoding((("age", 0.0, 9.0),), (("job", ("a", "b")),), bands=(("age", (5.0,)),))).codes
+    array([1, 2], dtype=uint8)
+    """
+    bands = dict(encoding.bands)
+    edges = [np.array(bands.get(name, ()), float) for name, *_ in encoding.numeric]
+    codes = [np.arange(1, len(values) + 1) for _, values in encoding.categorical]
+    return Binning(
+        np.concatenate([np.zeros(0), *edges]),
+        np.array([len(some) for some in edges], np.uint16),
+        np.concatenate([np.zeros(0), *(np.where(c < MAX_CODES, c, 0) for c in codes)]).astype(
+            np.uint8
+        ),
+    )
+
+
 def equal_cells(encoding: Encoding) -> np.ndarray:
     """The cuts between equal cells of every column's range, (columns, CELLS - 1)."""
     inner = np.arange(1, CELLS) / CELLS
