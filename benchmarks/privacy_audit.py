@@ -52,10 +52,10 @@ def main() -> None:
     # where the canary's smoothed slope is steepest, and its decision positive
     w = np.full((ROUNDS, task.encoding.width + 1), 1e-3) * np.arange(1, ROUNDS + 1)[:, None]
     only = np.zeros(1)
-    questions = [PrivateCounts(z["private_counts"], 1, 0)]
-    questions += [PrivateMoments(z["private_moments"], 1, 0)]
-    questions += [PrivateSlopes(z["private_slopes"], 1, 0, 1.0, w[k], only) for k in range(ROUNDS)]
-    questions += [PrivateDecisions(z["private_decisions"], 1, 0, w[-1])]
+    questions = [PrivateCounts(z["private_counts"], 0)]
+    questions += [PrivateMoments(z["private_moments"], 0)]
+    questions += [PrivateSlopes(z["private_slopes"], 0, 1.0, w[k], only) for k in range(ROUNDS)]
+    questions += [PrivateDecisions(z["private_decisions"], 0, w[-1])]
     oldest = int(np.argmax(rows.numeric["age"]))
     base, canary = rows.take(np.arange(20)), rows.take(np.array([oldest]))
 

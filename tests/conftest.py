@@ -17,6 +17,7 @@ from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.sources import VARIABLE, cache_folder, find
 from agnosticfair.data.table import Table
 from agnosticfair.protocol.privacy import site
+from agnosticfair.protocol.privacy.store import VARIABLE as LEDGERS
 
 os.environ.setdefault(
     "TRITON_INTERPRET", "1"
@@ -96,6 +97,12 @@ def seeded_noise(monkeypatch):
         return lambda zeros: np.rint(rng.normal(size=len(zeros)) * scale).astype(np.int64)
 
     monkeypatch.setattr(site, "_sampler", sampler)
+
+
+@pytest.fixture(autouse=True)
+def own_ledgers(tmp_path_factory, monkeypatch):
+    """Every test has its own place for ledgers, which is empty."""
+    monkeypatch.setenv(LEDGERS, str(tmp_path_factory.mktemp("state")))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -449,5 +449,8 @@ def test_a_private_fit_writes_a_card_that_says_what_was_spent(files, call, tmp_p
     code, _, err = call("fit", *files, *columns, "--epsilon", "0", "--force")
     assert (code, "epsilon is 0" in err) == (2, True)
     code, out, err = call("fit", *files, *columns, *asked, "--site-rows", "50", "--force")
+    assert (code, "is kept for each row, not for each site" in err) == (2, True)
+    whole = ("--site-rows", "50", "--force", "--ledgers", "whole")
+    code, out, err = call("fit", *files, *columns, *asked, *whole)
     assert code == 0, err
     assert "private for each site, of at most 50 rows" in out

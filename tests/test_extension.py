@@ -21,6 +21,7 @@ from agnosticfair.protocol import questions
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
 from agnosticfair.server import solvers
 from agnosticfair.server.reveals import UNSAID, explain
+from agnosticfair.site.checks import question_check
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +137,7 @@ DESCENT = SimpleNamespace(
 
 def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
     know_the_step()
+    question_check("gradient")(lambda by, broadcast: None)  # any w: it is a model
     solvers.register("descent", DESCENT)
     made = Method("descent", max_rounds=30)
     found = fit(TABLES, made, positive="yes")

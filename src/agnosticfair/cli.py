@@ -26,6 +26,7 @@ from agnosticfair.commands import (
     reproduce,
     schema,
     shifts,
+    site,
     tune,
     verify,
 )
@@ -62,6 +63,7 @@ for panel, commands in COMMANDS.items():
         app.command(words.split()[0], epilog=shown, rich_help_panel=panel)(grouped(command))
     if panel == "Over sites":
         app.add_typer(deploy.deploy, name="deploy", rich_help_panel=panel)
+        app.add_typer(site.site, name="site", rich_help_panel=panel)
 
 
 def _version(asked: bool) -> None:

@@ -21,11 +21,12 @@ from agnosticfair import __version__
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.census import Census, check_labels_known, counted, merge
-from agnosticfair.data.rows import Fold, fingerprint_of
+from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
-from agnosticfair.errors import FederationError, SettingsError, SolverError
+from agnosticfair.data.trained import trained_on
+from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
 from agnosticfair.fitted import ends_constant, of_rule, outcome_of
 from agnosticfair.mathematics.basis import check_seed
@@ -39,11 +40,11 @@ from agnosticfair.protocol.messages import Broadcast, check_candidates
 from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import checkpoints, rule, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.server.plan import checked_centres as checked_centres
+from agnosticfair.site.rehearsal import rehearsed
 from agnosticfair.threads import cpus, one_thread
 
 
@@ -133,8 +134,9 @@ def fit(
     if schema is not None and isinstance(clients, Mapping):
         clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    kind = server.centres_kind(method)
-    asker = asking(engine, policy(on_failure), deadline, secure, kind, fold)
+    asker = asking(
+        engine, policy(on_failure), deadline, secure, server.consents(method), fold, schema
+    )
     check_enough(asker.keys, asker.policy)
     given = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
@@ -146,7 +148,8 @@ def fit(
         state = _until_answered(asker, run, on_round)
     if strict:
         _check_converged(state)
-    return _fitted(state, asker, perf_counter() - begin, seed, trained_on(clients, fold))
+    made = _fitted(state, asker, perf_counter() - begin, seed)
+    return replace(made, model=knowing(made.model, clients, fold))
 
 
 def fit_along(
@@ -173,15 +176,14 @@ def fit_along(
     Yields
     ------
     Fit
-        Of each method; its model does not say which rows it was trained on.
+        Of each method; its model does not know the rows again that it was trained on.
     """
 
     def after(state: solvers.SolverState) -> None:
         if on_round is not None:
             on_round(state.last)
 
-    kind = server.centres_kind(methods[0])
-    asker = asking(in_process(clients), policy("stop"), None, False, kind)
+    asker = asking(in_process(clients), policy("stop"), None, False)
     given = None if centres is None else np.asarray(centres, float)
     held = rows_here(clients)
     run = FitRequest(
@@ -202,24 +204,20 @@ def fit_along(
                 state = _to_the_end(asker, cold, after)
         if strict:
             _check_converged(state)
-        made = _fitted(state, asker, perf_counter() - begin, seed, "")
+        made = _fitted(state, asker, perf_counter() - begin, seed)
         run = replace(run, start=made.start)
         yield made
 
 
-def _fitted(
-    state: solvers.SolverState, asker: Asker, seconds: float, seed: int, trained_on: str
-) -> Fit:
+def _fitted(state: solvers.SolverState, asker: Asker, seconds: float, seed: int) -> Fit:
     """The record of a fit that ended in this state."""
     inner = state.inner
     if state.plan.method.rule is not None:
         about = rule.model_fields(state)
-        model = model_of(
-            state.plan, np.zeros(0), inner.outcome, seed=seed, trained_on=trained_on, **about
-        )
+        model = model_of(state.plan, np.zeros(0), inner.outcome, seed=seed, **about)
         return of_rule(state, model, tuple(asker.events), seconds)
     return Fit(
-        model_of(state.plan, inner.w, inner.outcome, seed=seed, trained_on=trained_on),
+        model_of(state.plan, inner.w, inner.outcome, seed=seed),
         state.plan.method,
         inner.outcome,
         inner.round,
@@ -242,22 +240,30 @@ def asking(
     policy: Policy,
     deadline: float | None,
     secure: bool | Roster,
-    centres: str | None,
+    consents: frozenset[str] = frozenset(),
     fold: Fold | None = None,
+    schema: Schema | None = None,
 ) -> Asker:
-    """Who asks the clients: for their sums, or where it is to be secure for totals only.  centres: rows that
-    become kernel centres are shown to all, masked sums or not, and only where they were asked for."""
+    """Who asks the clients: for their sums, or where it is to be secure for totals only.  consents: what clients of
+    this process consent to, for they were asked for it by name; sites of their own have it in their files."""
     roster = None if isinstance(secure, bool) else secure
     if secure is True:
-        shown = ("centres",) if centres == "rows" else ()
-        engine, roster = rehearsed(engine, policy.then == "drop", shown)
+        engine, roster = rehearsed(engine, policy.then == "drop", consents, schema)
+    if roster is not None and fold is not None and schema is None:
+        raise SettingsError(
+            "folds under masks need a schema, for no site tells ranges and categories of some of its rows: agree on one"
+        )
     return Asker(engine, engine.clients(), policy, deadline, secure=roster, fold=fold)
 
 
-def trained_on(clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None = None) -> str:
-    """The fingerprint of the rows, where they lie in tables here; empty elsewhere."""
+def knowing(
+    model: Model, clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None = None
+) -> Model:
+    """The model with what knows its rows again, where they lie in tables here."""
     tables = rows_here(clients, fold)
-    return fingerprint_of(tables) if tables else ""
+    if not tables:
+        return model
+    return replace(model, training=trained_on(model.reading, tables))
 
 
 def rows_here(
@@ -384,7 +390,14 @@ def census_of_all(asker: Asker, of_each: Mapping[str, Census]) -> Census:
 
 def counts_of_all(asker: Asker, agreed: Census) -> Census:
     """The census of labels, groups, ranges and categories that are agreed on: only counts are asked for."""
-    return counted(agreed, asker.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
+    found = counted(agreed, asker.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
+    for name, groups in agreed.groups.items():
+        if asker.secure is not None and (away := sorted({*groups} - {*found.groups[name]})):
+            raise DataError(
+                f"no row of any site has the group {away[0]!r} of {name!r}, and under masks all groups that are agreed "
+                "on are compared: take it off the schema"
+            )
+    return found
 
 
 def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverState:

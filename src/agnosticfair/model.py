@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import agnosticfair
 from agnosticfair.data.encoding import Encoding, encode, shown
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Column, Table
+from agnosticfair.data.trained import Reading, TrainedOn, beside, read_beside
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.learners import decisions
@@ -64,12 +65,13 @@ class Model:
         Its name and widths, where it is one.
     estimates, rule : Estimates and Decision, or None
         Of a rule, whose ``w`` is empty: the learner of all rows, and how it decides.
-    trained_on : str
-        A digest of the rows, in any order and over any clients; empty where they were out of reach.
     privacy : mapping or None
         Epsilon and delta that the fit spent, of whom, and what is certified under its noise.
     version : str
         Of the package that made it.
+    training : TrainedOn or None
+        By which rows of the fit are known again, where they were in reach. It is secret: no part of the model file,
+        and kept beside it.
     """
 
     w: np.ndarray
@@ -86,9 +88,9 @@ class Model:
     network: Mapping[str, Any] | None = None
     estimates: Estimates | None = None
     rule: Decision | None = None
-    trained_on: str = ""
     privacy: Mapping[str, Any] | None = None
     version: str = field(default=agnosticfair.__version__)
+    training: TrainedOn | None = field(default=None, compare=False, repr=False)
 
     @property
     def sensitive_feature(self) -> str:
@@ -148,6 +150,11 @@ class Model:
         axes = None if self.rule.subgroups is None else self.rule.subgroups.axes
         own = {"prices": self.rule.prices, "shift": self.rule.shift, "axes": axes}
         return {**own, "estimates": to_header(self.estimates)}
+
+    @property
+    def reading(self) -> Reading:
+        """How it reads a row and its label."""
+        return Reading(self.encoding, self.positive)
 
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
         """Signed distances d_w(x), positive where the model says ``positive``.
@@ -219,7 +226,7 @@ class Model:
         return (self.decision(table, who) > 0).astype(np.int64)
 
     def to_bytes(self) -> bytes:
-        """The model file."""
+        """The model file: a function of the fit alone."""
         if self.estimates is not None and self.estimates.kind.startswith(LOCAL):
             raise ModelError(
                 f"{self.estimates.kind!r} lives in this process, and a model file holds no code: write its "
@@ -227,17 +234,18 @@ class Model:
             )
         from safetensors.numpy import save
 
-        apart = ("w", "encoding", "estimates", "rule")
+        apart = ("w", "encoding", "estimates", "rule", "training")
         fields = {k: v for k, v in vars(self).items() if k not in apart}
         header = {"format": FORMAT, "encoding": self.encoding.to_json(), **fields}
         if self.rule is not None:
             header["rule"] = self._rule()
         about = {"agnosticfair": json.dumps(header, default=str), "sha256": _UNSEALED}
         arrays = {k: np.ascontiguousarray(v) for k, v in self._arrays().items()}
-        return sealed(save(arrays, about))
+        return sealed(_ordered(save(arrays, about)))
 
     def save(self, path: str | Path) -> None:
-        """Write the model file, whole or not at all.
+        """Write the model file, whole or not at all; and beside it, readable by its owner alone, what knows the rows of
+        the fit again (``model.trained-on.json``), which is not to be passed on with the model.
 
         Parameters
         ----------
@@ -245,8 +253,19 @@ class Model:
         """
         try:
             write_atomically({Path(path): self.to_bytes()})
+            if self.training is not None:
+                text = self.training.to_json(self.digest)
+                write_atomically({beside(Path(path)): f"{text}\n".encode()}, 0o600)
         except OSError as error:
             raise ModelError(f"cannot write the model to {str(path)!r}: {error.strerror}") from None
+
+
+def _ordered(content: bytes) -> bytes:
+    """A safetensors file with the entries of its header in their order, which the library leaves to chance."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
 
 
 def sealed(content: bytes) -> bytes:
@@ -302,7 +321,8 @@ def load_model(path: str | Path) -> Model:
                 )
             arrays = {name: file.get_tensor(name) for name in names}
         _check_seal(path, about.get("sha256", ""))
-        return _parse(json.loads(header), arrays.pop("w"), arrays)
+        found = _parse(json.loads(header), arrays.pop("w"), arrays)
+        return replace(found, training=read_beside(Path(path), found.digest))
     except FileNotFoundError:
         raise ModelError(f"there is no model file {str(path)!r}: check the path") from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
@@ -344,7 +364,6 @@ def _parse(header: Any, w: np.ndarray, arrays: Mapping[str, np.ndarray]) -> Mode
         network=network,
         estimates=estimates,
         rule=rule,
-        trained_on=str(header.get("trained_on", "")),
         privacy=_privacy(header.get("privacy")),
         **{k: header[k] for k in _TEXTS},
     )

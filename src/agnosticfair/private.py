@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan, prod, sqrt
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.client.private import check_unweighted
 from agnosticfair.data.axes import band_axis
 from agnosticfair.data.census import Census
 from agnosticfair.data.rows import digest_of
@@ -32,13 +35,14 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
     PrivateDecisions,
     PrivateMoments,
+    PrivatePlan,
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
+from agnosticfair.protocol.privacy.store import ledger_of
 from agnosticfair.protocol.questions import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.protocol.secure.rehearsal import rehearsed
 from agnosticfair.server import plan as server
 from agnosticfair.server.named import part_names, single_values, with_parts
 from agnosticfair.server.private import (
@@ -51,6 +55,8 @@ from agnosticfair.server.private import (
     stepped,
     temperature,
 )
+from agnosticfair.site.guard import Quiet, guarded
+from agnosticfair.site.rehearsal import rehearsal_policy, rehearsed
 from agnosticfair.threads import one_thread
 
 SHARES = {
@@ -79,7 +85,8 @@ PRIVATE = ("fl", "fairfl", "agnosticfair")
 @dataclass(frozen=True)
 class Budget:
     """epsilon, delta: of all answers together.  colluding: how many sites may pool what they know with the
-    coordinator.  ledgers: a folder with a file for each client, kept over fits; None for this fit alone.
+    coordinator.  ledgers: a folder of ledgers, one for each client's rows, kept over fits (``ledger_folder()`` is the
+    standard one); None for ledgers in memory, of this fit alone.
     most_rows: 0 to hide rows; to hide whole sites, the rows of which a site adds no more."""
 
     epsilon: float
@@ -119,6 +126,11 @@ class Asking:
     budget: Budget
     multipliers: Mapping[str, float]
 
+    def reserve(self, fit: str, rounds: int, task: Task, ends: bool = False) -> None:
+        """Have every site keep room for all questions of this fit, or give back what was not needed."""
+        every = np.zeros(0) if ends else np.array(_all(self.multipliers, rounds))
+        self.asker.total(Broadcast(int(ends), task, PrivatePlan(fit, ends, every)))
+
     def total(self, kind: type[Any], round: int, task: Task, **more: Any) -> Mapping[str, Any]:
         """The noisy sums of a question of this kind.  more: its other fields."""
         asked = self.question(kind, **more)
@@ -126,13 +138,14 @@ class Asking:
 
     def question(self, kind: type[Any], **more: Any) -> Any:
         """The question of this kind, with its noise."""
-        z, sites = self.multipliers[step_of(kind)], len(self.asker.keys)
-        return kind(z=z, sites=sites, most=self.budget.most_rows, **more)
+        z = self.multipliers[step_of(kind)]
+        return kind(z=z, most=self.budget.most_rows, **more)
 
     def deviations(self, asked: Any, task: Task) -> dict[str, float]:
         """The standard deviations of a total's noise: where sites may collude, more than the budget's."""
         sites = len(self.asker.keys)
-        more = sqrt(sites) * share_of(sites, self.budget.colluding)
+        shared = share_of(sites, self.budget.colluding) if self.asker.secure else 1.0
+        more = sqrt(sites) * shared
         return {name: more * sigma for name, sigma in deviations(asked, task).items()}
 
 
@@ -166,16 +179,22 @@ def fit_private(
     begin = perf_counter()
     method = private_recipe(recipe(method) if isinstance(method, str) else method)
     by_parts = server.fairness_of(method).basis.kind == "named"
+    _check_nobody_is_dropped(policy(on_failure))
     asker = (
         _asker(clients, budget, schema)
         if isinstance(clients, Mapping)
         else Asker(clients, clients.clients(), policy(on_failure), deadline, secure=secure)
     )
     asking = Asking(asker, budget, budget.multipliers(rounds, by_parts))
+    whom: dict[str, Any] = {"sensitive_features": sensitive_features, "positive": positive}
     with one_thread():
-        plan, groups = _plan(asking, method, schema, sensitive_features, positive)
+        begun = server.plan(method, imagined(schema), asker.keys, **whom)
+        fit = fit_digest(begun, schema, rounds)
+        asking.reserve(fit, rounds, begun.task)
+        plan, groups = _plan(asking, begun, schema)
         w, history = _rounds(asking, plan, groups, rounds, on_round)
         told = _certified(asking, plan, w, confidence)
+        asking.reserve(fit, rounds, begun.task, ends=True)
     spent_now = spent(_all(asking.multipliers, rounds), budget.delta)
     about = {"epsilon": spent_now, "delta": budget.delta, "unit": budget.unit}
     about |= {"colluding": budget.colluding, "most_rows": budget.most_rows}
@@ -195,6 +214,14 @@ def fit_private(
         tuple(asker.events),
         named=plan.task.named,
     )
+
+
+def _check_nobody_is_dropped(policy: Policy) -> None:
+    if policy.then == "drop":
+        raise SettingsError(
+            "a private fit drops no site: a total without one, taken from a total with it, would have that site's "
+            "share of the noise alone; take on_failure 'wait', 'retry' or 'stop'"
+        )
 
 
 def private_recipe(method: Method) -> Method:
@@ -225,47 +252,49 @@ def private_recipe(method: Method) -> Method:
     return method
 
 
+def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
+    """What tells one private fit from another: its method, its task, its schema and its rounds."""
+    told = [plan.task.id, schema.digest, rounds, repr(plan.method)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
 def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Asker:
     """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
     tables = {k: applied(schema, rows, f"client {k!r}") for k, rows in clients.items()}
+    for key, table in tables.items():
+        check_unweighted(table, f"client {key!r}")
     engine = in_process(tables)
-
-    def ledger(key: str) -> Ledger:
-        path = None if budget.ledgers is None else budget.ledgers / f"{key}.ledger.json"
-        return Ledger(budget.epsilon, budget.delta, path=path, unit=budget.unit)
-
+    hidden: dict[str, Any] = {"colluding": budget.colluding, "most": budget.most_rows}
     sites = {
         key: PrivateSite(
             key,
-            answer,
-            ledger(key),
-            budget.colluding,
-            budget.most_rows,
-            rows=digest_of([tables[key]]),
+            Quiet(key, answer),
+            _ledger(clients[key], budget),
+            **hidden,
+            rows=digest_of([clients[key]])[:32],
         )
         for key, answer in engine.handlers.items()
     }
-    engine, roster = replace(engine, handlers=sites), None
+    engine, how = replace(engine, handlers=sites), (schema, budget.epsilon, budget.most_rows)
     if len(sites) > 1:
-        engine, roster = rehearsed(engine, schema=schema)
-    return Asker(engine, engine.clients(), Policy(), secure=roster)
+        rows = {key: site.rows for key, site in sites.items()}
+        masked, roster = rehearsed(engine, False, (), *how, rows)
+        return Asker(masked, masked.clients(), Policy(), secure=roster)
+    (key,) = sites
+    alone = guarded(replace(rehearsal_policy((key,), *how), site=key), sites[key])
+    return Asker(replace(engine, handlers={key: alone}), (key,), Policy())
 
 
-def _plan(
-    asking: Asking,
-    method: Method,
-    schema: Schema,
-    sensitive_features: str | Sequence[str] | None,
-    positive: str | None,
-) -> tuple[server.Plan, np.ndarray]:
+def _ledger(rows: Table, budget: Budget) -> Ledger:
+    """The ledger of a client's rows: in the budget's folder, or in memory."""
+    if budget.ledgers is None:
+        return Ledger(budget.epsilon, budget.delta, unit=budget.unit)
+    return ledger_of(rows, budget.epsilon, budget.delta, budget.unit, budget.ledgers)
+
+
+def _plan(asking: Asking, plan: server.Plan, schema: Schema) -> tuple[server.Plan, np.ndarray]:
     """The plan, from the schema alone and noisy counts; and these counts, by part and group."""
-    plan = server.plan(
-        method,
-        imagined(schema),
-        asking.asker.keys,
-        sensitive_features=sensitive_features,
-        positive=positive,
-    )
+    method = plan.method
     basis = server.fairness_of(method).basis
     if basis.kind == "named":
         axes = schema_axes(schema, basis.columns)

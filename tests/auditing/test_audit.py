@@ -19,6 +19,7 @@ from agnosticfair import audit, audit_clients
 from agnosticfair.client.answers import decisions, tally
 from agnosticfair.client.client import Client
 from agnosticfair.data.census import take_census
+from agnosticfair.data.decided import read_decided
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
@@ -627,16 +628,33 @@ def test_the_command_writes_what_the_library_finds(call, rows):
     assert told["command"].startswith("agnosticfair audit ")
     assert str(made) in " ".join(out.split())
     assert f"{made.difference:.4f}" in out
-    assert "rows.parquet" in out  # it holds rows: say so
     assert (rows.parent / "one" / "certificate.png").read_bytes()[:4] == b"\x89PNG"
     assert sorted(p.name for p in (rows.parent / "one").iterdir()) == [
         "certificate.json",
         "certificate.png",
-        "rows.parquet",
     ]
     code, out, _ = call("audit", rows, *BRIEF, "--model", "model.safetensors", "--json")
     same = {"command": told["command"], "digest": told["digest"]}
     assert json.loads(out) | same == told
+
+
+def test_rows_are_left_beside_a_certificate_only_where_asked_for(call, rows):
+    """A certificate is made to travel: features, label and group of every row lay beside it."""
+    ask = ("audit", rows, *BRIEF, "--model", "model.safetensors", "--out", "one")
+    assert "rows.parquet" not in call(*ask)[1]
+    kept = rows.parent / "one" / "rows.parquet"
+    assert not kept.exists()
+    code, out, _ = call(*ask, "--keep-rows")
+    assert code == 0
+    assert "rows.parquet" in out  # it holds rows: say so
+    assert read_decided(kept).y.shape == (240,)
+    assert call("report", "one", "--out", "page.html")[0] == 0
+    assert call(*ask)[0] == 0
+    assert not kept.exists()  # those of an earlier audit are not this certificate's
+    assert call("report", "one", "--out", "page.html", "--force")[0] == 0
+    assert "--keep-rows" in (rows.parent / "page.html").read_text()
+    told = json.loads((rows.parent / "one" / "certificate.json").read_text())
+    assert told["data"] == {"rows": {"rows": 240}}  # no digest that would tell of the last row
 
 
 def test_the_command_certifies_named_parts_and_verify_checks_it(call, rows, tmp_path):

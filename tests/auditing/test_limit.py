@@ -129,7 +129,7 @@ def test_a_small_fit_under_a_limit_keeps_it_or_says_why_not(short):
     assert "Keeps the limit 0.6 with 95% confidence" in str(promise)
     held = dealt_apart(dealt(table, 2), 0)[1]
     assert promise.certificates["sex"].n == sum(map(len, held.clients.values()))
-    assert fit.model.trained_on
+    assert fit.model.training is not None
     _, none = fit_within(dealt(table, 2), limit=0.02, **short)
     assert not none.kept
     assert none.smallest > 0.02

@@ -165,7 +165,7 @@ def test_depth_over_three_is_refused():
         named.Subpopulations(depth=4)
 
 
-def test_rows_of_the_fit_are_refused_by_their_fingerprint():
+def test_rows_of_the_fit_are_refused_where_they_are_known_again():
     table = small_table(400)
     model = agnosticfair.fit(
         {"a": table.take(np.arange(150)), "b": table.take(np.arange(150, 400))}, "fl"

@@ -25,6 +25,7 @@ from deployed import (
     listens,
     program,
     rows_by_site,
+    site_rows,
     start,
     started_for,
     wait,
@@ -33,7 +34,6 @@ from deployed import (
 from flwr.proto.node_pb2 import Node
 from pyarrow import csv
 
-from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.flower import admin, control, runner
 from agnosticfair.flower.bundle import app_files
 from agnosticfair.flower.fleet import Fleet
@@ -68,6 +68,7 @@ def bank(standing):
         kept.pop().close()
     if not kept:
         kept.append(make())
+        kept[0].consent()
         kept[0].start("superlink")
         control.register(kept[0].settings)
         kept[0].start(*SITES)
@@ -132,7 +133,7 @@ def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, row
     trained = [t for t in history["traffic"] if t["step"] == "train"]
     assert len(trained) == len(SITES) * 3
     assert f"{trained[-1]['sent'] + trained[-1]['received']}" in told.replace(",", "")
-    tables = read_clients(files, Roles("income", ("sex",)))
+    tables = site_rows(files)
     with one_thread():
         certificate = record.certified(*record.certificates(expected, tables, seed=0))
     found = bank.result("certificate.json")

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
-from deployed import deployed, here, rows_by_site, write_files
+from deployed import SITES, Deployed, here, rows_by_site, site_rows, write_files
 
-from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.flower import control
 from agnosticfair.methods import METHODS
 from agnosticfair.runs import provenance as record
 from agnosticfair.threads import one_thread
@@ -31,8 +31,15 @@ def rows(adult):
 
 @pytest.fixture(scope="module")
 def bank(rows, tmp_path_factory):
-    with deployed(tmp_path_factory.mktemp("every"), rows) as made:
+    made = Deployed(tmp_path_factory.mktemp("every") / "bank", rows)
+    made.consent()
+    try:
+        made.start("superlink")
+        control.register(made.settings)
+        made.start(*SITES)
         yield made
+    finally:
+        made.close()
 
 
 @pytest.mark.parametrize("network", ["", "mlp"])
@@ -49,7 +56,7 @@ def test_a_masked_deployment_is_the_fit_in_one_process(name, network, bank, rows
     assert {"keys", "agree"} <= steps
     assert not steps & {"census", "centres"}
     with one_thread():
-        tables = read_clients(files, Roles("income", ("sex",)))
+        tables = site_rows(files)
         certificate = record.certified(*record.certificates(expected, tables, seed=0))
     found = bank.result("certificate.json")
     assert {key: found[key] for key in certificate} == json.loads(json.dumps(certificate))

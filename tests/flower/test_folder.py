@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -325,7 +326,8 @@ def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
     assert read_config(tmp_path / "bank")["masking"] == str(tmp_path / "bank/keys/masking.json")
     config = read_site(tmp_path / "bank" / "sites" / "a.toml").config
     assert (config["least-sites"], config["may-drop"], len(config["mask-keeper"])) == (2, False, 64)
-    assert "shows-rows" not in config
+    consents = ("shows-rows", "shares-site-totals", "shares-cluster-means")
+    assert [config[name] for name in consents] == [False] * 3
     assert call("deploy", "init", tmp_path / "open", *asked, "a=a.csv,b=b.csv", "--plain")[0] == 0
     assert read_config(tmp_path / "open")["masking"] == ""
     assert "mask-key" not in read_site(tmp_path / "open" / "sites" / "a.toml").config
@@ -339,9 +341,19 @@ def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
 
 def test_a_limit_can_be_deployed(tmp_path, call):
     pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    from agnosticfair.data.schema import Schema
     from agnosticfair.flower.folder import read_config
 
     asked = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
+    code, _, err = call("deploy", "init", tmp_path / "no", *asked, "--limit", 0.2)
+    assert (code, "a limit under masks needs --schema" in err) == (2, True)
+    schema = Schema("y", ("no", "yes"), {"sex": ("f", "m")}, {"age": (0.0, 9.0)})
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(schema.to_json()))
+    code, _, err = call("deploy", "init", tmp_path / "no", *asked, "--schema", path)
+    assert (code, "declares no bins of 'age'" in err) == (2, True)
+    path.write_text(json.dumps(replace(schema, bands={"age": (5.0,)}).to_json()))
+    asked = (*asked, "--schema", path)
     assert call("deploy", "init", tmp_path / "bank", *asked, "--limit", 0.2)[0] == 0
     config = read_config(tmp_path / "bank")
     told = [config[name] for name in ("method", "limit", "confidence", "precision")]

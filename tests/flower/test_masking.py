@@ -26,6 +26,8 @@ from agnosticfair.flower.masking import (
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack, unpack
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
+from agnosticfair.site.guard import guarded
+from agnosticfair.site.policy import SitePolicy
 
 TABLES = dealt(small_table(300, 4), 2)
 
@@ -39,8 +41,9 @@ def written(folder):
 
 def anew(folder, key, step, payload):
     """The site as a new process has it: nothing but its files."""
-    held = partial(answer, Client(key, TABLES[key]))
-    return masked_site(folder / f"{key}.mask", folder / LIST, key, held)(step, payload)
+    policy = SitePolicy(key, tuple(sorted(TABLES)), masks=True)
+    held = guarded(policy, partial(answer, Client(key, TABLES[key])))
+    return masked_site(folder / f"{key}.mask", folder / LIST, policy, held)(step, payload)
 
 
 def test_a_site_that_is_started_anew_for_every_question_answers_the_same(tmp_path):
@@ -78,7 +81,7 @@ def test_a_key_that_is_not_on_the_list_is_refused(tmp_path):
     folder = written(tmp_path)
     first, second = sorted(TABLES)
     with pytest.raises(FederationError, match="is not on the list with the key that it holds"):
-        masked_site(folder / f"{first}.mask", folder / LIST, second, answer)
+        masked_site(folder / f"{first}.mask", folder / LIST, SitePolicy(second), answer)
 
 
 def keeper(folder):

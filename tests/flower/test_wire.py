@@ -7,10 +7,9 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
-from deployed import SITES, Deployed, here, rows_by_site, write_files
+from deployed import SITES, Deployed, here, rows_by_site, site_rows, write_files
 from scipy.stats import chisquare
 
-from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.federation import fit, in_process
 from agnosticfair.flower import control
 from agnosticfair.methods import method
@@ -100,7 +99,7 @@ def numbers(seen):
     found = []
     for payload, reply in seen:
         for name, value in reply.sums.items():
-            whole = integers(value, bits(name, payload.task), 2).ravel()
+            whole = integers(value, bits(name, payload.task)).ravel()
             found += [whole, np.array(value, np.float64).ravel().view(np.uint64)]
     unique = np.unique(np.concatenate(found))
     return unique[(unique.view(np.uint8).reshape(-1, 8) != 0).sum(axis=1) >= 5]
@@ -118,7 +117,7 @@ def plain_total(seen, number):
     asked = [(p, r) for p, r in seen if getattr(p, "round", 0) == number and r.sums]
     flat = [
         np.concatenate(
-            [integers(r.sums[n], bits(n, p.task), 2, n).ravel() for n in sorted(r.sums)]
+            [integers(r.sums[n], bits(n, p.task), n).ravel() for n in sorted(r.sums)]
         ).view(np.int64)
         for p, r in asked
     ]
@@ -138,7 +137,7 @@ def test_no_plain_sum_of_any_site_crosses_the_wire_and_what_does_is_uniform(rows
     finally:
         bank.close()
     heard = {name: file.read_bytes() for name, file in files.items()}
-    open_wire = Plain(in_process(read_clients(bank.files.values(), Roles("income", ("sex",)))))
+    open_wire = Plain(in_process(site_rows(bank.files.values())))
     fit(open_wire, method("fairfl", max_rounds=6))
     assert model == here(bank.files.values(), max_rounds=6).model.w.tobytes()
     sought = numbers(open_wire.seen)
@@ -166,7 +165,7 @@ def test_no_plain_sum_of_any_site_crosses_the_wire_and_what_does_is_uniform(rows
 def test_the_search_would_find_a_plain_sum(rows, tmp_path):
     """The same search over the messages that the sites would send in the open."""
     files = write_files(rows, tmp_path).values()
-    wire = Plain(in_process(read_clients(files, Roles("income", ("sex",)))))
+    wire = Plain(in_process(site_rows(files)))
     fit(wire, method("fairfl", max_rounds=3))
     heard = b"x" + b"".join(pack(reply) for _, reply in wire.seen)
     assert np.isin(windows(heard), numbers(wire.seen)).sum() > 1000

@@ -16,8 +16,9 @@ from agnosticfair.methods import method
 from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack
-from agnosticfair.protocol.secure.rehearsal import rehearsed
+from agnosticfair.server.plan import consents
 from agnosticfair.server.reveals import UNSAID, explain, explain_audit, explain_secure
+from agnosticfair.site.rehearsal import rehearsed
 
 TABLES = dealt(small_table(300, 4), 3)
 
@@ -25,8 +26,8 @@ TABLES = dealt(small_table(300, 4), 3)
 def test_every_message_of_a_secure_fit_is_explained_with_its_bytes():
     recipe = method("agnosticfair", max_rounds=2, centres="kmeans", kernels=8)
     census = merge({k: take_census(t, k) for k, t in TABLES.items()})
-    told = explain_secure(explain(recipe, census, tuple(TABLES), 1 / 3), census, 3)
-    engine, roster = rehearsed(in_process(TABLES))
+    told = explain_secure(explain(recipe, census, tuple(TABLES), 1 / 3), census, 3, recipe)
+    engine, roster = rehearsed(in_process(TABLES), consents=consents(recipe))
     sizes: dict[str, int] = {}
 
     class Weighed:
@@ -58,7 +59,10 @@ def test_the_command_explains_both(capsys):
     assert {"keys", "outline", "counts", "part_sums"} <= {message["step"] for message in secure}
     private = run(["explain-messages", "--epsilon", "3", "--json"], capsys)
     sent = [m["step"] for m in json.loads(private) if m["sender"] == "site"]
-    assert sent == ["keys", *(f"private_{k}" for k in ("counts", "moments", "slopes", "decisions"))]
+    assert sent == [
+        "keys",
+        *(f"private_{k}" for k in ("plan", "counts", "moments", "slopes", "decisions")),
+    ]
     assert "cost epsilon 3 at delta 1e-05" in run(["explain-messages", "--epsilon", "3"], capsys)
     whole = ["explain-messages", "--epsilon", "3", "--method", "fairfl", "--site-rows", "50"]
     assert "for the site as a whole" in run(whole, capsys)

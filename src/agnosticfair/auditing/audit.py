@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from agnosticfair.auditing.beyond import (
     bounded,
+    cannot_tell,
     check_clients,
     check_held_out,
     fitted_on,
@@ -207,7 +208,9 @@ def audit(
     if wanted.parts is None and (not held_out or fitted_on(model, X)):
         return made
     if held_out:
-        check_held_out(model, [X] if isinstance(X, Table) else [])
+        tables = [X] if isinstance(X, Table) else []
+        check_held_out(model, tables)
+        made = replace(made, notes=(*made.notes, *cannot_tell(model, tables)))
     wanted = replace(wanted, kernels=wanted.kernels and (K is None or K.max() <= 1))
     if wanted.parts is None:
         return bounded(made, wanted, psi)
@@ -363,8 +366,8 @@ def audit_clients(
     if isinstance(clients, Mapping) and held_out and wanted.parts is not None:
         notes = check_clients(model, clients)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    kind = asked.basis.centres if is_centred(asked.basis) and centres is None else None
-    asker = asking(engine, Policy(), deadline, secure, kind, fold)
+    consents = _consents(asked.basis, wanted.parts, centres is not None)
+    asker = asking(engine, Policy(), deadline, secure, consents, fold, schema)
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
     census, plan = _stated(asker, model, sensitive_features, chosen, schema)
@@ -401,17 +404,24 @@ def counting(
     Clients are asked for what there is, and agree on the parts' axes, once for all models, which encode rows alike.
     """
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    asker = asking(engine, Policy(), deadline, secure, None, fold)
+    chosen = asked_parts(parts)
+    asker = asking(engine, Policy(), deadline, secure, _consents(constant(), chosen), fold, schema)
     census, plan = _stated(asker, model, sensitive_features, constant(), schema)
-    asked = asked_parts(parts)
-    axes, ask = _asking_parts(asker, census, plan, asked, model)
+    axes, ask = _asking_parts(asker, census, plan, chosen, model)
     rounds = count(1)
 
     def look(other: Model) -> Found:  # a round of its own: masks of one round serve one model
         own = partial(ask, model=other, round=next(rounds))
-        return searched(axes, asked, own, 1 - confidence)
+        return searched(axes, chosen, own, 1 - confidence)
 
     return look
+
+
+def _consents(basis: Basis, parts: Subpopulations | None, given: bool = False) -> frozenset[str]:
+    """What sites under masks must consent to for this audit.  given: whether the centres are."""
+    kernels = replace(basis, centres="given") if given else basis
+    named_by = subpopulations(None if parts is None else parts.columns)
+    return server.consents(Method("audit", basis=kernels, fairness=Fairness(basis=named_by)))
 
 
 def _stated(

@@ -23,12 +23,18 @@ from agnosticfair.auditing.parts import (
 from agnosticfair.auditing.proof import mixtures_of, sums_of
 from agnosticfair.auditing.question import Wanted
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.rows import digest_of, in_common, known_again, sketch_of
+from agnosticfair.data.rows import digest_of, in_common, sketch_of
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics import reweighed
 from agnosticfair.mathematics.parts import Axis
 from agnosticfair.model import Model
+
+UNTOLD = (
+    "Whether these are rows of the fit nobody can tell: what knows them again (NAME.trained-on.json) is not beside the \
+model. The bounds hold for rows held out from the fit."
+)
+"""Of a model of ours that came alone."""
 
 FEW_CLIENTS = 64
 """Up to so many, rows in common are looked for with a finer sketch."""
@@ -128,16 +134,28 @@ def _notes(told: Sequence[PartRecord]) -> tuple[str, ...]:
 
 
 def fitted_on(model: Model | None, X: object) -> bool:
-    """Whether these are, by their fingerprint, the very rows that the model was fitted on."""
-    known = model is not None and model.trained_on and isinstance(X, Table)
-    return bool(known and model and digest_of([X]) == model.trained_on.partition(":")[0])  # type: ignore[list-item]
+    """Whether these are the very rows that the model was fitted on, as far as what is beside the model tells."""
+    return isinstance(X, Table) and len(X) > 0 and known_again(model, [X]) >= len(X)
+
+
+def known_again(model: Model | None, tables: Sequence[Table]) -> float:
+    """About how many of these rows are among those of the fit; 0 where nobody can tell."""
+    labelled = bool(tables) and all(table.target is not None for table in tables)
+    if model is None or model.training is None or not labelled:
+        return 0.0
+    return model.training.among(model.reading, tables)
+
+
+def cannot_tell(model: Model | None, tables: Sequence[Table]) -> tuple[str, ...]:
+    """A note where nobody can tell whether these are rows of the fit."""
+    if model is None or not tables or model.training is not None:
+        return ()
+    return (UNTOLD,)
 
 
 def check_held_out(model: Model | None, tables: Sequence[Table]) -> None:
-    """Raise where rows of the fit are among these, as far as their fingerprint tells."""
-    if model is None or not model.trained_on or not tables:
-        return
-    rows, n = known_again(model.trained_on, tables), sum(map(len, tables))
+    """Raise where rows of the fit are among these, as far as what is beside the model tells."""
+    rows, n = known_again(model, tables), sum(map(len, tables))
     if rows:
         which = "these are the" if rows >= n else f"about {rows:,.0f} of these {n:,} are"
         raise DataError(
@@ -152,12 +170,12 @@ def check_clients(model: Model, clients: Mapping[str, Any]) -> tuple[str, ...]:
     tables = {key: table for key, table in clients.items() if isinstance(table, Table)}
     check_held_out(model, [*tables.values()])
     keys, held = [*tables], [*tables.values()]
+    notes = [*cannot_tell(model, held)]
     if len(keys) < 2:
-        return ()
+        return tuple(notes)
     buckets = 1 << (16 if len(keys) <= FEW_CLIENTS else 12)
     common = np.triu(in_common(np.stack([sketch_of([table], buckets) for table in held])))
     digests = [digest_of([table]) for table in held]
-    notes = []
     for i, j in combinations(range(len(keys)), 2):
         rows = len(held[i]) if digests[i] == digests[j] else common[i, j]
         if rows >= min(len(held[i]), len(held[j])) / 2:

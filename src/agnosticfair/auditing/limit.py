@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from math import isfinite
 from typing import Any
@@ -39,7 +39,7 @@ from agnosticfair.data.schema import Schema
 from agnosticfair.data.stream import Stream, of_fold
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
-from agnosticfair.federation import Fit, fit, in_process, trained_on
+from agnosticfair.federation import Fit, fit, in_process, knowing
 from agnosticfair.mathematics.notions import PARITY
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as recipe_of
@@ -166,11 +166,6 @@ class Half:
         """Who answers fit after fit, and keeps what one has made of the rows for the next."""
         rows = self.clients
         return replace(self, clients=in_process(rows)) if isinstance(rows, Mapping) else self
-
-    @cached_property
-    def digest(self) -> str:
-        """Of the rows, where they lie in tables here."""
-        return trained_on(self.clients)
 
 
 @dataclass(frozen=True)
@@ -358,7 +353,7 @@ def walked(
         laxer = min((one for one in path if one.tau > tau), key=lambda o: o.tau, default=None)
         start = None if laxer is None else laxer.fit.start
         made = fit(method=chosen, start=start, **rows.asked, **how)
-        made = replace(made, model=replace(made.model, trained_on=fitting.digest))
+        made = replace(made, model=knowing(made.model, fitting.clients))
         look = look or asked.foreseen(made.model, fitting)
         path.append(Candidate(made, tau, *look(made.model)))
         yield path[-1]

@@ -1,4 +1,7 @@
-"""A client's private steps: sums to which no row adds more than ``protocol.privacy.sensitivity`` says."""
+"""A client's private steps: sums to which no row adds more than ``protocol.privacy.sensitivity`` says.
+
+Whether a question is answered depends on no row: a row that does not fit the task adds nothing, and is not reported.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.client.client import Client
+from agnosticfair.client.client import Client, cells_of
 from agnosticfair.data.axes import codes_of
+from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import Table
+from agnosticfair.data.wire import LARGEST
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.parts import members
@@ -18,6 +24,7 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
     PrivateDecisions,
     PrivateMoments,
+    PrivatePlan,
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import clip_of
@@ -56,25 +63,46 @@ class PrivateRows:
         return np.stack([self.inside[:, rows] @ values[rows] for rows in own], axis=1)
 
 
+def check_unweighted(rows: Table, who: str) -> None:
+    """Raise where rows have weights: how far one of them moves a sum is not bounded then."""
+    if rows.weights is not None:
+        raise DataError(
+            f"{who} has weighted rows, of which privacy has no bound: leave weights out"
+        )
+
+
 def seen(client: Client, broadcast: Broadcast[Any]) -> PrivateRows:
     """The client's rows, of which only the first ``most`` take part where it says so."""
-    if client.rows.weights is not None:
-        raise DataError(
-            f"{client.who} has weighted rows, of which privacy has no bound: leave weights out"
-        )
-    task = broadcast.task
-    rows, taken = client.prepare(task), broadcast.asked.most or len(client.rows)
-    inside = client.kept(task, places_of)
-    assert rows.order is not None
-    kept = rows.order < taken
-    return PrivateRows(rows.X[kept], rows.y[kept], rows.s[kept], inside[:, kept])
+    check_unweighted(client.rows, client.who)
+    return client.kept(broadcast.task, prepared, broadcast.asked.most)
 
 
-def places_of(client: Client, task: Task) -> np.ndarray:
-    """Which rows, in the order of their cells, everybody and each part has, (1 + M, n) of 0 and 1."""
+def prepared(client: Client, task: Task, most: int) -> PrivateRows:
+    """The rows as the task encodes them, without those that do not fit it."""
+    table = client.rows if not most else client.rows.take(np.arange(len(client.rows)) < most)
+    table = table.take(fitting(table, task))
+    X = np.ones((len(table), task.encoding.width + 1))
+    encode(task.encoding, table, client.who, X[:, :-1])
     axes, parts = ((), []) if task.named is None else task.named.agreed
-    codes = codes_of(client.rows, axes, client.who, client.key)[client.prepare(task).order]
-    return np.array([members(codes, part) for part in [(), *parts]], np.float64)
+    codes = codes_of(table, axes, client.who, client.key)
+    inside = np.array([members(codes, part) for part in [(), *parts]], np.float64)
+    return PrivateRows(X, table.labels(task.positive), cells_of(client, table, task), inside)
+
+
+def fitting(table: Table, task: Task) -> np.ndarray:
+    """Which rows have finite numbers, and categories and groups that the task knows, (n,) of bool."""
+    fits = np.ones(len(table), bool)
+    for values in table.numeric.values():
+        fits &= np.abs(values) <= LARGEST
+    for name, known in (*task.encoding.categorical, *task.sensitive_features):
+        if name in table.categorical or name in table.sensitive_features:
+            fits &= table.column(name).aligned(known) >= 0
+    return fits
+
+
+def plan(client: Client, broadcast: Broadcast[PrivatePlan]) -> Reply:
+    """Room for a plan is a matter of the site's ledger: of the rows nothing is asked."""
+    return Reply(broadcast.round, {"reserved": np.array(1.0)})
 
 
 def counts(client: Client, broadcast: Broadcast[PrivateCounts]) -> Reply:
@@ -95,6 +123,11 @@ def _clipped(rows: PrivateRows, task: Task) -> np.ndarray:
     return clipped(rows.X, clip_of(task), min(16, base_bits(task.n) // 2))
 
 
+def bits_of(task: Task) -> int:
+    """Bits after the point of what a row adds: few enough for exact sums, whatever n the task says."""
+    return min(30, base_bits(task.n))
+
+
 def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
     """At w: the loss's gradient, and per group decisions and their smoothed slope, with one curvature.
 
@@ -102,7 +135,7 @@ def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
     hat[m, j] = sum_{s=j, in m} [d > 0],  curve = sum 4 p (1 - p).
     """
     rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
-    X, G, bits = _clipped(rows, task), task.cells, base_bits(task.n)
+    X, G, bits = _clipped(rows, task), task.cells, bits_of(task)
     d = X @ asked.w
     p, g = sigmoid(d), sigmoid(d / asked.temperature)
     steep = truncated((4 * g * (1 - g))[:, None] * X, bits)

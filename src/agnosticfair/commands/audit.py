@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agnosticfair.data.files import Roles
     from agnosticfair.data.table import Table
 
+ROWS_FILE = "rows.parquet"
 LEAST_RESAMPLES = 20
 """With fewer an interval may leave out its own estimate."""
 
@@ -86,15 +87,20 @@ def audit(
     bootstrap: Annotated[int, Option(help="Resamples for kernels' intervals; 0: none.")] = 200,
     strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
     key: Annotated[Path | None, Option(help="Sign with this key (extra 'secure').")] = None,
+    keep_rows: Annotated[
+        bool,
+        Option("--keep-rows", help="Leave rows.parquet, too, for 'report': it holds the rows."),
+    ] = False,
     out: options.OutFolder = Path("audit"),
     as_json: options.Json = False,
 ) -> None:
     """Certify any model on rows it was not fitted on: every named part of the population, at a confidence.
 
     Give a model file, ours or another's, or the column with a model's predictions. Writes certificate.json,
-    which 'verify' checks without the rows, certificate.png and, for 'report', rows.parquet, which holds the
-    rows; in a folder each where there are several sensitive features, whose certificates then hold together. The
-    options numeric, categorical, drop, columns and sensitive-features may be repeated.
+    which 'verify' checks without the rows, and certificate.png; in a folder each where there are several sensitive
+    features, whose certificates then hold together. These files hold no row: with --keep-rows rows.parquet holds them
+    all (features, label, group, decision), for the explorer of 'report', and is not to travel with the certificate.
+    The options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
     from agnosticfair.auditing.proof import read_key
     from agnosticfair.data.files import Roles
@@ -124,8 +130,9 @@ def audit(
     for name in names:
         made = _certified(judged, name, ask | of_rows, strict)
         rows = _decided(judged, name, of_rows)
-        files, told[name] = _files(judged, made, name, rows, file, secret)
+        files, told[name] = _files(judged, made, name, file, secret)
         folder = out if len(names) == 1 else out / name
+        files |= _kept_rows(folder, rows, keep_rows)
         said = "\n".join((*of_decisions(rows, judged.name), str(made)))
         deliver(folder, files, report.grids(made), said, "" if as_json else None)
     if as_json:
@@ -147,11 +154,10 @@ def _files(
     judged: Judged,
     made: Certificate,
     sensitive_feature: str,
-    rows: Decided,
     file: Path,
     secret: Any,
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """A certificate with its figure and rows, by file name; and as JSON."""
+    """A certificate with its figure, by file name; and as JSON."""
     from agnosticfair.auditing.proof import sealed
     from agnosticfair.report import certificate as report
     from agnosticfair.report.figures import png
@@ -161,7 +167,15 @@ def _files(
     told = sealed(made.to_json() | about | provenance({file.stem: judged.table}), secret)
     text = json.dumps(told, indent=1, allow_nan=False)
     files = {"certificate.json": f"{text}\n".encode(), "certificate.png": png(report.figure(made))}
-    return {**files, "rows.parquet": rows.to_bytes()}, told
+    return files, told
+
+
+def _kept_rows(folder: Path, rows: Decided, keep: bool) -> dict[str, bytes]:
+    """The file of the rows, where it is wanted; else those of an earlier audit go: they are not this certificate's."""
+    if keep:
+        return {ROWS_FILE: rows.to_bytes()}
+    (folder / ROWS_FILE).unlink(missing_ok=True)
+    return {}
 
 
 def _decided(judged: Judged, sensitive_feature: str, how: Mapping[str, Any]) -> Decided:

@@ -22,6 +22,12 @@ EPILOG = (
 )
 ROUND = ("sums", "part_sums", "trials", "average", "train", "average_network", "private_slopes")
 """The steps of which every round has one."""
+NOTES = {
+    "shows_rows": "the kernels' centres are rows of the sites, without label and group, seen by all (shows-rows)",
+    "shares_site_totals": "totals have a block for each site, which shows its own sums (shares-site-totals)",
+    "shares_cluster_means": "means of the rows nearest to a centre are seen by all (shares-cluster-means)",
+}
+"""What sites consent to for a method, in words."""
 AWAY = 3
 """The exit code of 'deploy status' where the SuperLink does not answer."""
 
@@ -78,7 +84,7 @@ def init(
     from agnosticfair.networks import factory
     from agnosticfair.private import Budget, private_recipe
     from agnosticfair.protocol.faults import policy
-    from agnosticfair.server.plan import centres_kind
+    from agnosticfair.server.plan import consents
 
     chosen = recipe(method, **settings)
     if limit is not None:
@@ -96,10 +102,8 @@ def init(
         run["least-sites"] = least_sites
     if limit is not None:
         run |= {"limit": limit, "confidence": confidence, "precision": precision}
-    if centres_kind(chosen) == "rows":
-        print(
-            "Note: the kernels' centres are rows of the sites, without label and group, seen by all."
-        )
+    for need in sorted(consents(chosen) if epsilon is None else ()):
+        print(f"Note: {NOTES[need]}; the sites' files consent, and their people may take it back.")
     if epsilon is not None:
         private_recipe(chosen)
         Budget(epsilon, delta, most_rows=site_rows)

@@ -70,7 +70,8 @@ def fit(
     epsilon: options.Epsilon = None,
     delta: options.Delta = 1e-5,
     ledgers: Annotated[
-        Path | None, Option(help="Folder for what each client's rows have spent, over all fits.")
+        Path | None,
+        Option(help="Folder for what each client's rows have spent, not the standard one."),
     ] = None,
     site_rows: options.SiteRows = 0,
     out: Annotated[Path, Option(help="The model's file.")] = Path("model.safetensors"),
@@ -199,8 +200,7 @@ def _fitted(
         engine = federation.in_process(clients, workers, device)
         if promised is None:
             made = federation.fit(engine, chosen, on_round=on_round, **how)
-            known = replace(made.model, trained_on=federation.trained_on(clients))
-            return replace(made, model=known), None
+            return replace(made, model=federation.knowing(made.model, clients)), None
         if how["checkpoint"] is not None:
             raise SettingsError(
                 "a limit is found by several fits, which no checkpoint holds: leave out --checkpoint"

@@ -83,6 +83,8 @@ def note_rows(method: Method) -> None:
 
 def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_json: bool) -> None:
     """Say how the fit ended, and what was written."""
+    from agnosticfair.data.trained import beside as sketch_file
+
     found = left.found
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
@@ -111,7 +113,13 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     beside = (
         ", ".join(str(out.parent / name) for name in left.cards) or "no card, for rows are streamed"
     )
-    return print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
+    print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
+    if fitted.model.training is not None:
+        print(
+            f"Beside it {sketch_file(out).name} knows the rows of the fit again, for 'audit': it is for who fitted, "
+            "and is not passed on with the model."
+        )
+    return None
 
 
 def _of_rule(fitted: Fit) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def explain_messages(
     from agnosticfair.data.schema import load_schema
     from agnosticfair.methods import method as recipe
     from agnosticfair.private import Budget
-    from agnosticfair.server.reveals import explain, explain_audit, explain_secure
+    from agnosticfair.server.reveals import explain, explain_audit, explain_secure, learned
 
     if bootstrap < 0:
         raise SettingsError(f"bootstrap is {bootstrap}; it must not be negative")
@@ -76,7 +76,7 @@ def explain_messages(
     else:
         found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
         found += explain_audit(chosen, census, bootstrap, names)
-        found = explain_secure(found, census, sites) if secure else found
+        found = explain_secure(found, census, sites, chosen) if secure else found
     if as_json:
         return print(json.dumps([asdict(message) for message in found], indent=1))
     for message in found:
@@ -86,8 +86,11 @@ def explain_messages(
         show(grid(title, ("field", "shape", "what it could reveal"), lines))
         print()
     if epsilon is not None:
-        whom = "for the site as a whole" if site_rows else "per row of a site"
-        print(f"All of them together cost epsilon {epsilon:g} at delta {delta:g}, {whom}.")
+        hidden = "for the site as a whole" if site_rows else "per row of a site"
+        print(f"All of them together cost epsilon {epsilon:g} at delta {delta:g}, {hidden}.")
+    known = agreed is not None or epsilon is not None
+    whom = learned(chosen, secure=secure, epsilon=epsilon, schema=known)
+    show(grid("Who learns what from this run", ("who", "what"), [*whom.items()]))
     largest = max(found, key=lambda message: message.size)
     return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and message.")
 

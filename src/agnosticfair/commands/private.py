@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,26 +40,25 @@ def private_fit(
 ) -> None:
     """A model and its card, with what was spent and certified. Nothing else is measured on the rows here, for that
     would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
-    from agnosticfair.data.table import Table
     from agnosticfair.private import fit_private, private_sentences
+    from agnosticfair.protocol.privacy.store import ledger_folder
     from agnosticfair.report import card
 
     if schema is None:
         raise SettingsError(
             "differential privacy needs --schema: ranges and categories taken from rows would show some of them"
         )
-    if budget.ledgers is not None:
-        check_folder(budget.ledgers, option="--ledgers")
-        budget.ledgers.mkdir(parents=True, exist_ok=True)
-    for key, rows in clients.items():
-        if not isinstance(rows, Table):
-            raise SettingsError(
-                f"client {key!r} streams its rows: a private fit needs them in memory"
-            )
+    place = budget.ledgers or ledger_folder()
+    check_folder(place, option="--ledgers")
+    held = _in_memory(clients)
     target, names, positive = about
-    held = cast("Mapping[str, Table]", clients)
     fitted = fit_private(
-        held, method, budget=budget, schema=schema, sensitive_features=names, positive=positive
+        held,
+        method,
+        budget=replace(budget, ledgers=place),
+        schema=schema,
+        sensitive_features=names,
+        positive=positive,
     )
     fitted.model.save(out)
     sections = card.private_card(fitted, target)
@@ -71,6 +71,19 @@ def private_fit(
     print(f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s.")
     for sentence in private_sentences(told):
         print(sentence)
+    print(f"What these rows have spent over all fits is kept in {place}.")
     return print(
         f"Written: {out}, which predicts {fitted.model.positive!r}, and {', '.join(sorted(cards))}."
     )
+
+
+def _in_memory(clients: Mapping[str, Table | Stream]) -> Mapping[str, Table]:
+    """The clients' tables; one that streams its rows is refused."""
+    from agnosticfair.data.table import Table
+
+    for key, rows in clients.items():
+        if not isinstance(rows, Table):
+            raise SettingsError(
+                f"client {key!r} streams its rows: a private fit needs them in memory"
+            )
+    return cast("Mapping[str, Table]", clients)

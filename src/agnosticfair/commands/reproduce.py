@@ -56,7 +56,8 @@ def reproduce(
     results = {
         "format": "agnosticfair-results-1",
         **provenance(
-            {name: load_dataset(name, folder) for name in options.listed(dataset, DATASETS)}
+            {name: load_dataset(name, folder) for name in options.listed(dataset, DATASETS)},
+            public=True,
         ),
         "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,

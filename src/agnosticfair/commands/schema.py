@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +14,9 @@ from typer import Option
 from agnosticfair.commands.options import Files, Roles, example, with_roles
 
 if TYPE_CHECKING:
+    from agnosticfair.data.census import Census
     from agnosticfair.data.schema import Schema
+    from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
 
 
@@ -27,6 +31,9 @@ def schema(
     outside: Annotated[
         str, Option(help="What a draft says of values outside: refuse, or clip.")
     ] = "refuse",
+    bands: Annotated[
+        int, Option(help="Bins of each number in a draft, of about as many rows each; 0 for none.")
+    ] = 4,
     out: Annotated[Path, Option(help="The draft's file; an existing one is kept.")] = Path(
         "schema.json"
     ),
@@ -58,9 +65,33 @@ def schema(
         for name, source in clients.items()
     }
     assert roles.target is not None  # its option is required
-    draft = schema_of(merge(censuses), roles.target, outside)
+    census = merge(censuses)
+    draft = schema_of(census, roles.target, outside)
+    if bands:
+        draft = replace(draft, bands=_bins(clients, census, bands))
     out.write_text(json.dumps(draft.to_json(), indent=1) + "\n", encoding="utf-8")
     return print(f"Written: {out}, a draft: correct its ranges and categories before it leaves.")
+
+
+def _bins(
+    clients: Mapping[str, Table | Stream], census: Census, bands: int
+) -> dict[str, tuple[float, ...]]:
+    """The edges that a fit of these files would agree on, for every column of numbers."""
+    import numpy as np
+
+    from agnosticfair.data.axes import bands_of, histogram
+
+    def counted(table: Table) -> np.ndarray:
+        return np.array([histogram(table.numeric[name], *ends) for name, ends in ranges])
+
+    ranges = sorted(census.numeric.items())
+    if not ranges:
+        return {}
+    counts = np.sum([source.added_up(counted) for source in clients.values()], axis=0)
+    return {
+        name: bands_of(census, name, own, bands)
+        for (name, _), own in zip(ranges, counts, strict=True)
+    }
 
 
 def _fitting(agreed: Schema, who: str, table: Table) -> list[int]:

@@ -68,7 +68,7 @@ def shifts(
     }
     asked |= {"seeds": seeds} | ({} if network is None else {"network": network})
     kept = decided_files(rows, clients_of(setting), folder)
-    about = provenance({name: load_dataset(name, folder) for name in names})
+    about = provenance({name: load_dataset(name, folder) for name in names}, public=True)
     results = {"format": "agnosticfair-shifts-1", **about, "asked": asked | {"peers": peers}}
     results |= {"versions": about["versions"] | _versions(peers), "rows": rows}
     summaries, said = report.summarise(rows), f"{len(rows)} fits in {perf_counter() - begin:.0f} s."

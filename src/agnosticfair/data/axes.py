@@ -86,10 +86,14 @@ def _shortest(low: float, high: float) -> float:
 
 
 def bands_of(
-    census: Census, name: str, counts: np.ndarray, bands: int, edges_of: Edges = edges_of
+    census: Census, name: str, counts: np.ndarray | None, bands: int, edges_of: Edges = edges_of
 ) -> tuple[float, ...]:
-    """``edges_of`` a column over its range in the census; those of dates without a time are dates, too."""
+    """``edges_of`` a column over its range in the census; those of dates without a time are dates, too. Where a schema
+    declares bins, these."""
+    if name in census.bands:
+        return tuple(census.bands[name])
     low, high = census.numeric[name]
+    assert counts is not None
     edges = edges_of(counts, low, high, bands)
     if name in census.dates and low.is_integer() and high.is_integer():
         return tuple(sorted({float(np.ceil(edge)) for edge in edges}))  # the same rows lie below
@@ -171,7 +175,7 @@ def axes_of(
     found = []
     for name in chosen_columns(census, columns, others, clients):
         if name in census.numeric:
-            edges = bands_of(census, name, counts[name], bands)
+            edges = bands_of(census, name, counts.get(name), bands)
             found.append(band_axis(name, edges, name in census.dates))
         elif name in census.categorical:
             found.append(Axis(name, tuple(census.categorical[name])))

@@ -34,7 +34,7 @@ class Census:
     column -> (low, high).  categorical: column -> sorted vocabulary, of which not all need occur.
     weight: of all rows, where they have weights; None for one each.  other: the values of columns that are no
     features and may name parts, of those that all clients have.  dates: the numeric columns that are dates, at all
-    clients.
+    clients.  bands: column -> edges of its bins, where a schema declares them.
 
     >>> one = Census(2, {"no": 2}, {}, {"age": (20.0, 30.0)}, {"job": ("a",)})
     >>> one + Census(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
@@ -49,6 +49,7 @@ class Census:
     weight: float | None = field(default=None, repr=False)
     other: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     dates: tuple[str, ...] = field(default=(), repr=False)
+    bands: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def mass(self) -> float:
@@ -74,6 +75,7 @@ class Census:
                 for k in sorted({*self.other} & {*other.other})
             },
             tuple(sorted({*self.dates} & {*other.dates})),
+            {k: v for k, v in self.bands.items() if other.bands.get(k) == v},
         )
 
     def outline(self) -> Census:
@@ -87,7 +89,7 @@ class Census:
         data = asdict(self)
         if self.weight is None:
             del data["weight"]
-        for name in ("other", "dates"):
+        for name in ("other", "dates", "bands"):
             if not data[name]:
                 del data[name]
         return data
@@ -342,7 +344,7 @@ def number_in(text: str) -> float | None:
 
 
 def _parse(data: object) -> Census:
-    optional = {"weight", "other", "dates"} & {*data} if isinstance(data, dict) else set()
+    optional = {"weight", "other", "dates", "bands"} & {*data} if isinstance(data, dict) else set()
     fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"} | optional)
     n = wire.count(fields["n"], "'n'")
 
@@ -360,6 +362,7 @@ def _parse(data: object) -> Census:
     numeric = wire.mapping(fields["numeric"], "'numeric'")
     categorical = wire.mapping(fields["categorical"], "'categorical'")
     other = wire.mapping(fields.get("other", {}), "'other'")
+    bands = wire.mapping(fields.get("bands", {}), "'bands'")
     if both := sorted({*numeric} & {*categorical}):
         raise ValueError(f"column {both[0]!r} is both numeric and categorical")
     return Census(
@@ -371,7 +374,18 @@ def _parse(data: object) -> Census:
         wire.limits([0, fields["weight"]], "'weight'")[1] if "weight" in optional else None,
         vocabularies(other),
         wire.texts(fields.get("dates", ()), "'dates'"),
+        {k: edges_in(v, f"the bands of {k!r}") for k, v in sorted(bands.items())},
     )
+
+
+def edges_in(value: object, what: str) -> tuple[float, ...]:
+    """Edges of bins from their plain form, which is not trusted: finite numbers that ascend."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{what} should be a list")
+    found = tuple(wire.limits([edge, edge], what)[0] for edge in value)
+    if list(found) != sorted({*found}):
+        raise ValueError(f"{what} should ascend")
+    return found
 
 
 def _check_same_columns(

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from agnosticfair.data.table import Column, Table
-
-ROWS, BUCKETS = 8, 1 << 12
-"""A fingerprint that travels counts rows in at most BUCKETS buckets, which hold ROWS of them in the mean."""
 
 CERTAIN = 5.0
 """Standard deviations beyond chance from which on rows count as had in common."""
@@ -55,6 +50,35 @@ def folds_by_features(table: Table, folds: int, seed: int = 0) -> np.ndarray:
     return (mixed % np.uint64(max(folds, 1))).astype(np.int64)
 
 
+def contents(table: Table) -> np.ndarray:
+    """A number of 64 bits for every row, (n,), a function of its values and their columns' names: a column may be a
+    feature here and a sensitive one there.
+
+    >>> job = Column.of("ab")
+    >>> one, other = Table({}, {"job": job}, None, {}), Table({}, {}, None, {"job": job})
+    >>> bool((contents(one) == contents(other)).all())
+    True
+    """
+    kinds = (table.numeric, table.categorical, table.sensitive_features, table.other)
+    columns: dict[str, np.ndarray | Column] = {k: v for kind in kinds for k, v in kind.items()}
+    found = np.full(len(table), np.uint64(_word("contents")))
+    for name, values in sorted(columns.items()):
+        found = _mixed(found, _words(values, name))
+    return found if table.target is None else _mixed(found, _words(table.target, "target"))
+
+
+def marked(rows: np.ndarray, key: bytes) -> np.ndarray:
+    """A number of 64 bits for every row of an array, (n,), which nobody can make without the key.
+
+    >>> marks = marked(np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]), b"secret")
+    >>> bool(marks[0] == marks[2]), bool(marks[0] == marks[1])
+    (True, False)
+    """
+    packed = np.ascontiguousarray(rows)
+    marks = [hashlib.blake2b(row.tobytes(), digest_size=8, key=key).digest() for row in packed]
+    return np.frombuffer(b"".join(marks), "<u8")
+
+
 def folds_of(table: Table, folds: int, seed: int = 0) -> np.ndarray:
     """The fold of every row, (n,): by its content, and for equal rows by how many of them came before.
 
@@ -88,26 +112,18 @@ class Fold:
 
 def digest_of(tables: Iterable[Table]) -> str:
     """The same for the same rows in any order and over any clients: a sum of hashes, which add up."""
-    return _digest(row_hashes(table) for table in tables)
-
-
-def _digest(of_each: Iterable[np.ndarray]) -> str:
     total, n = 0, 0
-    for own in of_each:
-        hashes = _mixed(own, np.zeros(len(own), np.uint64))
-        total, n = (total + int(np.add.reduce(hashes, dtype=np.uint64))) % 2**64, n + len(own)
+    for table in tables:
+        hashes = _mixed(row_hashes(table), np.zeros(len(table), np.uint64))
+        total, n = (total + int(np.add.reduce(hashes, dtype=np.uint64))) % 2**64, n + len(table)
     return hashlib.sha256(f"{n} {total}".encode()).hexdigest()
 
 
 def sketch_of(tables: Iterable[Table], buckets: int) -> np.ndarray:
     """How many rows fall into each of so many buckets by their content, (buckets,): counts, which add up."""
-    return _sketch((row_hashes(table) for table in tables), buckets)
-
-
-def _sketch(of_each: Iterable[np.ndarray], buckets: int) -> np.ndarray:
     found = np.zeros(buckets, np.int64)
-    for own in of_each:
-        hashes = _mixed(own, np.ones(len(own), np.uint64))
+    for table in tables:
+        hashes = _mixed(row_hashes(table), np.ones(len(table), np.uint64))
         found += np.bincount((hashes % np.uint64(buckets)).astype(np.int64), minlength=buckets)
     return found
 
@@ -135,37 +151,13 @@ def in_common(sketches: np.ndarray) -> np.ndarray:
     return np.where(sure, found, 0.0)
 
 
-def fingerprint_of(tables: Sequence[Table]) -> str:
-    """The digest of rows, and a sketch by which some of them are known again; the same over any clients."""
-    buckets = _buckets(sum(map(len, tables)))
-    if not buckets:
-        return digest_of(tables)
-    of_each = [row_hashes(table) for table in tables]
-    packed = zlib.compress(_sketch(of_each, buckets).astype("<u4").tobytes(), 9)
-    return f"{_digest(of_each)}:{b64encode(packed).decode()}"
-
-
-def known_again(fingerprint: str, tables: Sequence[Table]) -> float:
-    """About how many of these rows are among those of a fingerprint."""
-    digest, _, packed = fingerprint.partition(":")
-    n = sum(map(len, tables))
-    if digest and digest_of(tables) == digest:
-        return float(n)
-    try:
-        content = zlib.decompressobj().decompress(b64decode(packed), 4 * BUCKETS)
-        there = np.frombuffer(content, "<u4").astype(np.int64)
-    except (ValueError, zlib.error):
-        return 0.0
-    if len(there) < 2:
-        return 0.0
-    own = sketch_of(tables, len(there))
-    return float(min(in_common(np.stack([there, own]))[0, 1], n))
-
-
-def _buckets(rows: int) -> int:
-    """A power of two, so that each bucket has ROWS rows or more in the mean; 0 where that is too few to tell."""
-    found = 1 << max((rows // ROWS).bit_length() - 1, 0)
-    return 0 if found < 16 else min(found, BUCKETS)
+def mixed_in(columns: Sequence[object], rows: int) -> np.ndarray:
+    """A number of 64 bits for every row of columns, (rows,), a function of its values and the columns' order."""
+    found = np.full(rows, np.uint64(_word("columns")))
+    for k, values in enumerate(columns):
+        assert isinstance(values, np.ndarray | Column)
+        found = _mixed(found, _words(values, str(k)))
+    return found
 
 
 def _words(values: np.ndarray | Column, name: str) -> np.ndarray:

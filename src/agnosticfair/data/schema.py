@@ -27,6 +27,10 @@ FORMAT = "agnosticfair-schema-1"
 OUTSIDE = ("refuse", "clip")
 
 
+EQUAL_BINS = 8
+"""Bins of a column of numbers for which a schema declares none: of equal width, so that no row settles them."""
+
+
 @dataclass(frozen=True)
 class Schema:
     """What rows look like at every site.
@@ -51,15 +55,24 @@ class Schema:
         """What a site signs off: the same for the same content, however the file is laid out."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
+    @property
+    def bins(self) -> dict[str, tuple[float, ...]]:
+        """The edges of every column's bins: declared, or of EQUAL_BINS equal ones over its range."""
+        equal = {
+            name: tuple(np.linspace(low, high, EQUAL_BINS + 1)[1:-1].tolist())
+            for name, (low, high) in self.numeric.items()
+            if high > low
+        }
+        return {**equal, **self.bands}
+
     def outline(self) -> Census:
         """A census without a count: what clients would have to say of their rows, had nobody agreed on it."""
         groups = {
             name: dict.fromkeys(values, 0) for name, values in self.sensitive_features.items()
         }
         labels = dict.fromkeys(self.labels, 0)
-        return Census(
-            0, labels, groups, dict(self.numeric), dict(self.categorical), dates=self.dates
-        )
+        own = (dict(self.numeric), dict(self.categorical))
+        return Census(0, labels, groups, *own, dates=self.dates, bands=self.bins)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the file."""
@@ -142,6 +155,50 @@ def applied(schema: Schema, table: Table, who: str) -> Table:
 
     who: holds the rows, e.g. "client 'north'".
     """
+    target = _check_columns(schema, table, who)
+    return replace(
+        table,
+        numeric={k: _inside(schema, k, table.numeric[k], who) for k in schema.numeric},
+        categorical={
+            k: _known(table.categorical[k], v, f"column {k!r} of {who}", schema.outside)
+            for k, v in schema.categorical.items()
+        },
+        target=_known(target, schema.labels, f"the label of {who}", "refuse"),
+        sensitive_features={
+            k: _known(table.sensitive_features[k], v, f"sensitive feature {k!r} of {who}", "refuse")
+            for k, v in schema.sensitive_features.items()
+        },
+    )
+
+
+def brought(schema: Schema, table: Table, who: str) -> Table:
+    """The rows as the schema has them, without a refusal that depends on a row: numbers are brought to the range, an
+    unknown category is taken as 'other' where that is declared, and rows with other unknown values are left out.
+
+    >>> schema = Schema("y", ("no", "yes"), {}, {"age": (0.0, 9.0)})
+    >>> rows = Table({"age": np.array([5.0, 50.0, 1.0])}, {}, Column.of(["no", "yes", "?"]), {})
+    >>> brought(schema, rows, "the site").numeric["age"]
+    array([5., 9.])
+    """
+    target = _check_columns(schema, table, who)
+    columns = [("other" in v, table.categorical[k], v) for k, v in schema.categorical.items()]
+    columns += [
+        (False, table.sensitive_features[k], v) for k, v in schema.sensitive_features.items()
+    ]
+    columns.append((False, target, schema.labels))
+    fits = np.ones(len(table), bool)
+    for other, column, values in columns:
+        fits &= other | (column.aligned(values) >= 0)
+    inside = {
+        name: np.clip(np.nan_to_num(table.numeric[name], nan=low), low, high)
+        for name, (low, high) in schema.numeric.items()
+    }
+    rows = replace(table, numeric={**table.numeric, **inside}).take(fits)
+    return applied(replace(schema, outside="clip"), rows, who)
+
+
+def _check_columns(schema: Schema, table: Table, who: str) -> Column:
+    """The label; raise where it, or another column of the schema, is not there."""
     if table.target is None:
         raise DataError(f"{who} has no label: the schema's is {schema.target!r}")
     for name in (*schema.numeric, *schema.categorical, *schema.sensitive_features):
@@ -155,19 +212,7 @@ def applied(schema: Schema, table: Table, who: str) -> Table:
             raise DataError(
                 f"{who} has no {kind} column {name!r}, which the schema declares: add it, or agree on another schema"
             )
-    return replace(
-        table,
-        numeric={k: _inside(schema, k, table.numeric[k], who) for k in schema.numeric},
-        categorical={
-            k: _known(table.categorical[k], v, f"column {k!r} of {who}", schema.outside)
-            for k, v in schema.categorical.items()
-        },
-        target=_known(table.target, schema.labels, f"the label of {who}", "refuse"),
-        sensitive_features={
-            k: _known(table.sensitive_features[k], v, f"sensitive feature {k!r} of {who}", "refuse")
-            for k, v in schema.sensitive_features.items()
-        },
-    )
+    return table.target
 
 
 def _inside(schema: Schema, name: str, values: np.ndarray, who: str) -> np.ndarray:

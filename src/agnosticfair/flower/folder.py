@@ -6,6 +6,7 @@ can be moved: paths in it are taken from where the folder is.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
@@ -21,7 +22,10 @@ from agnosticfair.flower.bundle import app_hash
 from agnosticfair.flower.masking import KEEPERS_KEY, LIST, keeper_of, masking_files
 from agnosticfair.flower.secrets import key_pair, tls_files
 from agnosticfair.mathematics.basis import check_seed
-from agnosticfair.settings import DEFAULT, to_config
+from agnosticfair.methods import method
+from agnosticfair.server.plan import consents
+from agnosticfair.settings import DEFAULT, from_config, to_config
+from agnosticfair.site.policy import FOLDS, LEAST_ROWS
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 """Flower calls nobody: no telemetry, no look for updates."""
@@ -70,8 +74,28 @@ class Federation:
                 "privacy by --epsilon needs secure sums and --schema: ranges and categories taken from rows would show "
                 "some of them"
             )
+        if self.run.get("epsilon") and self.run.get("on-failure") == "drop":
+            raise SettingsError(
+                "privacy by --epsilon and --on-failure drop do not go together: a total without a site, taken from a "
+                "total with it, would have that site's share of the noise alone; take wait, retry or stop"
+            )
         if self.secure:
             check_hidden(len(self.sites), self.run)
+            self._check_schema()
+
+    def _check_schema(self) -> None:
+        """Raise where sites under masks would refuse what a run asks for, before it is begun."""
+        if self.run.get("limit") and not self.schema:
+            raise SettingsError(
+                "a limit under masks needs --schema, for no site tells ranges and categories of half its rows: draft "
+                "one by 'agnosticfair schema', or give --plain"
+            )
+        agreed = json.loads(self.schema) if self.schema and not self.run.get("epsilon") else {}
+        if away := sorted({*agreed.get("numeric", ())} - {*agreed.get("bands", ())}):
+            raise SettingsError(
+                f"the schema declares no bins of {away[0]!r}, and under masks sites answer for declared bins only: add "
+                "'bands' to it, which 'agnosticfair schema' drafts (an empty list for none), or give --plain"
+            )
 
 
 @dataclass(frozen=True)
@@ -184,24 +208,20 @@ def least_sites(count: int, on_failure: str) -> int:
 
 def settings_text(settings: Settings) -> str:
     """The federation's own file."""
-
-    def lines(values: Mapping[str, Any]) -> str:
-        return "\n".join(f"{key} = {_toml(value)}" for key, value in values.items())
-
     names = ("host", "listen", "port", "control")
     return f"""# A federation of sites; 'agnosticfair deploy run' reads it anew for every run.
 
 # host is the name by which sites reach the SuperLink, listen the address that it takes for that.
 # port is for the sites; control is for runs, and on this machine only.
 [coordinator]
-{lines({name: getattr(settings, name) for name in names})}
+{_lines({name: getattr(settings, name) for name in names})}
 
 [columns]
-{lines(settings.columns)}
+{_lines(settings.columns)}
 
 # Empty texts and zeros are 'as the method has it'.
 [run]
-{lines(settings.run)}
+{_lines(settings.run)}
 """
 
 
@@ -230,26 +250,37 @@ def read_config(folder: Path) -> dict[str, Any]:
     return {**settings.run, **out, "checkpoint": str(settings.folder / "state" / "checkpoint")}
 
 
+def policy_values(settings: Settings) -> dict[str, Any]:
+    """What a new site answers: no more than the run needs."""
+    run = settings.run
+    needs = frozenset[str]()
+    if not run.get("epsilon"):
+        needs = consents(method(str(run["method"]), **from_config(run)))
+    drops = bool(run.get("secure")) and run.get("on-failure") == "drop"
+    found: dict[str, Any] = {"least-rows": settings.columns.get("least-rows", LEAST_ROWS)}
+    found |= {"least-sites": max(2, int(run["least-sites"])) if drops else 2, "may-drop": drops}
+    for name in ("shows_rows", "shares_site_totals", "shares_cluster_means"):
+        found[name.replace("_", "-")] = name in needs
+    found |= {"folds": ",".join(map(str, FOLDS)), "fold-seed": int(run.get("seed", 0))}
+    return found if run.get("schema") else {**found, "columns": ""}
+
+
 def site_files(
     settings: Settings, key: str, file: Path, authority: str, app: str, keeper: str = ""
 ) -> dict[str, str]:
     """A site's one file, and a script that starts it where everything is on one machine.  keeper: the public
     key of who keeps the list of masking keys."""
-    config = {"site": key, "file": str(Path(file).resolve()), **settings.columns}
+    columns = {name: v for name, v in settings.columns.items() if name != "least-rows"}
+    config = {"site": key, "file": str(Path(file).resolve()), **columns}
     masks = ""
     if settings.run.get("secure"):
-        drops = settings.run.get("on-failure") == "drop"
-        least = max(2, int(settings.run["least-sites"])) if drops else 2
-        config |= {"may-drop": drops, "least-sites": least, "mask-keeper": keeper}
-        config |= {"shows-rows": True} if settings.run.get("centres") == "rows" else {}
+        config |= {"mask-keeper": keeper}
         masks = f'mask-key = "../keys/{key}.mask"\nmask-list = "../keys/{LIST}"\n'
     if settings.run.get("schema"):
         masks += f'schema = "../{SCHEMA}"\n'
     if settings.run.get("epsilon"):
         private = ("epsilon", "delta", "site-rows")
         config |= {name: settings.run[name] for name in private if name in settings.run}
-        masks += f'ledger = "../state/{key}.ledger.json"\n'
-    lines = "\n".join(f"{name} = {_toml(value)}" for name, value in config.items())
     text = f'''# Site {key}. Start it by: agnosticfair deploy site {key}.toml
 # Paths are taken from where this file is. A key that is not there is made at the first start.
 
@@ -261,7 +292,11 @@ tls-authority = """
 """
 
 [site]
-{lines}
+{_lines(config)}
+
+# What this site answers, decided by its own people: 'agnosticfair site policy {key}.toml' says it in words.
+[policy]
+{_lines(policy_values(settings))}
 
 [here]
 key = "../keys/{key}"
@@ -285,6 +320,10 @@ def write_new(path: Path, text: str) -> None:
 def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a file, whole or not at all."""
     write_atomically({path: text.encode()}, mode)
+
+
+def _lines(values: Mapping[str, Any]) -> str:
+    return "\n".join(f"{key} = {_toml(value)}" for key, value in values.items())
 
 
 def _toml(value: Any) -> str:

@@ -16,10 +16,12 @@ from agnosticfair.protocol.secure.keys import (
     Roster,
     check_newer,
     check_roster,
+    check_signed,
     listed,
     new_identity,
 )
-from agnosticfair.protocol.secure.site import OPEN_STEPS, SecureSite
+from agnosticfair.protocol.secure.site import SecureSite
+from agnosticfair.site.policy import SitePolicy
 
 LIST, KEEPERS_KEY = "masking.json", "masking.key"
 """The list of all sites' long-term public keys, of which every site holds a copy; the secret key that signs it."""
@@ -71,8 +73,9 @@ def next_list(keys: Path, change: Callable[[Roster], Roster]) -> KeyList:
     return listed(keeper, held.version + 1, sites)
 
 
-def read_key_list(path: str | Path, least_sites: int = 2) -> KeyList:
-    """The list of keys from its file; one that cannot be used is refused in a sentence."""
+def read_key_list(path: str | Path, least_sites: int = 2, keeper: str = "") -> KeyList:
+    """The list of keys from its file; one that cannot be used is refused in a sentence.  keeper: the public key of
+    who signed it, where the site has pinned one."""
     try:
         found = key_list(json.loads(Path(path).read_text()))
     except OSError as error:
@@ -85,6 +88,8 @@ def read_key_list(path: str | Path, least_sites: int = 2) -> KeyList:
             f"the list of keys {str(path)!r} cannot be used ({why}): copy it again"
         ) from None
     check_roster(found.sites, least_sites)
+    if keeper:
+        check_signed(found, keeper, f"the list of keys {str(path)!r}")
     return found
 
 
@@ -150,15 +155,15 @@ def read_secret(path: str | Path, site: str) -> Identity:
 def masked_site(
     secret: str | Path,
     keys: str | Path,
-    site: str,
-    answer: Callable[[str, Any], Any],
-    least_sites: int = 2,
-    shows_rows: bool = False,
+    policy: SitePolicy,
+    answer: Callable[..., Any],
+    keeper: str = "",
     **how: Any,
 ) -> SecureSite:
     """A site that answers in masked sums only; its sessions are kept beside the secret key, for a process of
-    Flower's may end between two questions.  shows_rows: whether it offers rows as kernel centres.  how: as
-    ``SecureSite`` has it."""
-    roster, path = read_key_list(keys, least_sites).sites, Path(secret).with_suffix(".sessions")
-    how |= {"open_steps": OPEN_STEPS | ({"centres"} if shows_rows else set()), "path": path}
-    return SecureSite(read_secret(secret, site), roster, answer, least_sites, **how)
+    Flower's may end between two questions.  answer: behind the policy.  keeper: the public key of who keeps the list.
+    how: as ``SecureSite`` has it."""
+    roster = read_key_list(keys, policy.least_sites, keeper).sites
+    path, own = Path(secret).with_suffix(".sessions"), read_secret(secret, policy.site)
+    how |= {"may_drop": policy.may_drop, "open_steps": policy.open_steps, "path": path}
+    return SecureSite(own, roster, answer, policy.least_sites, **how)

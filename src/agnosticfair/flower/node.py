@@ -57,7 +57,7 @@ def read_site(path: Path) -> Joined:
         at, here = told["coordinator"], told["here"]
         key, log = (path.resolve().parent / str(here[name]) for name in ("key", "log"))
         address, authority, app = (str(at[n]) for n in ("address", "tls-authority", "app"))
-        config = dict(told["site"])
+        config = {**told["site"], **told.get("policy", {})}
         for name in ("mask-key", "mask-list", "schema", "ledger"):
             if name in here:
                 config[name] = str(path.resolve().parent / str(here[name]))
@@ -222,7 +222,8 @@ class Node:
             else:
                 told["content"] = respond(self.joined.config, question.step, question.content)
         except Exception as error:
-            why = told["failure"] = reason(error)
+            told["failure"] = reason(error)
+            why = getattr(error, "detail", "") or told["failure"]
         spent = time.monotonic() - begin
         taken = fleet.push(question, told, spent)
         event = "refused" if why else "answered" if taken else "not taken"

@@ -9,18 +9,20 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import STEPS, answer
-from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_table
-from agnosticfair.data.schema import applied, load_schema
+from agnosticfair.data.schema import applied, brought, load_schema
+from agnosticfair.data.table import Table
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
 from agnosticfair.flower.masking import BRING, masked_site, read_key_list, read_secret, take_list
 from agnosticfair.protocol.engines.relay import Relay
@@ -36,20 +38,23 @@ from agnosticfair.protocol.messages import (
 )
 from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.site import PrivateSite
+from agnosticfair.protocol.privacy.store import ledger_of
+from agnosticfair.protocol.questions import UNCOUNTED, Named, PartCounts
 from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
+from agnosticfair.site.guard import Quiet, guarded, refused
+from agnosticfair.site.policy import FOLDS, LEAST_ROWS, MOST_FOLDS, SitePolicy
+from agnosticfair.site.rows import shown_rows
 from agnosticfair.threads import one_thread
-
-LEAST_ROWS = 10
-"""Rows that every group of a site has, or the site does not answer, unless it says otherwise."""
 
 _LISTS = ("sensitive-features", "numeric", "categorical", "drop", "parts", "allow", "imports")
 _KEYS = ("mask-key", "mask-list", "mask-keeper")
-_SECURE = (*_KEYS, "least-sites", "may-drop", "shows-rows", "schema")
+_CONSENTS = ("shows-rows", "shares-site-totals", "shares-cluster-means")
+_SECURE = (*_KEYS, "least-sites", "may-drop", "schema", "fold-seed", *_CONSENTS)
 _RAY = ("ray-parts", "ray-address")
 _PRIVATE = ("epsilon", "delta", "colluding", "site-rows", "ledger")
 _OWN = (*_SECURE, *_PRIVATE, *_RAY)
-_NAMES = {"site", "file", "target", "least-rows", "fingerprint", *_LISTS, *_OWN}
+_NAMES = {"site", "file", "target", "least-rows", "fingerprint", "columns", "folds", *_LISTS, *_OWN}
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,12 @@ class Site:
     imports: modules of its own, which make its networks known (``networks.register``).
     fingerprint: whether it tells a digest of its file.  mask_key, mask_list: files of its secret key and
     of all sites' public ones, where it answers in masked sums only; then mask_keeper: the public key of who
-    may change that list; least_sites: the fewest that a total may have; may_drop, shows_rows: whether it
-    goes on with fewer sites, and offers rows as kernel centres.  schema: a file that it signed off.
+    may change that list; least_sites, may_drop, shows_rows, shares_site_totals, shares_cluster_means, folds,
+    fold_seed: as ``SitePolicy`` has them.  schema: a file that it signed off.  columns: the features that it tells of,
+    where it has none; all if none is listed.
     epsilon, delta, colluding, site_rows: the privacy of its rows, or of itself as a whole, where it answers
-    with noise only (``Budget``); ledger: the file of what was spent.  ray_parts: where not 0, the file is a folder of
-    Parquet files, held in so many parts by a Ray cluster at ray_address."""
+    with noise only (``Budget``); ledger: the folder of ledgers, where it is not the standard place.  ray_parts: where
+    not 0, the file is a folder of Parquet files, held in so many parts by a Ray cluster at ray_address."""
 
     key: str
     file: str
@@ -77,6 +83,11 @@ class Site:
     least_sites: int = 2
     may_drop: bool = False
     shows_rows: bool = False
+    shares_site_totals: bool = False
+    shares_cluster_means: bool = False
+    folds: tuple[int, ...] = FOLDS
+    fold_seed: int = 0
+    columns: tuple[str, ...] = ()
     schema: str = ""
     ray_parts: int = 0
     ray_address: str = ""
@@ -100,10 +111,7 @@ def site_of(config: Mapping[str, Any]) -> Site:
     for name in ("site", "file", "target", "sensitive-features"):
         if not config.get(name):
             raise SettingsError(f'--node-config lacks {name!r}: add {name}="..."')
-    lists: dict[str, Any] = {
-        name: tuple(part.strip() for part in str(config.get(name, "")).split(",") if part.strip())
-        for name in _LISTS
-    }
+    lists: dict[str, Any] = {name: _listed(config, name) for name in _LISTS}
     allow, imports = lists.pop("allow") or tuple(STEPS), lists.pop("imports")
     if strange := [step for step in allow if step not in STEPS]:
         raise SettingsError(f"--node-config allows {strange[0]!r}; there are: {', '.join(STEPS)}")
@@ -113,6 +121,7 @@ def site_of(config: Mapping[str, Any]) -> Site:
     roles = Roles(str(config["target"]), lists.pop("sensitive-features"), **lists)
     known = bool(config.get("fingerprint", False))
     own = {name.replace("-", "_"): config[name] for name in _OWN if name in config}
+    own |= _answered(config)
     if bool(own.get("mask_key")) != bool(own.get("mask_list")):
         raise SettingsError("secure sums need both mask-key and mask-list: name the two files")
     if not isinstance(fewest := own.get("least_sites", 2), int) or fewest < 2:
@@ -122,13 +131,57 @@ def site_of(config: Mapping[str, Any]) -> Site:
         raise SettingsError(f"ray-parts is {parts!r}: give a whole number, 0 for none")
     if parts and own.get("schema"):
         raise SettingsError("ray-parts and schema do not go together: give one of them")
-    if own.get("epsilon") and not (own.get("mask_key") and own.get("schema") and own.get("ledger")):
-        raise SettingsError(
-            "privacy by epsilon needs secure sums, a schema and a ledger: name mask-key, mask-list, schema and ledger"
-        )
+    if own.get("epsilon"):
+        _check_private(own)
     return Site(
         str(config["site"]), str(config["file"]), roles, allow, least, imports, known, **own
     )
+
+
+def _check_private(own: Mapping[str, Any]) -> None:
+    """Raise where a site that answers with noise lacks what makes the noise enough."""
+    if not (own.get("mask_key") and own.get("schema")):
+        raise SettingsError(
+            "privacy by epsilon needs secure sums and a schema: name mask-key, mask-list and schema"
+        )
+    if own.get("may_drop"):
+        raise SettingsError(
+            "privacy by epsilon and may-drop do not go together: a total without a site, taken from a total with it, "
+            "would have that site's share of the noise alone; take out may-drop"
+        )
+
+
+def _listed(config: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in str(config.get(name, "")).split(",") if part.strip())
+
+
+def _answered(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The folds and columns that a site answers for, and its consents, if they make sense."""
+    for name in (*_CONSENTS, "may-drop"):
+        if not isinstance(config.get(name, False), bool):
+            raise SettingsError(f"{name} is {config[name]!r}: say true or false")
+    folds = _listed(config, "folds") or tuple(map(str, FOLDS))
+    if not all(number.isdigit() and 2 <= int(number) <= MOST_FOLDS for number in folds):
+        raise SettingsError(
+            f"folds is {config['folds']!r}: list numbers from 2 to {MOST_FOLDS}, for few rows lie in a fold of many"
+        )
+    if type(seed := config.get("fold-seed", 0)) is not int or seed < 0:
+        raise SettingsError(f"fold-seed is {seed!r}: give a whole number, 0 or more")
+    return {"folds": tuple(map(int, folds)), "columns": _listed(config, "columns")}
+
+
+def policy_of(site: Site) -> SitePolicy:
+    """What the site answers, by its own file."""
+    names = ("least_rows", "least_sites", "may_drop", "folds", "fold_seed", "site_rows", "epsilon")
+    consents = (name.replace("-", "_") for name in _CONSENTS)
+    own = {name: getattr(site, name) for name in (*names, *consents)}
+    sites = tuple(sorted(_keys(site).sites)) if site.mask_key else ()
+    schema = load_schema(site.schema) if site.schema else None
+    return SitePolicy(site.key, sites, bool(site.mask_key), schema=schema, **own)
+
+
+def _keys(site: Site) -> KeyList:
+    return read_key_list(site.mask_list, site.least_sites, site.mask_keeper)
 
 
 def hello(config: Mapping[str, Any], app: str = "") -> str:
@@ -137,7 +190,7 @@ def hello(config: Mapping[str, Any], app: str = "") -> str:
     told: dict[str, Any] = {"site": site.key, "format": FORMAT, "app": app, "steps": site.allow}
     told["versions"] = {"python": platform.python_version(), **{p: version(p) for p in packages}}
     if site.mask_key:
-        held = read_key_list(site.mask_list)
+        held = _keys(site)
         told["keys"] = [held.version, digest(held.sites).hex()]
     if site.fingerprint and Path(site.file).is_file():
         told["sha256"] = _digest(Path(site.file))
@@ -170,7 +223,18 @@ def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
         return pack(take_list(site.mask_list, own, site.mask_keeper, question))
     files = (site.file, site.mask_key, site.mask_list, site.schema)
     with one_thread():
-        return pack(_handler(site, tuple(map(_stamp, files)))(step, question))
+        return pack(_answer(site, step, question, tuple(map(_stamp, files))))
+
+
+def _answer(site: Site, step: str, question: Any, stamps: tuple[int, ...]) -> Any:
+    """The site's answer; where sums are hidden, what is wrong with its file is for its own log."""
+    try:
+        handler = _handler(site, stamps)
+    except DataError as error:
+        if site.mask_key:
+            raise refused(site.key, step, str(error)) from None
+        raise
+    return handler(step, question)
 
 
 def _stamp(file: str) -> int:
@@ -180,31 +244,32 @@ def _stamp(file: str) -> int:
 
 @lru_cache(maxsize=1)
 def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
-    """Who answers for the site: itself, or where it has keys for that, itself under masks.  stamps: of the
-    site's files; with another one it is made anew."""
-    held: Callable[[str, Any], Any] = (
-        _cluster(site) if site.ray_parts else partial(answer, _client(site, stamps[0]))
-    )
+    """Who answers for the site behind its policy: itself, or where it has keys for that, itself under masks.  stamps:
+    of the site's files; with another one it is made anew."""
+    held: Callable[..., Any] = partial(_held, site, stamps[0])
+    policy, rows = policy_of(site), ""
+    if site.epsilon:
+        # what is wrong with the file is told to nobody else
+        ledger = Quiet(site.key, lambda *_: _ledger(site, stamps[0]))("private_plan", None)
+        rows, held = ledger.path.stem, Quiet(site.key, held)
+        held = PrivateSite(site.key, held, ledger, site.colluding, site.site_rows, rows=rows)
+    held = guarded(policy, held)
     if not site.mask_key:
         return held
-    if site.epsilon:
-        rows = _digest(Path(site.file))
-        held = PrivateSite(site.key, held, _ledger(site), site.colluding, site.site_rows, rows=rows)
-    return masked_site(
-        site.mask_key,
-        site.mask_list,
-        site.key,
-        held,
-        site.least_sites,
-        site.shows_rows,
-        may_drop=site.may_drop,
-        schema=load_schema(site.schema) if site.schema else None,
-    )
+    return masked_site(site.mask_key, site.mask_list, policy, held, site.mask_keeper, rows=rows)
 
 
-def _ledger(site: Site) -> Ledger:
-    unit = "site" if site.site_rows else "row"
-    return Ledger(site.epsilon, site.delta, path=Path(site.ledger), unit=unit)
+def _held(site: Site, stamp: int, step: str, question: Any) -> Any:
+    """The answer of the site's rows, which are read when the first question comes."""
+    if site.ray_parts:
+        return _cluster(site, stamp)(step, question)
+    return answer(_client(site, stamp), step, question)
+
+
+def _ledger(site: Site, stamp: int) -> Ledger:
+    """The ledger of the site's rows, whatever their file is called."""
+    unit, folder = "site" if site.site_rows else "row", Path(site.ledger) if site.ledger else None
+    return ledger_of(_rows(site, stamp), site.epsilon, site.delta, unit, folder)
 
 
 def reason(error: Exception) -> str:
@@ -219,7 +284,8 @@ _CLUSTERS: list[Any] = []
 """The engine that holds the site's rows now, if one does."""
 
 
-def _cluster(site: Site) -> Callable[[str, Any], Any]:
+@lru_cache(maxsize=1)
+def _cluster(site: Site, stamp: int) -> Callable[[str, Any], Any]:
     """Who answers where a Ray cluster holds the site's rows: its parts, added up here."""
     from agnosticfair.client.parts import makers
     from agnosticfair.protocol.engines.ray import RayEngine
@@ -236,8 +302,26 @@ def _cluster(site: Site) -> Callable[[str, Any], Any]:
             raise FederationError(f"site {site.key!r}: {found.reason}")
         return found
 
-    _check_groups(site, ask("census", None).groups)
+    _check_rare(site, ask)
     return ask
+
+
+def _check_rare(site: Site, ask: Callable[[str, Any], Any]) -> None:
+    """Raise where a value of few rows would be told; in one table it is joined with others instead."""
+    for name, values in ask("outline", None).categorical.items():
+        named = Named(((name, values, ()),), np.zeros((0, 1, 2)))
+        counted = ask("part_counts", Broadcast(0, replace(UNCOUNTED, named=named), PartCounts()))
+        if (np.diag(counted.sums["counts"]) < site.least_rows).any():
+            raise DataError(
+                f"column {name!r} of site {site.key!r} has values of fewer than {site.least_rows} rows, which are not "
+                "told: join them in its files, or drop the column"
+            )
+
+
+@lru_cache(maxsize=1)
+def _rows(site: Site, stamp: int) -> Table:
+    """The rows of the site's file; it is read again when it is another one."""
+    return read_table(site.file, site.roles, who=f"the file of site {site.key!r}")
 
 
 @lru_cache(maxsize=1)
@@ -245,20 +329,11 @@ def _client(site: Site, stamp: int) -> Client:
     """The site's client; the file is read again when it is another one."""
     for name in site.imports:
         import_module(name)
-    who = f"the file of site {site.key!r}"
-    table = read_table(site.file, site.roles, who=who)
+    table, who = _rows(site, stamp), f"the file of site {site.key!r}"
+    if site.epsilon:  # whether it answers depends on no row
+        return Client(site.key, brought(load_schema(site.schema), table, who))
     if site.schema:
         table = applied(load_schema(site.schema), table, who)
-    _check_groups(site, take_census(table, who=f"site {site.key!r}").groups)
+    else:
+        table = shown_rows(table, site.columns, site.least_rows)
     return Client(site.key, table)
-
-
-def _check_groups(site: Site, groups: Mapping[str, Mapping[str, int]]) -> None:
-    """Raise where a group has so few rows that the site does not answer."""
-    for sensitive_feature, counts in groups.items():
-        small = [name for name, rows in sorted(counts.items()) if rows < site.least_rows]
-        if small:
-            raise DataError(
-                f"site {site.key!r} has a group of {sensitive_feature!r} with fewer than {site.least_rows} "
-                "rows and does not answer: leave it out, or let the site lower least-rows"
-            )

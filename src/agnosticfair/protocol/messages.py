@@ -71,12 +71,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Offer:
-    """A site's masking key (X25519) for one session, signed with its long-term key; all in hexadecimal."""
+    """A site's masking key (X25519) for one session, signed with its long-term key; all in hexadecimal.  rows: where
+    the site adds noise, a hash of its rows under a key of its own: others see by it whether they are the same."""
 
     site: str
     session: str
     public: str
     signature: str
+    rows: str = ""
 
 
 @dataclass(frozen=True)
@@ -337,9 +339,11 @@ def _offer(entry: Mapping[str, Any]) -> Offer:
     site, session = entry["site"], entry["session"]
     if not (isinstance(site, str) and isinstance(session, str)):
         raise ValueError("the site or session of a masking key is no text")
-    return Offer(
-        site, session, hexadecimal(entry["public"], 32), hexadecimal(entry["signature"], 64)
-    )
+    rows = entry.get("rows", "")
+    if rows:
+        hexadecimal(rows, 16)
+    public, signature = hexadecimal(entry["public"], 32), hexadecimal(entry["signature"], 64)
+    return Offer(site, session, public, signature, rows)
 
 
 def key_list(entry: Mapping[str, Any]) -> KeyList:

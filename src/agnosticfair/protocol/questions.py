@@ -236,6 +236,17 @@ class Histograms:
         return {"counts": (len(self.columns), FINE)}
 
 
+@question("part_counts")
+class PartCounts:
+    """How many rows each of the task's subgroups has; each pair of values where it has no subgroup yet."""
+
+    def shapes(self, task: Task) -> Shapes:
+        assert task.named is not None
+        axes, parts = task.named.agreed
+        size = sum(len(axis.values) for axis in axes)
+        return {"counts": (len(parts),) if parts else (size, size)}
+
+
 def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:
     kernels = dict.fromkeys(("psi_L", "psi_theta", "psi_C"), alpha.shape)
     return {"w": w.shape, "clients": (), **slope, "correct": (), **kernels}

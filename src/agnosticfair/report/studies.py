@@ -204,6 +204,10 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     title = f"Audit of {name} on {told['n']:,} rows"
     study = _study(run, title, [entry], rows, mix, told["notion"])
     study |= {"rows": told["n"]} | certified(told, "audited rows")
+    study["no_explorer"] = (
+        "This audit left no rows beside its certificate, so there is nothing to reweigh: run it again with "
+        "'audit --keep-rows', which leaves rows.parquet, a file that holds the rows."
+    )
     study["warnings"] += doubts.of_certificate(told)
     study["limit"] = told.get("limit") or facts.LIMIT
     return [study]

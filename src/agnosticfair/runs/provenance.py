@@ -39,13 +39,16 @@ COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The arguments of the command that runs, if any."""
 
 
-def provenance(tables: Mapping[str, Table | Stream]) -> dict[str, Any]:
-    """Command, versions, and what fingerprints the rows have."""
+def provenance(tables: Mapping[str, Table | Stream], public: bool = False) -> dict[str, Any]:
+    """Command, versions, and how many rows there are; of public rows also their fingerprints.  Of others a fingerprint
+    would tell whoever knows all rows but one whether that one is there."""
     names = ("agnosticfair", "numpy", "scipy")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
     told = map(without_password, COMMAND.get())
     command = shlex.join(("agnosticfair", *told)) if COMMAND.get() else None
-    data = {k: {"rows": len(t), "sha256": of_all(t)} for k, t in tables.items()}
+    data: dict[str, Any] = {k: {"rows": len(t)} for k, t in tables.items()}
+    if public:
+        data = {k: {**about, "sha256": of_all(tables[k])} for k, about in data.items()}
     return {"command": command, "versions": versions, "data": data}
 
 

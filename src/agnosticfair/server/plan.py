@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners.estimates import Estimates
-from agnosticfair.mathematics.basis import Basis, is_centred, settled, width
+from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
 from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.parts import SITE
 from agnosticfair.methods import Fairness, Method, needs_groups
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
 from agnosticfair.protocol.questions import Architecture, Centres, Clusters, Task
@@ -32,7 +33,8 @@ def fairness_of(method: Method) -> Fairness:
 @dataclass(frozen=True)
 class Plan:
     """What the census settles.  n: how many rows there are.  s_bar: the mean of the groups' numbers.
-    negative: the name of the other label.  base_rate: the share of positive labels."""
+    negative: the name of the other label.  base_rate: the share of positive labels.
+    declared: whether a schema says which bins columns of numbers have."""
 
     method: Method
     task: Task
@@ -41,6 +43,7 @@ class Plan:
     compared: Comparisons
     negative: str
     base_rate: float = float("nan")
+    declared: bool = False
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -199,6 +202,20 @@ def centres_kind(method: Method) -> str | None:
     if len(kinds) > 1:
         raise SettingsError(f"both bases share centres, of one kind: not {' and '.join(kinds)}")
     return next(iter(kinds), None)
+
+
+def consents(method: Method) -> frozenset[str]:
+    """What sites under masks must consent to for this method (fields of ``site.policy.SitePolicy``): it shows more than
+    totals of all sites.
+
+    >>> from agnosticfair.methods import method
+    >>> sorted(consents(method("afl")))
+    ['shares_site_totals']
+    """
+    bases, kind = (method.basis, fairness_of(method).basis), centres_kind(method)
+    shown = {"rows": "shows_rows", "kmeans": "shares_cluster_means"}.get(kind or "")
+    apart = any(is_apart(basis) or SITE in (basis.columns or ()) for basis in bases)
+    return frozenset(filter(None, (shown, "shares_site_totals" if apart else None)))
 
 
 def centres_question(plan: Plan, seed: int, share: float = 0.0) -> Broadcast[Centres] | None:

@@ -16,7 +16,7 @@ import numpy as np
 from agnosticfair.data.axes import axes_of
 from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.mathematics.basis import gaussian, subpopulations
-from agnosticfair.mathematics.parts import Axis, sizes_of
+from agnosticfair.mathematics.parts import SITE, Axis, sizes_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import (
     Agreement,
@@ -31,6 +31,7 @@ from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
     PrivateDecisions,
     PrivateMoments,
+    PrivatePlan,
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
@@ -57,6 +58,10 @@ agreed ranges and categories, so that a certificate asks nobody for a row."""
 
 UNSAID = "nobody has said: ask whoever wrote the step"
 """Of a field without words; ``question`` takes them."""
+
+BLOCKS = ("psi_", "J_", "gram", "counts")
+AFTER = ("decisions", "part_decisions", "histograms")
+"""Fields that have an entry for every kernel; and the steps of which no method has kernels of each site's own."""
 
 SIGNED = 200
 """Bytes, or less, that a signature and a site's name add to a masked message."""
@@ -237,9 +242,13 @@ def _size(value: object) -> str:
     return f"{len(value)} entries" if isinstance(value, Mapping) else "1"
 
 
-def explain_secure(found: Sequence[Explained], census: Census, sites: int) -> list[Explained]:
+def explain_secure(
+    found: Sequence[Explained], census: Census, sites: int, method: Method
+) -> list[Explained]:
     """The same messages under secure sums: a site's numbers are masked, and what they could reveal is said of
-    the total of all sites."""
+    the total of all sites; where a total has a block of each site's own, of that site."""
+    needs, columns = server.consents(method), server.fairness_of(method).basis.columns or ()
+    after = () if SITE in columns else AFTER
     outline = {k: v for k, v in found[1].fields.items() if k not in ("n", "weight")}
     open_says = {k: REVEALS[k] for k in ("numeric", "categorical", "other")}
     names = {k: f"which {k} occur, without a count" for k in ("labels", "groups")}
@@ -254,28 +263,102 @@ def explain_secure(found: Sequence[Explained], census: Census, sites: int) -> li
             len(pack(census.outline())),
             {**open_says, **names},
         ),
-        _masked(_message("counts", "0", Reply(0, counts))),
+        _masked(_message("counts", "0", Reply(0, counts)), frozenset()),
     ]
-    return [found[0], *begun, *(_masked(message) for message in found[2:])]
+    return [found[0], *begun, *(_masked(message, needs, after) for message in found[2:])]
 
 
-def _session(sites: int) -> list[Explained]:
-    """The messages that begin a session of secure sums."""
-    key = Offer("x" * 8, "0" * 32, "0" * 64, "0" * 128)
+def _session(sites: int, noisy: bool = False) -> list[Explained]:
+    """The messages that begin a session of secure sums.  noisy: whether sites say if their rows are the same."""
+    key = Offer("x" * 8, "0" * 32, "0" * 64, "0" * 128, "0" * 32 if noisy else "")
     agreed = Agreement("0" * 32, (key,) * sites)
-    nothing = {"public": "nothing: a key for this session"}
+    fields, nothing = {"public": "32 bytes"}, {"public": "nothing: a key for this session"}
+    if noisy:
+        fields["rows"] = "16 bytes"
+        nothing["rows"] = (
+            "whether the rows are those of an earlier fit: a hash under a key of the site"
+        )
     return [
-        Explained("keys", "0", "site", {"public": "32 bytes"}, len(pack(key)), nothing),
+        Explained("keys", "0", "site", fields, len(pack(key)), nothing),
         Explained("agree", "0", "server", {"offers": f"{sites} keys"}, len(pack(agreed)), {}),
     ]
 
 
-def _masked(message: Explained) -> Explained:
-    """A site's message under masks; rows stay what they are, and are refused unless a site allows them."""
+def _masked(message: Explained, needs: frozenset[str], after: tuple[str, ...] = AFTER) -> Explained:
+    """A site's message under masks; rows stay what they are, and are refused unless a site allows them.  needs: what
+    sites must consent to.  after: steps that have no block of each site's own."""
     if message.sender == "server" or message.step == "centres":
         return message
-    of_total = {k: f"of this site nothing; of the total: {v}" for k, v in message.reveals.items()}
-    return replace(message, size=message.size + SIGNED, reveals=of_total)
+    own = "shares_site_totals" in needs and message.step not in after
+    says = {
+        name: f"OF THIS SITE, in a block of its own (refused without shares-site-totals): {text}"
+        if own and name.startswith(BLOCKS)
+        else f"of this site nothing; of the total: {text}"
+        for name, text in message.reveals.items()
+    }
+    return replace(message, size=message.size + SIGNED, reveals=says)
+
+
+def learned(method: Method, *, secure: bool, epsilon: float | None, schema: bool) -> dict[str, str]:
+    """What each adversary learns from a run of this method.
+
+    Parameters
+    ----------
+    method : Method
+    secure : bool
+        Whether sums are masked.
+    epsilon : float or None
+        Of differential privacy, if there is any; sums are then masked, too.
+    schema : bool
+        Whether there is a schema.
+
+    Returns
+    -------
+    dict
+        Who -> what.
+
+    Examples
+    --------
+    >>> from agnosticfair.methods import method
+    >>> learned(method("fl"), secure=True, epsilon=None, schema=True)["a site that lies"]
+    'the model of each round; it can spoil the model by false sums, and nothing finds that out'
+    """
+    needs, outline = (
+        server.consents(method),
+        "" if schema else ", each site's ranges and categories",
+    )
+    whole = {"shows_rows": "rows of each site", "shares_site_totals": "each site's own sums"}
+    whole["shares_cluster_means"] = "means of clusters of rows, single rows where a cluster has one"
+    more = "".join(f", {whole[need]} (by consent)" for need in sorted(needs))
+    lies = {
+        "a site that lies": "the model of each round; it can spoil the model by false sums, and nothing finds that out"
+    }
+    outside = {"an outsider on the network": "sizes and times of messages"}
+    if epsilon is not None:
+        noisy = f"totals with noise: of a row no more than epsilon {epsilon:g} bounds"
+        return {
+            "an honest coordinator": noisy,
+            "a coordinator that lies": "the same; what is not the agreed task is refused by one sentence",
+            "a coordinator with all sites but one": "that site's sums, with its own share of the noise",
+            **lies,
+            **outside,
+            "who holds the model file": "weights and what the schema says; of a row as above",
+        }
+    model = {
+        "who holds the model file": "weights, ranges and categories; what a model remembers of its rows"
+    }
+    if not secure:
+        every = f"every site's own sums, by group and subgroup{outline}{more}"
+        return {"any coordinator": every, **lies, **outside, **model}
+    return {
+        "an honest coordinator": f"totals of all sites{outline}{more}",
+        "a coordinator that lies": "totals under models of its own choice, which can single out a person, though not "
+        "the site; what is not the agreed task is refused by one sentence",
+        "a coordinator with all sites but one": "that site's own sums, by subtraction",
+        **lies,
+        **outside,
+        **model,
+    }
 
 
 def explain_private(
@@ -304,11 +387,20 @@ def explain_private(
         (PrivateSlopes, {"temperature": 1.0, "w": w, "active": active}, f"1 to {ROUNDS}{fewer}"),
         (PrivateDecisions, {"w": w}, f"after the last, once{fewer}"),
     )
-    found = _session(len(sites)) if len(sites) > 1 else []
+    secure = len(sites) > 1
+    found = _session(len(sites), noisy=True) if secure else []
+    session = "0" * 32 if secure else ""
+    planned = PrivatePlan("0" * 64, False, np.zeros(ROUNDS + len(kinds) - 1))
+    begin = Broadcast(0, task, planned, session)
+    reply = _message("private_plan", "0 and at the end", _like(begin))
+    found += [
+        _message("private_plan", "0 and at the end", begin),
+        replace(reply, size=reply.size + SIGNED * secure),
+    ]
     for kind, more, when in kinds:
-        asked = kind(z=multipliers[step_of(kind)], sites=len(sites), most=most, **more)
+        asked = kind(z=multipliers[step_of(kind)], most=most, **more)
         begun = replace(task, n=0) if kind is PrivateCounts else task
-        broadcast = Broadcast(1, begun, asked, "0" * 32 if len(sites) > 1 else "")
+        broadcast = Broadcast(1, begun, asked, session)
         found += [_message(step_of(kind), when, broadcast), _noisy(when, broadcast)]
     return found
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
+from agnosticfair.data.axes import edges_of, histogram
 from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.errors import FederationError, ModelError
@@ -26,9 +28,11 @@ from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.flower import FlowerEngine
 from agnosticfair.protocol.faults import Policy
 from agnosticfair.protocol.messages import FORMAT
+from agnosticfair.protocol.privacy.store import ledger_folder
 from agnosticfair.report.page import data
 from agnosticfair.report.runs import read_run
 from agnosticfair.runs.provenance import RESAMPLES, read_rounds
+from agnosticfair.server import plan as server
 from agnosticfair.server.reveals import explain, explain_audit
 
 ROWS = small_table(300, 3)
@@ -324,7 +328,8 @@ def run_server(files, out, **changes):
     config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(out)}
     config |= {"checkpoint": str(out / "state")}
     config |= {name.replace("_", "-"): value for name, value in changes.items()}
-    _, grid = engine_over(files)
+    shown = {"shows-rows": changes.get("centres") == "rows"}
+    _, grid = engine_over(files, **dict.fromkeys(files, shown))
     return grid, lambda: apps.main(grid, asked(config))
 
 
@@ -566,12 +571,14 @@ def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_p
     for file, text in masking_files(files).items():
         (tmp_path / file).write_text(text)
         (tmp_path / file).chmod(0o600)
+    recipe = method(name, network=network, max_rounds=3)
+    consents = {need.replace("_", "-"): True for need in server.consents(recipe)}
     own = {
         key: {"mask-key": str(tmp_path / f"{key}.mask"), "mask-list": str(tmp_path / LIST)}
+        | {"least-rows": 1, **consents}
         for key in files
     }
     engine, grid = engine_over(files, **own)
-    recipe = method(name, network=network, max_rounds=3)
     secure = fit(engine, recipe, secure=read_key_list(tmp_path / LIST).sites)
     here = fit(read_clients(files.values(), ROLES), recipe)
     assert secure.model.w.tobytes() == here.model.w.tobytes()
@@ -600,9 +607,9 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     assert made.model.privacy["epsilon"] == pytest.approx(50.0)
     asked = {step for step, _ in grid.log}
     assert asked == {"hello", "keys", "agree", *(f"private_{k}" for k in PRIVATE_STEPS)}
-    for key in files:
-        ledger = json.loads((tmp_path / "bank" / "state" / f"{key}.ledger.json").read_text())
-        assert len(ledger["multipliers"]) == 3 + made.rounds
+    ledgers = [json.loads(path.read_text()) for path in ledger_folder().glob("*.json")]
+    assert [len(ledger["multipliers"]) for ledger in ledgers] == [3 + made.rounds] * len(files)
+    assert all(ledger["plans"] == {} and len(ledger["ended"]) == 1 for ledger in ledgers)
     certificate = apps.certify(made, engine, config)
     assert certificate["at_most"] >= certificate["worst_difference"]
     assert "epsilon 50 at delta 1e-05 was spent" in certificate["says"]
@@ -613,6 +620,38 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
         apps.run_fit(engine, {**config, "tau": 0.2}, None)
     with pytest.raises(FederationError, match="answers private steps only"):
         fit(engine, "fairfl", secure=apps.masks_of(config), schema=schema)
+    # the same rows in files of other names, in a folder with keys of its own: the same budget
+    renamed = {
+        key: Path(shutil.copy(path, tmp_path / f"other-{key}.csv")) for key, path in files.items()
+    }
+    write_folder(tmp_path / "anew", Federation(renamed, ROLES, run, schema=agreed, least_rows=1))
+    config = read_config(tmp_path / "anew") | {"tau": 0.2}
+    sites = [read_site(tmp_path / "anew" / "sites" / f"{key}.toml").config for key in files]
+    with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
+        apps.run_fit(FlowerEngine(FakeGrid(sites), tuple(files), pause=0.01), config, None)
+
+
+def test_a_private_site_answers_whatever_its_rows_are(files, tmp_path):
+    """Few rows of a group, numbers out of range, values that nobody declared: no refusal tells of them."""
+    from agnosticfair.data.schema import schema_of
+    from agnosticfair.flower.folder import Federation, read_config, write_folder
+    from agnosticfair.flower.node import read_site
+
+    schema = schema_of(take_census(ROWS, "all"), "y")
+    files = {key: Path(shutil.copy(path, tmp_path)) for key, path in files.items()}
+    lines = files["north"].read_text().splitlines()
+    names = lines[0].split(",")
+    odd = dict(zip(names, lines[1].split(","), strict=True)) | {"age": "1e9"}
+    strange = odd | {"job": "never declared"}
+    more = [",".join(row[name] for name in names) for row in (odd, strange)]
+    files["north"].write_text("\n".join([*lines[:4], *more]) + "\n")
+    run = {"method": "fairfl", "epsilon": 50.0, "delta": 1e-5, "positive": "yes"}
+    agreed = json.dumps(schema.to_json())
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=100))
+    config = read_config(tmp_path / "bank")
+    sites = [read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files]
+    made, _ = apps.run_fit(FlowerEngine(FakeGrid(sites), tuple(files), pause=0.01), config, None)
+    assert made.model.privacy["epsilon"] == pytest.approx(50.0)
 
 
 def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
@@ -621,7 +660,7 @@ def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site
 
-    agreed = json.dumps(schema_of(take_census(ROWS, "all"), "y").to_json())
+    agreed = json.dumps(with_bins(schema_of(take_census(ROWS, "all"), "y")).to_json())
     run = {"method": "fairfl", "positive": "yes", "max-rounds": 2}
     write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
     config = read_config(tmp_path / "bank")
@@ -635,11 +674,19 @@ def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
     assert not {"outline", "census"} & {step for step, _ in grid.log}
 
 
+def with_bins(schema):
+    """The schema with the bins that its command drafts."""
+    ranges = schema.numeric.items()
+    found = {k: edges_of(histogram(ROWS.numeric[k], *ends), *ends, 4) for k, ends in ranges}
+    return replace(schema, bands=found)
+
+
 @pytest.mark.slow
 def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     """From 'deploy init --limit' to the certificate: the model and the promise of the same rows in one place."""
     from agnosticfair.auditing import limit as limits
     from agnosticfair.auditing.proof import verify
+    from agnosticfair.data.schema import schema_of
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site
     from agnosticfair.protocol.secure import site as secure_site
@@ -649,14 +696,15 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     monkeypatch.setattr(secure_site, "SESSIONS", 2)  # a fit's own, and the one that counts models
     promised = {"limit": 0.6, "confidence": 0.95, "precision": 0.5}
     run = {"method": "agnosticfair-named", "positive": "yes", **promised}
-    write_folder(tmp_path / "bank", Federation(files, ROLES, run, least_rows=1))
+    schema = with_bins(schema_of(take_census(ROWS, "all"), "y"))
+    agreed = json.dumps(schema.to_json())
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
     config = read_config(tmp_path / "bank") | {"out": str(tmp_path / "out")}
     (tmp_path / "out").mkdir()
     sites = {key: read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files}
     left = apps.made(FakeGrid(list(sites.values())), config, "1")
-    here, promise = limits.fit_within(
-        read_clients(files.values(), ROLES), sensitive_features="sex", positive="yes", **promised
-    )
+    how = {"sensitive_features": "sex", "positive": "yes", "schema": schema}
+    here, promise = limits.fit_within(read_clients(files.values(), ROLES), **how, **promised)
     certificate = json.loads(left["certificate.json"])
     assert verify(certificate) == ()
     assert len(promise.trials) > 1
@@ -665,7 +713,7 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
 
 
-PRIVATE_STEPS = ("counts", "moments", "slopes", "decisions")
+PRIVATE_STEPS = ("plan", "counts", "moments", "slopes", "decisions")
 
 
 def test_privacy_without_what_it_needs_is_refused(files):
@@ -675,5 +723,10 @@ def test_privacy_without_what_it_needs_is_refused(files):
 
     with pytest.raises(SettingsError, match="needs secure sums and --schema"):
         Federation(files, ROLES, {"epsilon": 3.0})
-    with pytest.raises(SettingsError, match="needs secure sums, a schema and a ledger"):
+    with pytest.raises(SettingsError, match="needs secure sums and a schema"):
         site_of(node_config("north", "a.csv", epsilon=3.0))
+    with pytest.raises(SettingsError, match="--on-failure drop do not go together"):
+        Federation(files, ROLES, {"epsilon": 3.0, "on-failure": "drop"}, schema="{}")
+    private = {"mask-key": "a", "mask-list": "b", "schema": "c", "epsilon": 3.0, "may-drop": True}
+    with pytest.raises(SettingsError, match="epsilon and may-drop do not go together"):
+        site_of(node_config("north", "a.csv", **private))

@@ -132,7 +132,9 @@ def test_a_site_whose_file_names_parts_answers_from_its_cluster(cluster, folder)
     assert found.model.w.tobytes() == here(folder).model.w.tobytes()
     assert len(hello(config)) > 100
     config["least-rows"] = 5000
-    with pytest.raises(DataError, match="'north' has a group of 'sex' with fewer than 5000"):
+    with pytest.raises(
+        DataError, match="column 'job' of site 'north' has values of fewer than 5000"
+    ):
         respond(config, "census", b"")
 
 

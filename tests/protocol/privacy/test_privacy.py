@@ -1,72 +1,25 @@
-"""Privacy: sensitivities by enumeration, noise as stated, a budget that ends, and an audit that can fail."""
+"""Privacy: sensitivities by enumeration, noise as stated, and an audit that can fail."""
 
-import os
-import signal
-import subprocess
-import sys
-from dataclasses import astuple, replace
-from functools import partial
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import dealt, script, small_table
+from helpers import dealt, script
+from private_questions import ROWS, SCHEMA, ask, site, task_of, with_singles
 from scipy.stats import kstest, norm
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
-from agnosticfair.data.census import take_census
-from agnosticfair.data.schema import schema_of
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
-from agnosticfair.methods import method
-from agnosticfair.private import Budget, fit_private, schema_axes
-from agnosticfair.protocol.messages import Broadcast, Reply, unpack
+from agnosticfair.private import Budget, fit_private
+from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.privacy.accountant import multiplier, spent
 from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.questions import (
-    PrivateCounts,
-    PrivateDecisions,
-    PrivateMoments,
-    PrivateSlopes,
-)
 from agnosticfair.protocol.privacy.sensitivity import SHARES, deviations, sensitivity
 from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian, share_of
-from agnosticfair.protocol.questions import Named, Task
-from agnosticfair.server import plan as server
 
-ROWS = small_table(400, 3)
 AUDIT = script("canary")
-SCHEMA = schema_of(take_census(ROWS, "all"), "y")
-
-
-def task_of(rows=ROWS) -> Task:
-    census = take_census(rows, "all")
-    return server.plan(method("fairfl"), census, ("a",), positive="yes").task
-
-
-W = np.array([1.5, -0.5, 3.0, -2.0, 0.7, 0.2])
-QUESTION = {
-    "private_counts": PrivateCounts,
-    "private_moments": PrivateMoments,
-    "private_slopes": partial(PrivateSlopes, temperature=0.3, w=W, active=np.zeros(1)),
-    "private_decisions": partial(PrivateDecisions, w=W),
-}
-
-
-def ask(step: str, task: Task, z: float = 1.0, sites: int = 1, most: int = 0, **more) -> Broadcast:
-    return Broadcast(1, task, QUESTION[step](z=z, sites=sites, most=most, **more))
-
-
-def with_singles(task: Task, few: int | None = None) -> Task:
-    """The task with parts of single values, of jobs and of bands of age."""
-    axes = schema_axes(
-        replace(SCHEMA, bands={"age": tuple(np.quantile(ROWS.numeric["age"], (0.3, 0.6)))})
-    )
-    parts = [((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))][:few]
-    rows = np.full((len(parts), 3, 2), -1.0)
-    rows[:, 0] = [part[0] for part in parts]
-    return replace(task, named=Named(tuple(astuple(axis) for axis in axes), rows))
 
 
 @pytest.mark.parametrize("active", [None, (0, 1, 4), (1, 2)])
@@ -155,13 +108,8 @@ def test_shares_add_up_to_the_noise_of_those_who_do_not_collude():
     assert share_of(1, 1) == 1.0
 
 
-def site(ledger=None, **settings) -> PrivateSite:
-    held = partial(answer, Client("a", ROWS))
-    return PrivateSite("a", held, ledger or Ledger(3.0, 1e-5), **settings)
-
-
 def test_the_same_question_gets_the_same_noise_and_costs_once():
-    private, question = site(), ask("private_slopes", task_of(), z=5.0, sites=2)
+    private, question = site(), ask("private_slopes", task_of(), z=5.0)
     first = private("private_slopes", question)
     cost = private.ledger.spent
     again = private("private_slopes", question)
@@ -173,100 +121,12 @@ def test_the_same_question_gets_the_same_noise_and_costs_once():
     assert private.ledger.spent > cost
 
 
-ENDS = """
-import os, pickle, signal, sys
-sys.path.insert(0, sys.argv[4])
-from pathlib import Path
-from agnosticfair.protocol.privacy.ledger import Ledger
-from test_privacy import ask, site, task_of
-
-name, path = sys.argv[1], Path(sys.argv[2])
-true = getattr(Ledger, name)
-
-def killed(*given, **more):
-    if sys.argv[3] == "after":
-        true(*given, **more)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-setattr(Ledger, name, killed)
-question = ask("private_counts", task_of(), z=5.0, sites=2)
-site(Ledger(3.0, 1e-5, path=path), rows="of monday")("private_counts", question)
-"""
-"""A site that is killed right before or after a step of its answer."""
-
-
-@pytest.mark.parametrize(
-    ("step", "when", "paid", "kept"),
-    [("_keep", "before", 0, 0), ("spend", "before", 0, 1), ("spend", "after", 1, 1)],
-)
-def test_a_site_that_is_killed_gives_the_same_noisy_answer_and_pays_once(
-    step, when, paid, kept, tmp_path
-):
-    path = tmp_path / "north.ledger.json"
-    here = str(Path(__file__).parent)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", ENDS, step, str(path), when, here]
-    assert subprocess.run(command, env=env, check=False).returncode == -signal.SIGKILL
-    question = ask("private_counts", task_of(), z=5.0, sites=2)
-    anew = Ledger(3.0, 1e-5, path=path)
-    assert len(anew.multipliers) == paid
-    answers = [file.read_bytes() for file in tmp_path.glob("north.ledger.answers/*")]
-    assert len(answers) == kept
-    first = site(anew, rows="of monday")("private_counts", question).sums["groups"]
-    if kept:
-        np.testing.assert_array_equal(first, unpack(answers[0]).sums["groups"])
-    later = Ledger(3.0, 1e-5, path=path)
-    again = site(later, rows="of monday")("private_counts", question).sums["groups"]
-    np.testing.assert_array_equal(first, again)
-    assert later.multipliers == [5.0]
-    for private in (path, *tmp_path.glob("north.ledger.answers/*")):
-        assert private.stat().st_mode & 0o077 == 0
-
-
-def test_other_rows_or_a_lost_answer_are_paid_for_again(tmp_path):
-    path = tmp_path / "north.ledger.json"
-    question = ask("private_counts", task_of(), z=5.0, sites=2)
-    first = site(Ledger(3.0, 1e-5, path=path), rows="of monday")("private_counts", question)
-    site(Ledger(3.0, 1e-5, path=path), rows="of tuesday")("private_counts", question)
-    assert len(Ledger(3.0, 1e-5, path=path).multipliers) == 2
-    for file in tmp_path.glob("north.ledger.answers/*"):
-        file.unlink()
-    again = site(Ledger(3.0, 1e-5, path=path), rows="of monday")("private_counts", question)
-    assert not np.array_equal(first.sums["groups"], again.sums["groups"])
-    assert len(Ledger(3.0, 1e-5, path=path).multipliers) == 3
-
-
-def test_what_another_process_spends_meanwhile_counts(tmp_path):
-    path = tmp_path / "north.ledger.json"
-    one, other = (Ledger(1.0, 1e-5, path=path) for _ in range(2))
-    one.spend(multiplier(1.0, 1e-5), "site 'north'")
-    with pytest.raises(FederationError, match="is spent"):
-        other.spend(50.0, "site 'north'")
-
-
 def test_a_private_site_gives_no_sum_without_noise():
     with pytest.raises(FederationError, match="answers private steps only"):
         site()("sums", ask("private_counts", task_of()))
     for z in (0.0, -1.0):
-        with pytest.raises(FederationError, match="it gives none"):
-            site()("private_slopes", ask("private_slopes", task_of(), z=z, sites=2))
-
-
-def test_a_budget_ends_and_stays_ended(tmp_path):
-    path = tmp_path / "north.ledger.json"
-    ledger = Ledger(1.0, 1e-5, path=path)
-    z = multiplier(1.0, 1e-5)
-    ledger.spend(z, "site 'north'")
-    assert path.stat().st_mode & 0o077 == 0
-    for book in (ledger, Ledger(1.0, 1e-5, path=path)):
-        with pytest.raises(FederationError, match="the privacy budget of site 'north' is spent"):
-            book.spend(50.0, "site 'north'")
-    assert Ledger(1.0, 1e-5, path=path).spent == pytest.approx(1.0)
-    with pytest.raises(SettingsError, match="is kept for delta 1e-05"):
-        Ledger(1.0, 1e-6, path=path)
-    path.write_text("{}")
-    with pytest.raises(FederationError, match="so nothing is answered"):
-        Ledger(1.0, 1e-5, path=path)
+        with pytest.raises(FederationError, match="refuses the question"):
+            site()("private_slopes", ask("private_slopes", task_of(), z=z))
 
 
 def test_the_audits_epsilon_is_the_gaussians():
@@ -288,7 +148,7 @@ def test_an_audit_with_a_canary_stays_below_the_claim_unless_the_noise_is_halved
     rng = np.random.default_rng(0)
     canary = ROWS.take(np.array([int(np.argmax(ROWS.numeric["age"]))]))
     base = ROWS.take(np.arange(20))
-    question = ask("private_moments", task, z=1.0, sites=1)
+    question = ask("private_moments", task, z=1.0)
 
     def sums_of(rows):
         return answer(Client("a", rows), "private_moments", question)
@@ -311,7 +171,7 @@ def test_an_audit_with_a_canary_stays_below_the_claim_unless_the_noise_is_halved
 def test_an_engine_reply_without_a_known_field_is_refused():
     odd = PrivateSite("a", lambda step, asked: Reply(1, {"x": np.zeros(1)}), Ledger(3.0, 1e-5))
     with pytest.raises(FederationError, match="have no sensitivity"):
-        odd("private_counts", ask("private_counts", task_of(), z=5.0, sites=1))
+        odd("private_counts", ask("private_counts", task_of(), z=5.0))
 
 
 @pytest.mark.usefixtures("seeded_noise")

@@ -1,5 +1,6 @@
-"""The questions of private steps.  z: the noise multiplier that each of them is to be answered with, shared by
-``sites``.  most: rows that a site adds at most, where whole sites are to be hidden; 0 where rows are.
+"""The questions of private steps.  z: the noise multiplier that each of them is to be answered with; among how many
+sites it is shared a site knows by its session, and no question says.  most: rows that a site adds at most, where whole
+sites are to be hidden; 0 where rows are.
 
 Decisions and rows are counted for everybody and, where the task has named parts of single values, for each of them.
 """
@@ -16,12 +17,25 @@ def places(task: Task) -> int:
     return 1 + (0 if task.named is None else len(task.named.parts))
 
 
+@question("private_plan", reserved="that the site has room for the plan in its budget")
+class PrivatePlan:
+    """The noise multipliers of all questions of a fit, for which a site reserves room before the first of them.
+    fit: a digest of the fit, which tells one plan from another.  ends: whether the fit is over, and the site takes
+    back what was reserved and not asked."""
+
+    fit: str
+    ends: bool
+    multipliers: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        return {"reserved": ()}
+
+
 @question("private_counts")
 class PrivateCounts:
     """How many rows each group has, everywhere and in each part."""
 
     z: float
-    sites: int
     most: int
 
     def shapes(self, task: Task) -> Shapes:
@@ -33,7 +47,6 @@ class PrivateMoments:
     """The second moment of the clipped rows, its upper triangle."""
 
     z: float
-    sites: int
     most: int
 
     def shapes(self, task: Task) -> Shapes:
@@ -47,7 +60,6 @@ class PrivateSlopes:
     (K,), of everybody (0) and the parts (1, ...) those whose slopes are asked for."""
 
     z: float
-    sites: int
     most: int
     temperature: float
     w: np.ndarray
@@ -64,7 +76,6 @@ class PrivateDecisions:
     """Rows and decisions under w, for the certificate."""
 
     z: float
-    sites: int
     most: int
     w: np.ndarray
 

@@ -2,16 +2,16 @@
 
 Neighbours are two sets of rows of which one has a row more (*add or remove*). A row x enters clipped:
 |x| <= C, its numbers truncated towards zero, so that no norm grows. It lies in one value of each axis of the
-named parts, so in at most A + 1 of them and everybody, where A is the number of axes with a part. What one row adds
-to a field, in the Euclidean norm over all entries of the field:
+named parts, so in at most q of a list of them, where q adds up, over the axes, how often the value that is listed most
+is listed (``entries``); everybody counts as an axis of one value. Of a list without repeats q is its number of
+axes. What one row adds to a field, in the Euclidean norm over all entries of the field:
 
-* ``groups`` (1 + M, G), rows of each group, everywhere and in each part: 1 in at most A + 1 entries, so (A + 1)^(1/2).
+* ``groups`` (1 + M, G), rows of each group, everywhere and in each part: 1 in at most q entries, so q^(1/2).
 * ``moments`` (D (D + 1) / 2,), the upper triangle of x x^T: at most |x x^T|_F = |x|^2 <= C^2.
 * ``gradient`` (D,), (p - y) x with p in (0, 1) and y in {0, 1}: at most |x| <= C.
-* ``slopes`` (K, G, D), 4 g (1 - g) x in the block of the row's group, g in (0, 1), of every active part that it
-  lies in, of which no two share an axis: at most q^(1/2) C, where q is the number of axes among the active parts,
-  and everybody, if that is one of them, counts as one more.
-* ``hat`` (1 + M, G), whether the row is decided positively, in its group's entries: at most (A + 1)^(1/2).
+* ``slopes`` (K, G, D), 4 g (1 - g) x in the block of the row's group, g in (0, 1), of every active entry that it
+  lies in: at most q^(1/2) C, with q of the list of active entries.
+* ``hat`` (1 + M, G), whether the row is decided positively, in its group's entries: at most q^(1/2).
 * ``curve`` (), 4 p (1 - p) with p in (0, 1): at most 1.
 * ``right`` (), whether the row is decided rightly: at most 1.
 
@@ -27,7 +27,8 @@ coordinate), as one Gaussian of multiplier z is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any
 
@@ -55,22 +56,33 @@ def clip_of(task: Task) -> float:
     return sqrt(1 + len(encoding.categorical) + NUMERIC * len(encoding.numeric))
 
 
-def axes_of(task: Task) -> np.ndarray:
-    """The axis of everybody (-1) and of every part, (1 + M,); parts of more than one value have no bound here."""
+def places_of(task: Task) -> list[tuple[int, int]]:
+    """Axis and value of everybody, (-1, 0), and of every part; parts of more than one value have no bound here."""
     parts = [] if task.named is None else task.named.agreed[1]
     if any(len(part) != 1 for part in parts):
         raise FederationError("private steps have parts of single values only: take depth 1")
-    return np.array([-1, *(part[0][0] for part in parts)], int)
+    return [(-1, 0), *(part[0] for part in parts)]
+
+
+def entries(places: Sequence[tuple[int, int]]) -> int:
+    """In how many of these (axis, value) a row can lie at most: it has one value on each axis.
+
+    >>> entries([(-1, 0), (0, 1), (0, 2)]), entries([(-1, 0), (0, 1), (0, 1)])
+    (2, 3)
+    """
+    most: dict[int, int] = {}
+    for (axis, _), times in Counter(places).items():
+        most[axis] = max(most.get(axis, 0), times)
+    return sum(most.values())
 
 
 def sensitivity(field: str, asked: Any, task: Task) -> float:
     """How far one row, or one site, can move a field, in the Euclidean norm.  asked: the question."""
-    clip, axes = clip_of(task), axes_of(task)
-    lies = sqrt(len(set(axes.tolist())))
+    clip, places = clip_of(task), places_of(task)
+    lies = sqrt(entries(places))
     of_row = {"moments": clip**2, "gradient": clip, "hat": lies, "groups": lies}
     if field == "slopes":
-        active = np.asarray(asked.active, int)
-        of_row[field] = clip * sqrt(len(set(axes[active].tolist())))
+        of_row[field] = clip * sqrt(entries([places[k] for k in np.asarray(asked.active, int)]))
     return of_row.get(field, 1.0) * max(1, asked.most)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import sqrt
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,9 +16,17 @@ import numpy as np
 from agnosticfair.errors import FederationError, needing
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.privacy.checks import check_private
 from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.questions import PrivatePlan
 from agnosticfair.protocol.privacy.sensitivity import SHARES, deviations
+from agnosticfair.protocol.questions import step_of
 from agnosticfair.protocol.secure.masks import question_digest
+
+PLAN = step_of(PrivatePlan)
+NOBODY: Mapping[str, str] = MappingProxyType({})
+MOST = 2.0**61
+"""Of a sum in units of its grid: with its noise it stays below 2^63."""
 
 
 def share_of(sites: int, colluding: int) -> float:
@@ -60,29 +71,49 @@ class PrivateSite:
     sampler: Callable[[float, int], np.ndarray] = discrete_gaussian
     rows: str = ""
 
-    def __call__(self, step: str, broadcast: Any) -> Reply:
-        if step not in SHARES or not isinstance(broadcast, Broadcast):
+    def __call__(self, step: str, broadcast: Any, roster: Mapping[str, str] = NOBODY) -> Reply:
+        """The noisy answer to one step.  roster: the sites of its session, as it agreed with them by their signed keys,
+        and a hash of the rows of each: the noise is shared among them. Without a session it adds all of the noise."""
+        if step not in (*SHARES, PLAN) or not isinstance(broadcast, Broadcast):
             raise FederationError(
                 f"site {self.name!r} answers private steps only, not {step!r}: its sums need noise"
             )
+        if step == PLAN:
+            return self._reserved(broadcast)
         if broadcast.asked.most != self.most:
             raise FederationError(
                 f"site {self.name!r} hides {_unit(self.most)} and was asked for sums that hide "
                 f"{_unit(broadcast.asked.most)}: agree on one"
             )
-        question = question_digest(step, broadcast, self.rows.encode()).hex()
-        who, noisy = f"site {self.name!r}", partial(self._noisy, step, broadcast)
-        return self.ledger.answer(question, broadcast.asked.z, who, noisy)
+        check_private(broadcast, self.name)
+        # where another site is there, or has other rows, it adds other noise: the difference of two totals with the
+        # same noise of this site would have the other's share of the noise alone
+        about = [self.rows, self.colluding, sorted(roster.items())]
+        question = question_digest(step, broadcast, json.dumps(about).encode()).hex()
+        noisy = partial(self._noisy, step, broadcast, share_of(len(roster), self.colluding))
+        return self.ledger.answer(question, broadcast.asked.z, f"site {self.name!r}", noisy)
 
-    def _noisy(self, step: str, broadcast: Broadcast[Any]) -> Reply:
+    def _reserved(self, broadcast: Broadcast[PrivatePlan]) -> Reply:
+        """Room in the ledger for a whole fit, or what is left of it given back."""
+        asked = broadcast.asked
+        fit = hashlib.sha256(json.dumps([asked.fit, self.rows]).encode()).hexdigest()
+        if asked.ends:
+            self.ledger.end(fit)
+        else:
+            self.ledger.reserve(fit, asked.multipliers.ravel().tolist(), f"site {self.name!r}")
+        return Reply(broadcast.round, {"reserved": np.array(1.0)})
+
+    def _noisy(self, step: str, broadcast: Broadcast[Any], share: float) -> Reply:
         reply = self.answer(step, broadcast)
         if reply.sums.keys() != SHARES[step].keys():
             raise FederationError(
                 f"step {step!r} has fields that have no sensitivity: check versions"
             )
-        share, sums = share_of(broadcast.asked.sites, self.colluding), {}
+        sums = {}
         for name, sigma in deviations(broadcast.asked, broadcast.task).items():
             value, unit = np.asarray(reply.sums[name]), 2.0 ** bits(name, broadcast.task)
             noise = self.sampler(sigma * share * unit, value.size).reshape(value.shape)
-            sums[name] = value + noise / unit
+            # whole numbers are added, so that rounding to a float comes after the noise
+            whole = np.clip(np.rint(value * unit), -MOST, MOST).astype(np.int64)
+            sums[name] = (whole + noise.astype(np.int64)).astype(np.float64) / unit
         return replace(reply, sums=sums)

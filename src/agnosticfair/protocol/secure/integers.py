@@ -15,45 +15,39 @@ from agnosticfair.protocol.questions import Task
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def integers(value: np.ndarray, bits: Any, share: int, field: str = "a sum") -> np.ndarray:
-    """value / 2^-bits as two's complement, uint64.
+def integers(value: np.ndarray, bits: Any, field: str = "a sum") -> np.ndarray:
+    """value / 2^-bits modulo 2^64, as two's complement, uint64.
 
-    share: sites that add; each may use 2^63 / share, so that no total can pass 2^63.
+    No sum of honest requests comes near 2^63 (``protocol.grid``). One that does wraps around, and one that is not
+    finite counts as 0: a refusal would tell how large it is.
 
-    >>> integers(np.array([1.5, -0.5]), 1, 2)
+    >>> integers(np.array([1.5, -0.5]), 1)
     array([                   3, 18446744073709551615], dtype=uint64)
     """
     scaled = np.asarray(value, np.float64) * np.ldexp(1.0, bits)
-    most = max(float(scaled.max(initial=0.0)), -float(scaled.min(initial=0.0)))
-    if not most < 2.0**63 / share:
-        raise FederationError(
-            f"{field} of {np.abs(value).max():.3g} at each of {share} sites could pass 2^63 in units of its "
-            "grid: scale the features, or take fewer rows"
-        )
-    whole = scaled.astype(np.int64)
-    if (whole != scaled).any():
+    scaled = np.where(np.isfinite(scaled), scaled, 0.0)
+    if (np.rint(scaled) != scaled).any():
         raise FederationError(
             f"{field} is not on the agreed grid: check that versions are the same"
         )
-    return whole.view(np.uint64)
+    wrapped = np.fmod(scaled, 2.0**64)
+    low = np.where(wrapped >= 2.0**63, wrapped - 2.0**64, wrapped)
+    return np.where(low < -(2.0**63), low + 2.0**64, low).astype(np.int64).view(np.uint64)
 
 
 def floats(total: np.ndarray, bits: Any) -> np.ndarray:
     """The inverse of ``integers`` for a total; exact below 2^53, else the nearest float64.
 
-    >>> floats(integers(np.array([1.5, -0.5]), 1, 2), 1)
+    >>> floats(integers(np.array([1.5, -0.5]), 1), 1)
     array([ 1.5, -0.5])
     """
     return np.ldexp(total.view(np.int64).astype(np.float64), -np.asarray(bits))
 
 
-def flattened(reply: Reply, task: Task, share: int) -> np.ndarray:
+def flattened(reply: Reply, task: Task) -> np.ndarray:
     """All fields of a reply, by their names in sorted order, as one vector of integers."""
     return np.concatenate(
-        [
-            integers(reply.sums[name], bits(name, task), share, name).ravel()
-            for name in sorted(reply.sums)
-        ]
+        [integers(reply.sums[name], bits(name, task), name).ravel() for name in sorted(reply.sums)]
     )
 
 

@@ -136,20 +136,19 @@ def check_newer(new: KeyList, held: KeyList, keeper: str, site: str) -> bool:
             f"site {site!r} holds version {held.version} of the list of keys and got version {new.version}: only a "
             "later one is taken; bring keys/masking.json of the coordinator up to date"
         )
+    check_signed(new, keeper, f"version {new.version} of the list of keys")
+    return True
+
+
+def check_signed(made: KeyList, keeper: str, what: str) -> None:
+    """Raise unless the keeper whose public key a site has pinned signed this list."""
+    content, signed = _content(made.version, made.sites), bytes.fromhex(made.signature)
     try:
-        verify(
-            {KEEPER: keeper},
-            KEEPER,
-            bytes.fromhex(new.signature),
-            LISTED,
-            *_content(new.version, new.sites),
-        )
+        verify({KEEPER: keeper}, KEEPER, signed, LISTED, *content)
     except FederationError:
         raise FederationError(
-            f"version {new.version} of the list of keys is not signed by the keeper whose key site {site!r} has "
-            "pinned: it is not taken"
+            f"{what} is not signed by the keeper whose key the site has pinned: it is not taken"
         ) from None
-    return True
 
 
 def shared(
@@ -180,17 +179,17 @@ def public_half(secret: bytes) -> str:
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw().hex()
 
 
-def _promised(site: str, invitation: Invitation, public: str) -> tuple[bytes, ...]:
-    """What a site signs with its masking key: for which session, of whom, and with which coordinator."""
-    texts = (invitation.session, site, public, invitation.coordinator)
+def _promised(site: str, invitation: Invitation, public: str, rows: str) -> tuple[bytes, ...]:
+    """What a site signs with its masking key: for which session, of whom, with which coordinator and rows."""
+    texts = (invitation.session, site, public, invitation.coordinator, rows)
     return (*(text.encode() for text in texts), digest(invitation.sites))
 
 
-def offered(identity: Identity, invitation: Invitation, masking: bytes) -> Offer:
+def offered(identity: Identity, invitation: Invitation, masking: bytes, rows: str = "") -> Offer:
     """The public half of a masking key, signed for this session of these sites."""
     public = public_half(masking)
-    signature = identity.sign(OFFER, *_promised(identity.site, invitation, public))
-    return Offer(identity.site, invitation.session, public, signature.hex())
+    signature = identity.sign(OFFER, *_promised(identity.site, invitation, public, rows))
+    return Offer(identity.site, invitation.session, public, signature.hex(), rows)
 
 
 def check_offer(offer: Offer, invitation: Invitation, pinned: Roster) -> None:
@@ -199,5 +198,5 @@ def check_offer(offer: Offer, invitation: Invitation, pinned: Roster) -> None:
         raise FederationError(
             f"the masking key of site {offer.site!r} is of another session: it was replayed, and is not used"
         )
-    content = _promised(offer.site, invitation, offer.public)
+    content = _promised(offer.site, invitation, offer.public, offer.rows)
     verify(pinned, offer.site, bytes.fromhex(offer.signature), OFFER, *content)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.schema import Schema, check_agreed
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import (
@@ -24,7 +23,6 @@ from agnosticfair.protocol.messages import (
     Reply,
     hexadecimal,
 )
-from agnosticfair.protocol.questions import Counts, step_of
 from agnosticfair.protocol.secure.integers import flattened
 from agnosticfair.protocol.secure.keys import (
     Identity,
@@ -39,10 +37,6 @@ from agnosticfair.protocol.secure.proofs import reply_key, signature, tag
 
 KEYS, AGREE = "keys", "agree"
 """Steps that begin a session: a signed masking key from each site, then all of them to each."""
-
-OPEN_STEPS = frozenset({"outline"})
-"""Steps that a site answers in the open unless it says otherwise: column names, ranges and categories, no
-counts. With an agreed schema it need not answer this one either."""
 
 SESSIONS = 8
 """Sessions whose masking keys a site keeps, those used last: with another's key gone, its masks can be made by nobody.
@@ -80,23 +74,29 @@ class SecureSite:
     answer: from (step, payload) to the site's reply in the open.  pinned: every site's long-term public key,
     its own among them, from ``deploy init`` or the site's own list.  least_sites: the fewest that a total
     may have.  may_drop: whether it takes part in a problem stated anew for fewer sites than are pinned.
-    open_steps: those that it answers in the open.  schema: that it signed off; then it shows no range and no list
-    of values, and counts under no other schema.  path: a file, readable by the site alone, that keeps
-    sessions over restarts; None to keep them in memory.
+    open_steps: those that it answers in the open.  rows: a keyed hash of its rows, where ``answer`` shares noise with
+    the other sites: it is then also given the session's sites with the hash of each, and no site may be dropped.
+    path: a file, readable by the site alone, that keeps sessions over restarts; None to keep them in memory.  What is
+    asked is judged by ``site.guard``, behind the masks.
     """
 
     identity: Identity
     pinned: Roster
-    answer: Callable[[str, Any], Any]
+    answer: Callable[..., Any]
     least_sites: int = 2
     may_drop: bool = False
-    open_steps: frozenset[str] = OPEN_STEPS
-    schema: Schema | None = None
+    open_steps: frozenset[str] = frozenset()
+    rows: str = ""
     path: Path | None = None
     sessions: dict[str, Session] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_roster(self.pinned, self.least_sites)
+        if self.rows and self.may_drop:
+            raise FederationError(
+                f"site {self.identity.site!r} shares its noise among all sites and may drop none: a total without "
+                "one of them, taken from a total with it, would have that one's share of the noise alone"
+            )
         if self.pinned.get(self.identity.site) != self.identity.public:
             raise FederationError(
                 f"site {self.identity.site!r} is not on the list with the key that it holds: add its public key"
@@ -110,15 +110,13 @@ class SecureSite:
             return self._offer(broadcast)
         if isinstance(broadcast, Agreement):
             return self._agree(broadcast)
-        if step in self.open_steps - ({"outline"} if self.schema else set()):
+        if step in self.open_steps:
             return self.answer(step, broadcast)
         if not isinstance(broadcast, Broadcast) or not broadcast.session:
             raise FederationError(
                 f"site {self.identity.site!r} answers step {step!r} in masked sums only: let the coordinator "
                 "ask for secure sums"
             )
-        if step_of(broadcast.asked) == step_of(Counts) and self.schema is not None:
-            check_agreed(self.schema, broadcast.asked.outline, self.identity.site)
         return self._masked(step, broadcast)
 
     def _offer(self, invitation: Invitation) -> Offer:
@@ -136,7 +134,7 @@ class SecureSite:
             raise FederationError(
                 f"session {session[:8]} was begun with other sites or another coordinator: begin a new one"
             )
-        return offered(self.identity, invitation, known.masking)
+        return offered(self.identity, invitation, known.masking, self.rows)
 
     def _check_members(self, roster: Roster) -> None:
         """Raise unless the sites that are to take part are those that this site knows."""
@@ -195,13 +193,14 @@ class SecureSite:
         question = question_digest(step, broadcast, known.roster)
         place = f"{broadcast.task.id} {step} {broadcast.round}"
         self._check_first(known, place, question)
-        reply = self.answer(step, replace(broadcast, session=""))
+        rows_of = {name: offer.rows for name, offer in known.offers.items()}
+        reply = self.answer(step, broadcast, *((rows_of,) if self.rows else ()))
         if not isinstance(reply, Reply):
             raise FederationError(
                 f"step {step!r} sends {type(reply).__name__.lower()}, not sums, and cannot be masked: take a "
                 "method without it"
             )
-        values = flattened(reply, broadcast.task, len(known.offers))
+        values = flattened(reply, broadcast.task)
         if not known.streams:
             known.streams = streams(site, known.masking, broadcast.session, known.offers)
         values = values + mask(known.streams, question, len(values))

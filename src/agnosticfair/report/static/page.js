@@ -437,7 +437,7 @@
     const data = Object.entries(from.data || {});
     return el("section", {}, part(study, "Configuration, and how to reproduce it"),
       from.command ? el("pre", { tabindex: "0", "aria-label": "The command that made this run" }, el("code", { text: from.command })) : el("p", { text: "The command is not known: the run was made by a program, or deployed." }),
-      data.length ? table("Data: the same fingerprint means the same columns and values", ["data", "rows", "sha256"], data.map(([name, d]) => [name, many(d.rows), el("code", { class: "hash", text: d.sha256 })])) : null,
+      data.length ? table("Data: the same fingerprint means the same columns and values; it is told of public data only", ["data", "rows", "sha256"], data.map(([name, d]) => [name, many(d.rows), d.sha256 ? el("code", { class: "hash", text: d.sha256 }) : "not told"])) : null,
       fold("All settings and versions", table("Settings and versions", ["name", "value"], lines, { class: "settings" })));
   };
 

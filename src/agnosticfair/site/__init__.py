@@ -1,0 +1,1 @@
+"""A site's own judgement: which requests it answers, by its policy, its schema and its list of sites."""

@@ -1,0 +1,484 @@
+"""The table of what a site answers where the coordinator is to see totals only: one check for each question, and one
+for each field of the task.
+
+A question that has no check here is refused; so is a task with a field that has none, unless it is left at its default.
+A check raises ``ValueError`` with the cause, which stays at the site. What it looks at is the request, the policy and
+what the site has told already (its schema or its outline): never another row, so that a refusal tells of none. Only
+bins that no schema declares are held against rows (``Judgement.bins``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.census import Census, encoding_of
+from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.rows import Fold
+from agnosticfair.data.schema import check_agreed
+from agnosticfair.learners.estimates import LEARNERS
+from agnosticfair.learners.heads import Head
+from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, width
+from agnosticfair.mathematics.parts import DEEPEST, SITE
+from agnosticfair.mathematics.trees import from_numbers, unpack
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.privacy.checks import covered
+from agnosticfair.protocol.questions import UNCOUNTED, Named, Task
+from agnosticfair.site.policy import SitePolicy
+
+LEAST_SIGMA = 0.1
+"""The narrowest kernel, where every feature has the range 0 to 1."""
+
+LEAST_TEMPERATURE = 1e-6
+MOST_ROWS = 1 << 36
+MOST_RESAMPLES = 10_000
+NOISE = (1e-3, 1e6)
+"""The multipliers of noise that have a meaning."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a request is held against.
+
+    Parameters
+    ----------
+    policy : SitePolicy
+    outline : Census
+        Of the schema; without one, what this site told of its own rows.
+    bins : callable
+        From a column, its edges and a fold to whether enough rows lie in every bin.
+    """
+
+    policy: SitePolicy
+    outline: Census
+    bins: Callable[[str, Sequence[float], Fold | None], bool]
+
+    @property
+    def declared(self) -> bool:
+        """Whether a schema settles what there is."""
+        return self.policy.schema is not None
+
+
+Check = Callable[[Judgement, Broadcast[Any]], None]
+CHECKS: dict[str, Check] = {}
+"""By the step: what must hold of its question."""
+
+TASK: dict[str, Callable[[Judgement, Task], None]] = {}
+"""By the field of the task: what must hold of it."""
+
+
+def question_check(*steps: str) -> Callable[[Check], Check]:
+    """Know the check of a step's question; its task is checked besides."""
+
+    def known(check: Check) -> Check:
+        CHECKS.update(dict.fromkeys(steps, check))
+        return check
+
+    return known
+
+
+def _field(name: str) -> Callable[..., Any]:
+    def known(check: Callable[[Judgement, Task], None]) -> Callable[[Judgement, Task], None]:
+        TASK[name] = check
+        return check
+
+    return known
+
+
+def need(holds: object, cause: str) -> None:
+    """Raise with the cause unless it holds.
+
+    >>> need(True, "never")
+    """
+    if not holds:
+        raise ValueError(cause)
+
+
+def check_request(by: Judgement, step: str, broadcast: Broadcast[Any], known: bool = False) -> None:
+    """Raise, with the cause, unless the site answers this request.  known: whether its task was judged before."""
+    need(step in CHECKS, f"there is no check of the step {step!r}")
+    need(broadcast.asked.step == step, f"the question is of {broadcast.asked.step!r}, not {step!r}")
+    if broadcast.task.clients:
+        if not known:
+            check_task(by, broadcast.task)
+    else:  # asked before anything is agreed on
+        bare = {f.name: getattr(broadcast.task, f.name) for f in fields(Task) if f.name != "fold"}
+        need(step in ("counts", "outline"), f"{step!r} has no task")
+        need(all(v == getattr(UNCOUNTED, k) for k, v in bare.items()), "the task is half of one")
+        TASK["fold"](by, broadcast.task)
+    CHECKS[step](by, broadcast)
+
+
+def check_task(by: Judgement, task: Task) -> None:
+    """Raise unless this is a task that the site would build itself."""
+    for f in fields(task):
+        value = getattr(task, f.name)
+        default = None if f.default is MISSING else f.default
+        known = f.name in TASK or value is default
+        need(known, f"there is no check of the task's field {f.name!r}")
+        if f.name in TASK and value is not None:
+            TASK[f.name](by, task)
+
+
+@_field("encoding")
+def _encoding(by: Judgement, task: Task) -> None:
+    asked, own = task.encoding, encoding_of(by.outline, task.encoding.scale)
+    if by.declared:
+        same = (asked.numeric, asked.categorical) == (own.numeric, own.categorical)
+        need(same, "its columns, ranges or categories are not the schema's")
+    elif not by.policy.rehearsal:
+        _around(asked, own)
+    for name, edges in asked.bands:
+        _bins(by, name, edges, task.fold)
+
+
+def _around(asked: Encoding, own: Encoding) -> None:
+    """An encoding of other sites' values, too, has this site's columns, ranges and categories."""
+    ranges = {name: (low, high) for name, low, high in asked.numeric}
+    values = {name: {*known} for name, known in asked.categorical}
+    need({*ranges} == {name for name, *_ in own.numeric}, "its columns of numbers are others")
+    need({*values} == {name for name, _ in own.categorical}, "its columns of categories are others")
+    for name, low, high in own.numeric:
+        need(
+            ranges[name][0] <= low and high <= ranges[name][1],
+            f"the range of {name!r} is narrower than the site's",
+        )
+    for name, known in own.categorical:
+        need(values[name] >= {*known}, f"categories of {name!r} are left out")
+
+
+def _bins(by: Judgement, name: str, edges: Sequence[float], fold: Fold | None) -> None:
+    """Bins are the schema's; without one, enough rows lie in each."""
+    need(name in by.outline.numeric, f"{name!r} is no column of numbers")
+    need(
+        list(edges) == sorted({*edges}) and all(map(isfinite, edges)),
+        f"the edges of {name!r} do not ascend",
+    )
+    own = tuple(by.outline.bands.get(name, ()))
+    if own or (by.declared and not by.policy.rehearsal):
+        return need(tuple(edges) == own, f"the bins of {name!r} are not the schema's")
+    return need(
+        by.policy.rehearsal or by.bins(name, edges, fold),
+        f"a bin of {name!r} at {', '.join(f'{edge:g}' for edge in edges)} holds fewer than {by.policy.least_rows} "
+        "rows: declare 'bands' in a schema",
+    )
+
+
+@_field("positive")
+def _positive(by: Judgement, task: Task) -> None:
+    need(
+        not by.declared or task.positive in by.outline.labels,
+        "the positive label is not the schema's",
+    )
+
+
+@_field("sensitive_features")
+def _groups(by: Judgement, task: Task) -> None:
+    names = [name for name, _ in task.sensitive_features]
+    need(len({*names}) == len(names), "a sensitive feature is named twice")
+    for name, groups in task.sensitive_features:
+        need(name in by.outline.groups, f"{name!r} is no sensitive feature")
+        own = {*by.outline.groups[name]}
+        need(len({*groups}) == len(groups), f"a group of {name!r} is named twice")
+        same = {*groups} == own if by.declared else {*groups} >= own
+        need(same, f"the groups of {name!r} are not those that were agreed on")
+
+
+@_field("by_label")
+def _by_label(by: Judgement, task: Task) -> None:
+    """Either."""
+
+
+@_field("n")
+def _n(by: Judgement, task: Task) -> None:
+    need(0 <= task.n <= MOST_ROWS, "the number of rows is none")
+
+
+@_field("clients")
+def _clients(by: Judgement, task: Task) -> None:
+    policy, asked = by.policy, {*task.clients}
+    need(list(task.clients) == sorted(asked), "the sites are not listed once each")
+    if not policy.sites:
+        return
+    need(policy.site in asked and asked <= {*policy.sites}, "the sites are not those of the list")
+    enough = len(asked) >= policy.least_sites and policy.may_drop
+    need(enough or asked == {*policy.sites}, "some sites of the list are left out")
+
+
+@_field("basis")
+def _basis(by: Judgement, task: Task) -> None:
+    _kernels(by, task.basis)
+
+
+@_field("fair_basis")
+def _fair_basis(by: Judgement, task: Task) -> None:
+    _kernels(by, task.fair_basis)
+
+
+def _kernels(by: Judgement, basis: Basis) -> None:
+    apart = is_apart(basis) and not by.policy.shares_site_totals
+    need(not apart, "totals would have a block of this site's own (shares-site-totals)")
+    if is_centred(basis) and not isinstance(basis.sigma, str):
+        need(basis.sigma >= LEAST_SIGMA, f"kernels are narrower than {LEAST_SIGMA:g}")
+
+
+@_field("network")
+def _network(by: Judgement, task: Task) -> None:
+    """Any that is known here."""
+
+
+@_field("centres")
+def _centres(by: Judgement, task: Task) -> None:
+    assert task.centres is not None
+    need(task.centres.shape[1:] == (task.encoding.width,), "centres are not of the encoding")
+    need(np.isfinite(task.centres).all(), "centres are not finite")
+
+
+@_field("named")
+def _named(by: Judgement, task: Task) -> None:
+    assert task.named is not None
+    names = [name for name, *_ in task.named.axes]
+    need(len({*names}) == len(names), "an axis is named twice")
+    for name, values, edges in task.named.axes:
+        need(len({*values}) == len(values), f"a value of {name!r} is named twice")
+        if edges:
+            need(len(values) == len(edges) + 1, f"{name!r} has not one value for each bin")
+            _bins(by, name, edges, task.fold)
+        else:
+            _values(by, name, values, task.clients)
+    _subgroups(task.named)
+
+
+def _values(by: Judgement, name: str, values: Sequence[str], clients: Sequence[str]) -> None:
+    outline = by.outline
+    known = outline.categorical.get(name) or outline.groups.get(name) or outline.other.get(name)
+    if name == SITE and {*values} & {*clients}:
+        return need(
+            by.policy.shares_site_totals, "parts are named by the site (shares-site-totals)"
+        )
+    need(known is not None or not by.declared, f"{name!r} is no column of the schema")
+    return need(
+        not by.declared or {*values} <= {*(known or ())},
+        f"values of {name!r} are not the schema's",
+    )
+
+
+def _subgroups(named: Named) -> None:
+    """Conjunctions of at most DEEPEST values of different axes, each once."""
+    parts = np.asarray(named.parts)
+    need(
+        parts.ndim == 3 and parts.shape[1] <= DEEPEST and parts.shape[2] == 2, "subgroups are deep"
+    )
+    need((parts == np.rint(parts)).all(), "subgroups are no whole numbers")
+    axis, value = parts[..., 0].astype(int), parts[..., 1].astype(int)
+    sizes = np.array([*(len(values) for _, values, _ in named.axes), 1])
+    used = axis >= 0
+    need(((axis >= -1) & (axis < len(sizes) - 1)).all(), "a subgroup has an axis that is none")
+    need((~used | ((value >= 0) & (value < sizes[axis]))).all(), "a subgroup has no such value")
+    order = np.sort(np.where(used, axis, -1), axis=1)
+    twice = (order[:, 1:] == order[:, :-1]) & (order[:, 1:] >= 0)
+    need(not twice.any(), "a subgroup has an axis twice")
+    places = np.sort(np.where(used, axis * sizes.max() + value, -1), axis=1)
+    need(len(np.unique(places, axis=0)) == len(places), "a subgroup is named twice")
+
+
+@_field("fold")
+def _fold(by: Judgement, task: Task) -> None:
+    fold, policy = task.fold, by.policy
+    if fold is None:
+        return
+    need(not policy.epsilon, "folds are not answered under epsilon")
+    need(fold.of in policy.folds, f"{fold.of} folds are not agreed on")
+    _fold_seed(by, fold.seed)
+
+
+@_field("estimates")
+def _estimates(by: Judgement, task: Task) -> None:
+    asked = task.estimates
+    assert asked is not None
+    need(asked.kind in (*LEARNERS, "given"), "its learner is none that is known here")
+    _heads(by, task, asked.heads)
+    need(
+        not asked.folds or asked.folds in by.policy.folds, f"{asked.folds} folds are not agreed on"
+    )
+    _fold_seed(by, asked.seed)
+    need(all(not c or c in by.outline.numeric for c in asked.columns), "a column is none")
+    need(not asked.columns or len(asked.columns) == len(asked.heads), "heads lack columns")
+    need(all(np.isfinite(v).all() for v in asked.arrays.values()), "estimates are not finite")
+
+
+@_field("rule")
+def _rule(by: Judgement, task: Task) -> None:
+    asked = task.rule
+    assert asked is not None
+    need(np.isfinite(asked.coefficients).all() and isfinite(asked.shift), "a rule is not finite")
+    need(all(isfinite(price) and price > 0 for price in asked.prices), "its prices are none")
+    if asked.subgroups is not None:
+        _named(by, replace(task, named=asked.subgroups))
+
+
+def _heads(by: Judgement, task: Task, heads: Sequence[Head]) -> None:
+    """The label, and groups of the agreed sensitive features, each once."""
+    need(len({head.name for head in heads}) == len(heads), "a head is named twice")
+    for head in heads:
+        known = all(name in by.outline.groups for name in head.features)
+        need(known and head.label in (None, 0, 1), f"{head.name!r} is no head")
+        for group in (head.group, head.other):
+            pairs = zip(head.features, group, strict=False)
+            good = not by.declared or all(value in by.outline.groups[name] for name, value in pairs)
+            need(good, f"{head.name!r} has a group that is none")
+
+
+def _fold_seed(by: Judgement, seed: int) -> None:
+    need(by.policy.fold_seed in (None, seed), "the folds' seed is not the agreed one")
+
+
+def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    """Numbers that describe a model: any finite ones, of the shapes that the task settles."""
+    task, asked = broadcast.task, broadcast.asked
+    D, F = task.encoding.width + 1, width(task.fair_basis, task.clients)
+    shapes = {"w": (D,), "alpha": (width(task.basis, task.clients),), "C": (task.cells, F + 1)}
+    for f in fields(asked):
+        value = getattr(asked, f.name)
+        if isinstance(value, float | np.ndarray):
+            need(np.isfinite(value).all(), f"{f.name!r} is not finite")
+        if f.name in shapes and task.network is None and isinstance(value, np.ndarray):
+            need(value.shape == shapes[f.name], f"{f.name!r} has the shape {value.shape}")
+    surrogate = getattr(asked, "surrogate", None)
+    steep = LEAST_TEMPERATURE if surrogate is None else surrogate.temperature
+    need(isfinite(steep) and steep >= LEAST_TEMPERATURE, "the temperature is none")
+
+
+question_check("sums", "trials", "average", "moments", "train", "average_network")(_numbers)
+
+
+@question_check("part_counts", "part_decisions")
+def _over_subgroups(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    named = broadcast.task.named
+    need(named is not None, "there are no subgroups in the task")
+    assert named is not None
+    _numbers(by, broadcast)
+
+
+@question_check("learn")
+def _learn(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    asked, task = broadcast.asked, broadcast.task
+    _trained(by, broadcast)
+    need(asked.w.shape[1:] == (len(asked.heads), task.encoding.width + 1), "weights are no heads'")
+    need(np.isfinite(asked.w).all(), "weights are not finite")
+
+
+def _trained(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    """Folds and heads of a learner."""
+    asked = broadcast.asked
+    _heads(by, broadcast.task, asked.heads)
+    need(asked.folds in (0, *by.policy.folds), f"{asked.folds} folds are not agreed on")
+    _fold_seed(by, asked.seed)
+
+
+@question_check("cells")
+def _cells(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    need(by.policy.rehearsal and not by.declared, "small cells are counted in a rehearsal only")
+
+
+@question_check("level")
+def _level(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    asked, task = broadcast.asked, broadcast.task
+    _trained(by, broadcast)
+    binning, columns = asked.binning, task.encoding.numeric
+    need(len(binning.by_column) == len(columns), "there are not bins for each column")
+    for (name, *_), edges in zip(columns, binning.by_column, strict=True):
+        if len(edges):
+            _bins(by, name, edges.tolist(), task.fold)
+    bins = binning.bins(task.encoding)
+    for packed in (asked.forests, asked.growing):
+        unpack(from_numbers(packed), bins)
+
+
+@question_check("subgroup_masses", "calibration", "program")
+def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    asked, task = broadcast.asked, broadcast.task
+    need(task.estimates is not None, "there are no estimates in the task")
+    for f in fields(asked):
+        value = getattr(asked, f.name)
+        good = not isinstance(value, float | np.ndarray) or np.isfinite(value).all()
+        need(good, f"{f.name!r} is not finite")
+    if asked.step == "program":
+        need(all(isfinite(price) and price > 0 for price in asked.prices), "its prices are none")
+        need((np.asarray(asked.eps) >= 0).all(), "the smoothing is none")
+
+
+@question_check("outline")
+def _outline(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    need(broadcast.task.fold is None, "an outline is of all rows, never of a fold")
+    need(not by.declared, "with a schema there is no outline")
+
+
+@question_check("counts")
+def _counts(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    agreed = broadcast.asked.outline
+    if by.policy.schema is not None:
+        return check_agreed(by.policy.schema, agreed, by.policy.site)
+    need({*agreed.labels} >= {*by.outline.labels}, "labels are left out")
+    need({*agreed.groups} <= {*by.outline.groups}, "a sensitive feature is none")
+    for name, groups in agreed.groups.items():
+        need({*groups} >= {*by.outline.groups[name]}, f"groups of {name!r} are left out")
+    return None
+
+
+@question_check("histograms")
+def _histograms(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    asked, own = broadcast.asked, by.outline.numeric
+    need(not by.declared or by.policy.rehearsal, "with a schema its bins are declared")
+    need(len({*asked.columns}) == len(asked.columns), "a column is named twice")
+    need(
+        asked.low.shape == asked.high.shape == (len(asked.columns),),
+        "there is not one range for each column",
+    )
+    for name, low, high in zip(asked.columns, asked.low, asked.high, strict=True):
+        need(name in own, f"{name!r} is no column of numbers")
+        around = low <= own[name][0] and high >= own[name][1]
+        need(around or by.policy.rehearsal, f"the range of {name!r} is narrower than the site's")
+
+
+@question_check("centres")
+def _rows(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    need(by.policy.shows_rows, "it shows no rows (shows-rows)")
+
+
+@question_check("clusters")
+def _clusters(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    need(by.policy.shares_cluster_means, "it shows no means of clusters (shares-cluster-means)")
+    _numbers(by, broadcast)
+
+
+@question_check("decisions")
+def _decisions(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    need(0 <= broadcast.asked.replicates <= MOST_RESAMPLES, "there are too many resamples")
+    _numbers(by, broadcast)
+
+
+@question_check("private_plan")
+def _plan(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    _noise(broadcast.asked.multipliers)
+
+
+def _noise(z: float | np.ndarray) -> None:
+    low, high = NOISE
+    need(
+        np.all((np.asarray(z) >= low) & (np.asarray(z) <= high)), "the noise has no such multiplier"
+    )
+
+
+@question_check("private_counts", "private_moments", "private_slopes", "private_decisions")
+def _private(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    asked, task = broadcast.asked, broadcast.task
+    parts = np.zeros((0, 1, 2)) if task.named is None else task.named.parts
+    need((parts[:, 1:, 0] < 0).all(), "subgroups are of one value each")
+    need(covered(broadcast), "its noise does not cover the question")
+    need(asked.most == by.policy.site_rows, "it hides rows, or itself, and is asked for the other")
+    _noise(asked.z)

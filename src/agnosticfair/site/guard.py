@@ -1,0 +1,209 @@
+"""Who stands before a site's rows: a request is judged first, and what goes wrong afterwards is told to nobody else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.data.axes import band_axis
+from agnosticfair.data.census import Census
+from agnosticfair.data.rows import Fold
+from agnosticfair.errors import AgnosticFairError, DataError
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.questions import UNCOUNTED, Named, PartCounts, Summary, Task
+from agnosticfair.site.checks import Judgement, check_request, need
+from agnosticfair.site.policy import Refused, SitePolicy
+
+Handler = Callable[[str, Any], Any]
+LOG = logging.getLogger("agnosticfair.site")
+MOST_EDGES = 64
+"""Of one column, in all requests together."""
+
+MOST_TASKS = 4
+"""Of which it is remembered that they were judged."""
+
+SESSIONS = 8
+"""Whose first task is remembered, those that came last."""
+
+
+def refused(site: str, step: str, cause: str) -> Refused:
+    """The refusal, whose cause is written to the site's own log."""
+    LOG.warning("site %r refused step %r: %s", site, step, cause)
+    return Refused(site, cause)
+
+
+@dataclass
+class Quiet:
+    """A function of the rows whose errors tell nothing: whatever goes wrong is one and the same refusal.
+
+    Parameters
+    ----------
+    site : str
+        Its name.
+    answer : callable
+        From (step, question) to the answer.
+    """
+
+    site: str
+    answer: Handler
+
+    def __call__(self, step: str, question: Any) -> Any:
+        try:
+            with np.errstate(all="ignore"):
+                return self.answer(step, question)
+        except Refused:
+            raise
+        except AgnosticFairError as error:
+            raise refused(self.site, step, str(error)) from None
+        except Exception as error:  # it may quote a row, even in the log
+            raise refused(self.site, step, type(error).__name__) from None
+
+
+@dataclass
+class Guard:
+    """A site behind its policy.
+
+    Parameters
+    ----------
+    policy : SitePolicy
+    answer : callable
+        From (step, question) to the answer, with noise where the policy has epsilon.
+    pinned : dict
+        By session, what its first task settled.
+    edges : dict
+        By column and fold, all edges of the bins that were answered; None once some were refused.
+    enough : dict
+        By fold, which of its groups has too few rows, in words.
+    judged : list of str
+        The ids of the last tasks that were taken.
+    """
+
+    policy: SitePolicy
+    answer: Callable[..., Any]
+    pinned: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    edges: dict[tuple[str, Fold | None], tuple[float, ...] | None] = field(default_factory=dict)
+    enough: dict[Fold | None, str] = field(default_factory=dict)
+    judged: list[str] = field(default_factory=list)
+
+    def __call__(self, step: str, broadcast: Any, *more: Any) -> Any:
+        """The answer, or a refusal before a row is looked at.  more: what a session adds for who shares noise."""
+        try:
+            self._check(step, broadcast)
+        except Refused:
+            raise
+        except Exception as error:
+            if isinstance(error, AgnosticFairError) and not self.policy.hidden:
+                raise
+            told = isinstance(error, ValueError | AgnosticFairError)
+            cause = str(error) if told else type(error).__name__  # of odd shapes
+            if not self.policy.hidden:
+                raise DataError(f"site {self.policy.site!r} {cause}") from None
+            raise refused(self.policy.site, step, cause) from None
+        if isinstance(broadcast, Broadcast) and broadcast.session:
+            broadcast = replace(broadcast, session="")
+        try:
+            return self.answer(step, broadcast, *more)
+        except Exception as error:
+            if isinstance(error, AgnosticFairError) or not self.policy.hidden:
+                raise
+            raise refused(self.policy.site, step, type(error).__name__) from None
+
+    def _check(self, step: str, broadcast: Any) -> None:
+        policy = self.policy
+        asked = broadcast if isinstance(broadcast, Broadcast) else None
+        if policy.hidden and (asked is not None or step != "outline"):
+            need(asked is not None, "there is no question")
+            assert asked is not None
+            check_request(self.judgement, step, asked, asked.task.id in self.judged)
+            self._pin(asked)
+            self.judged = [*self.judged[1 - MOST_TASKS :], asked.task.id]
+        need(step != "centres" or policy.shows_rows, "shows no rows: let it say shows-rows")
+        if not policy.epsilon:
+            self._check_rows(None if asked is None else asked.task.fold)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """What requests are held against."""
+        schema = self.policy.schema
+        outline: Census = self.answer("outline", None) if schema is None else schema.outline()
+        return Judgement(self.policy, outline, self.bins)
+
+    def _pin(self, asked: Broadcast[Any]) -> None:
+        """The first task of a session is its task; only what a fit finds on its way may be added."""
+        task = asked.task
+        seeds = {known.seed for known in self.enough if known is not None}
+        same = task.fold is None or seeds <= {task.fold.seed}
+        need(same, "the folds' seed is another than the first one")
+        if not (task.clients and asked.session):
+            return
+        base = replace(task.encoding, bands=())
+        groups = (task.positive, task.sensitive_features, task.by_label)
+        settled = (base, groups, task.clients, task.fold)
+        first = self.pinned.setdefault(asked.session, settled)
+        for old in list(self.pinned)[:-SESSIONS]:
+            del self.pinned[old]
+        need(first == settled, "the task is another than the session's first one")
+
+    def _check_rows(self, fold: Fold | None) -> None:
+        """Raise where a group has too few rows, among all of them and in the fold."""
+        if self.policy.least_rows <= 1:
+            if fold is not None:
+                self.enough.setdefault(fold, "")
+            return
+        for some in {None, fold}:
+            if some not in self.enough:
+                self.enough[some] = self._too_few(some)
+            need(not self.enough[some], self.enough[some])
+
+    def _too_few(self, fold: Fold | None) -> str:
+        least, task = self.policy.least_rows, replace(UNCOUNTED, fold=fold)
+        asked = None if fold is None else Broadcast(0, task, Summary())
+        for name, groups in self.answer("census", asked).groups.items():
+            if min(groups.values(), default=0) < least:
+                return (
+                    f"has a group of {name!r} with fewer than {least} rows and does not answer: leave it out, or let "
+                    "the site lower least-rows"
+                )
+        return ""
+
+    def bins(self, column: str, edges: Sequence[float], fold: Fold | None) -> bool:
+        """Whether no bin holds a few rows only, these edges and all earlier ones taken together: what two requests
+        differ by is a bin, too. Of a column whose bins were refused once no others are answered."""
+        least, known = self.policy.least_rows, self.edges.get((column, fold), ())
+        if known is None:
+            return False
+        together = tuple(sorted({*known, *edges}))
+        if together != known:
+            counts = self._counted(column, together, fold)
+            good = len(together) <= MOST_EDGES and not ((counts > 0) & (counts < least)).any()
+            self.edges[column, fold] = together if good else None
+        return self.edges[column, fold] is not None
+
+    def _counted(self, column: str, edges: tuple[float, ...], fold: Fold | None) -> np.ndarray:
+        axis = band_axis(column, edges)
+        named = Named(((axis.name, axis.values, axis.edges),), np.zeros((0, 1, 2)))
+        task: Task = replace(UNCOUNTED, named=named, fold=fold)
+        reply = self.answer("part_counts", Broadcast(0, task, PartCounts()))
+        return np.diag(reply.sums["counts"])
+
+
+def guarded(policy: SitePolicy, answer: Handler) -> Guard:
+    """A function of the rows behind a policy.
+
+    Parameters
+    ----------
+    policy : SitePolicy
+    answer : callable
+        From (step, question) to the answer; one that adds noise is silent about rows by itself.
+
+    Returns
+    -------
+    Guard
+    """
+    plain = policy.epsilon or not policy.hidden
+    return Guard(policy, answer if plain else Quiet(policy.site, answer))

@@ -1,0 +1,189 @@
+"""A site's policy: what its own people decided that it answers. Its file says it, and no request changes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agnosticfair.data.schema import Schema
+from agnosticfair.errors import FederationError
+
+LEAST_ROWS = 10
+"""Rows that every group has, and every value that is shown, unless the site says otherwise."""
+
+FOLDS = (2, 5)
+"""Into how many folds rows may be dealt: halves for a limit, fifths for probabilities out of fold."""
+
+MOST_FOLDS = 20
+"""A fold of many would hold few rows."""
+
+
+class Refused(FederationError):
+    """A request that a site does not answer. The sentence is the same for every cause: a cause could tell of a row.
+
+    detail: the cause, for the site's own log.
+    """
+
+    def __init__(self, site: str, detail: str = "") -> None:
+        super().__init__(f"site {site!r} does not answer this request; its own log says why")
+        self.site, self.detail = site, detail
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[str]]:
+        """To another process it goes without its cause."""
+        return type(self), (self.site,)
+
+
+@dataclass(frozen=True)
+class SitePolicy:
+    """What a site answers.
+
+    Parameters
+    ----------
+    site : str
+        Its name.
+    sites : tuple of str
+        All sites of its list; empty where it has none.
+    masks, epsilon : bool, float
+        Whether its sums leave masked only, and with noise only (0 for none).
+    schema : Schema, optional
+        Columns, ranges, categories, groups and bins that it signed off.
+    least_rows : int
+        Rows of every group, fold and bin, and of every value that it names.
+    least_sites : int
+        The fewest sites of a total.
+    may_drop : bool
+        Whether it goes on with fewer sites than are on its list.
+    shows_rows : bool
+        Whether it offers rows as kernel centres.
+    shares_site_totals : bool
+        Whether totals may have a block of its own: by it the coordinator reads this site's sums.
+    shares_cluster_means : bool
+        Whether it adds up the rows nearest to centres that the coordinator names.
+    folds, fold_seed : tuple of int, int or None
+        The agreed numbers of folds, and the seed that deals rows to them; None for the first seed that comes.
+    site_rows : int
+        Rows that it adds at most, where it is hidden as a whole; 0 where its rows are.
+    rehearsal : bool
+        Whether all sites are in this process: then the first task of a session is the agreed one.
+
+    Examples
+    --------
+    >>> SitePolicy("north", masks=True).hidden
+    True
+    """
+
+    site: str
+    sites: tuple[str, ...] = ()
+    masks: bool = False
+    epsilon: float = 0.0
+    schema: Schema | None = None
+    least_rows: int = LEAST_ROWS
+    least_sites: int = 2
+    may_drop: bool = False
+    shows_rows: bool = False
+    shares_site_totals: bool = False
+    shares_cluster_means: bool = False
+    folds: tuple[int, ...] = FOLDS
+    fold_seed: int | None = 0
+    site_rows: int = 0
+    rehearsal: bool = False
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the coordinator is to see totals only."""
+        return self.masks or self.epsilon > 0
+
+    @property
+    def open_steps(self) -> frozenset[str]:
+        """The steps that are answered without masks."""
+        outline = () if self.schema is not None else ("outline",)
+        return frozenset((*outline, *(("centres",) if self.shows_rows else ())))
+
+
+def words(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a site answers and what it refuses, in sentences.
+
+    >>> answered, refused = words(SitePolicy("north", ("north", "south"), masks=True))
+    >>> refused[0]
+    'A sum of its own in the open: every sum is masked, and only the total of all sites can be read.'
+    """
+    if not policy.hidden:
+        return _in_the_open(policy)
+    answered = [*_settled(policy), *_consents(policy, True)]
+    refused = [
+        "A sum of its own in the open: every sum is masked, and only the total of all sites can be read.",
+        "A task that is not the one above, a question that it does not know, and a second question of a round.",
+        *_consents(policy, False),
+    ]
+    if policy.epsilon:
+        refused += ["Anything without noise, and anything beyond the budget."]
+    else:
+        refused += [
+            f"Everything, where a group has fewer than {policy.least_rows} rows, in a fold, too.",
+            "Bins of a number that the schema does not declare."
+            if policy.schema is not None
+            else f"Bins of a number that hold 1 to {policy.least_rows - 1} of its rows.",
+        ]
+    refused += [
+        "Whatever is refused, the coordinator reads one and the same sentence; the cause is in this site's log."
+    ]
+    return tuple(answered), tuple(refused)
+
+
+def _in_the_open(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    answered = [
+        "Every question about sums, in the open: the coordinator reads this site's own sums."
+    ]
+    refused = [f"Everything, where a group has fewer than {policy.least_rows} rows."]
+    rows = "Whole rows of features, as kernel centres."
+    (answered if policy.shows_rows else refused).append(rows)
+    return tuple(answered), tuple(refused)
+
+
+def _settled(policy: SitePolicy) -> list[str]:
+    """What the site builds the task from, in words."""
+    who = f"all of {', '.join(policy.sites)}" if policy.sites else "the sites of a session"
+    fewer = f", or {policy.least_sites} of them" if policy.may_drop else ""
+    noise = f"sums with noise, within epsilon {policy.epsilon:g}, " if policy.epsilon else "sums, "
+    found = [
+        f"Masked {noise}which add up over {who}{fewer}."
+        if policy.masks
+        else f"{noise.capitalize()}of this site."
+    ]
+    schema = policy.schema
+    if schema is None:
+        shown = "the smallest and the largest of each number, and every category"
+        found += [
+            f"Which columns it has, with {shown} that {policy.least_rows} rows or more share."
+        ]
+    else:
+        columns = ", ".join(sorted({*schema.numeric, *schema.categorical}))
+        found += [f"Questions about the columns of the schema {schema.digest[:12]}: {columns}."]
+        groups = "; ".join(f"{k}: {', '.join(v)}" for k, v in schema.sensitive_features.items())
+        found += [f"By the groups {groups}; by labels {', '.join(schema.labels)}."]
+        if schema.bands:
+            cuts = "; ".join(
+                f"{k} at {', '.join(f'{e:g}' for e in v)}" for k, v in schema.bands.items()
+            )
+            found += [f"In the bins {cuts}."]
+    if not policy.epsilon:
+        found += [
+            "Under any model that the coordinator names: what totals show of a person is bounded by epsilon alone.",
+            f"About all rows, or a fold of {' or '.join(map(str, policy.folds))}, dealt with seed {policy.fold_seed}.",
+        ]
+    return found
+
+
+_MEANS = "Means of the rows nearest to centres that the coordinator names (shares-cluster-means)."
+
+
+def _consents(policy: SitePolicy, given: bool) -> list[str]:
+    """What the site may consent to, and did, or did not."""
+    if policy.epsilon:
+        return []
+    known = {
+        "Whole rows of features, as kernel centres (shows-rows).": policy.shows_rows,
+        "Totals with a block of its own, which show its sums: afl, qffl, localfair, kernels split by client, parts "
+        "named 'site' (shares-site-totals).": policy.shares_site_totals,
+        _MEANS: policy.shares_cluster_means,
+    }
+    return [sentence for sentence, consent in known.items() if consent == given]

@@ -1,0 +1,62 @@
+"""Rows, a task and the questions of private steps, for the tests of privacy."""
+
+from dataclasses import astuple, replace
+from functools import partial
+
+import numpy as np
+from helpers import small_table
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.data.census import take_census
+from agnosticfair.data.schema import schema_of
+from agnosticfair.methods import method
+from agnosticfair.private import schema_axes
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.questions import (
+    PrivateCounts,
+    PrivateDecisions,
+    PrivateMoments,
+    PrivateSlopes,
+)
+from agnosticfair.protocol.privacy.site import PrivateSite
+from agnosticfair.protocol.questions import Named, Task
+from agnosticfair.server import plan as server
+
+ROWS = small_table(400, 3)
+SCHEMA = schema_of(take_census(ROWS, "all"), "y")
+
+
+def task_of(rows=ROWS) -> Task:
+    census = take_census(rows, "all")
+    return server.plan(method("fairfl"), census, ("a",), positive="yes").task
+
+
+W = np.array([1.5, -0.5, 3.0, -2.0, 0.7, 0.2])
+QUESTION = {
+    "private_counts": PrivateCounts,
+    "private_moments": PrivateMoments,
+    "private_slopes": partial(PrivateSlopes, temperature=0.3, w=W, active=np.zeros(1)),
+    "private_decisions": partial(PrivateDecisions, w=W),
+}
+
+
+def ask(step: str, task: Task, z: float = 1.0, most: int = 0, **more) -> Broadcast:
+    return Broadcast(1, task, QUESTION[step](z=z, most=most, **more))
+
+
+def with_singles(task: Task, few: int | None = None) -> Task:
+    """The task with parts of single values, of jobs and of bands of age."""
+    axes = schema_axes(
+        replace(SCHEMA, bands={"age": tuple(np.quantile(ROWS.numeric["age"], (0.3, 0.6)))})
+    )
+    parts = [((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))][:few]
+    rows = np.full((len(parts), 3, 2), -1.0)
+    rows[:, 0] = [part[0] for part in parts]
+    return replace(task, named=Named(tuple(astuple(axis) for axis in axes), rows))
+
+
+def site(ledger=None, **settings) -> PrivateSite:
+    held = partial(answer, Client("a", ROWS))
+    return PrivateSite("a", held, ledger or Ledger(3.0, 1e-5), **settings)

@@ -1,0 +1,647 @@
+"""The threat model, as attacks. Each goes the real way: bytes of a request to a site that ``deploy init`` made.
+
+Who attacks: **a coordinator that lies** about the task, the folds, the subgroups, the number of sites. It may send any
+bytes to any site, and see all that comes back. It must not learn a site's own sums, nor anything by what is refused:
+a refusal is one sentence, whatever the cause. What totals of all sites show is not hidden by masks (docs/privacy.md).
+"""
+
+import csv
+import json
+from dataclasses import fields, replace
+from functools import partial
+from math import inf
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+
+from agnosticfair.client.client import Client
+from agnosticfair.client.steps import answer
+from agnosticfair.data.census import Census, merge, take_census
+from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.data.rows import Fold
+from agnosticfair.data.schema import applied, schema_of
+from agnosticfair.data.table import Column
+from agnosticfair.errors import DataError, FederationError
+from agnosticfair.federation import counts_of_all, summaries
+from agnosticfair.flower.folder import Federation, read_config, write_folder
+from agnosticfair.flower.masking import LIST, list_text, read_key_list
+from agnosticfair.flower.node import read_site
+from agnosticfair.flower.site import hello, reason, respond
+from agnosticfair.mathematics.basis import by_client, constant, gaussian
+from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.methods import method
+from agnosticfair.private import imagined
+from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.protocol.faults import Asker
+from agnosticfair.protocol.grid import bits
+from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
+from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.questions import (
+    PrivateCounts,
+    PrivateDecisions,
+    PrivateMoments,
+    PrivateSlopes,
+)
+from agnosticfair.protocol.privacy.sensitivity import deviations
+from agnosticfair.protocol.privacy.site import PrivateSite
+from agnosticfair.protocol.questions import (
+    UNCOUNTED,
+    Centres,
+    Clusters,
+    Counts,
+    Decisions,
+    Histograms,
+    Moments,
+    Named,
+    Outline,
+    PartCounts,
+    PartDecisions,
+    PartSums,
+    Sums,
+    Trials,
+)
+from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
+from agnosticfair.server import plan as server
+from agnosticfair.site.guard import Quiet, guarded
+from agnosticfair.site.policy import SitePolicy
+
+ROWS = small_table(240, 5)
+SITES = ("north", "south")
+EDGES = {"age": (-0.5, 0.5), "hours": (0.5,)}
+
+
+def rows_of(tables):
+    return dict(zip(SITES, tables, strict=True))
+
+
+def written(path, table):
+    columns = {**table.numeric}
+    kinds = ("categorical", "sensitive_features", "other")
+    columns |= {k: c.values() for kind in kinds for k, c in getattr(table, kind).items()}
+    columns |= {"y": table.target.values()}
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+class Town:
+    """Two sites as 'deploy init' makes them, and the engine by which a coordinator, lying or not, reaches them."""
+
+    def __init__(self, folder, tables=None, schema=True, own=None, **run):
+        tables = tables or rows_of(dealt(ROWS, 2).values())
+        folder.mkdir(exist_ok=True)
+        files = {key: written(folder / f"{key}.csv", table) for key, table in tables.items()}
+        roles = Roles("y", ("sex",))
+        census = merge(
+            {k: take_census(t, k) for k, t in read_clients(files.values(), roles).items()}
+        )
+        self.schema = replace(schema_of(census, "y"), bands=EDGES) if schema else None
+        text = json.dumps(self.schema.to_json()) if schema else ""
+        plain = {"secure": run.pop("secure", True), "least_rows": run.pop("least_rows", 10)}
+        plan = Federation(
+            files, roles, {"method": "fl", "positive": "yes", **run}, schema=text, **plain
+        )
+        write_folder(folder / "bank", plan)
+        self.folder, self.tables = folder / "bank", tables
+        sites = self.folder / "sites"
+        self.config = {
+            key: {**read_site(sites / f"{key}.toml").config, **(own or {})} for key in tables
+        }
+        keys = str(read_config(self.folder)["masking"])
+        roster = read_key_list(keys).sites if keys else None
+        self.asker = Asker(self, tuple(sorted(tables)), secure=roster)
+
+    def clients(self):
+        return tuple(sorted(self.config))
+
+    def exchange(self, step, payload, keys, deadline=inf):
+        return {key: self.one(key, step, payload) for key in keys}
+
+    def one(self, key, step, payload):
+        """What a site answers, or why it does not, as the coordinator reads it."""
+        content = b"" if payload is None else pack(payload)
+        try:
+            return unpack(respond(self.config[key], step, content))
+        except Exception as error:
+            return Failure(reason(error), final=True)
+
+    def task(self, **changes):
+        """The task of an honest fit."""
+        if self.schema is None:
+            census = counts_of_all(self.asker, merge(summaries(self.asker)))
+        else:
+            census = counts_of_all(self.asker, self.schema.outline())
+        return replace(
+            server.plan(method("fl"), census, self.clients(), positive="yes").task, **changes
+        )
+
+    def total(self, question, task):
+        return self.asker.total(Broadcast(1, task, question)).sums
+
+    def said(self, step, broadcast, key="north"):
+        """The sentence by which a site refuses a request of a session that it takes part in."""
+        if self.asker.secure is not None and self.asker.session is None:
+            counts_of_all(self.asker, self.schema.outline()) if self.schema else self.task()
+        session = self.asker.session.session if self.asker.session else ""
+        found = self.one(key, step, replace(broadcast, session=session))
+        assert isinstance(found, Failure), f"step {step!r} was answered"
+        return found.reason
+
+
+def refusal(key="north"):
+    return f"site {key!r} does not answer this request; its own log says why"
+
+
+def sums_at(task, w=None):
+    D, G = task.encoding.width + 1, task.cells
+    M, F = (
+        len(task.clients) if b.kind == "by_client" else 1 for b in (task.basis, task.fair_basis)
+    )
+    w = np.zeros(D) if w is None else w
+    return Sums(Surrogate(), 0.5, w, np.ones(M), np.zeros((G, F + 1)))
+
+
+def axes(*found, parts=()):
+    rows = np.array(parts, float) if len(parts) else np.zeros((0, 3, 2))
+    return Named(tuple(found), rows)
+
+
+@pytest.fixture
+def town(tmp_path):
+    return Town(tmp_path / "town")
+
+
+@pytest.fixture
+def without(tmp_path):
+    """Masks, and no schema."""
+    return Town(tmp_path / "without", schema=False)
+
+
+def test_the_honest_coordinator_is_answered(town, without):
+    for place in (town, without):
+        total = place.total(sums_at(task := place.task()), task)
+        assert total["L"] > 0 if "L" in total else total
+
+
+# -- 1: rows by folds ---------------------------------------------------------------------------------------------
+
+
+def test_an_outline_of_a_fold_of_one_row_is_that_row(without):
+    """Unmasked smallest and largest values of a fold: with many folds, of one row."""
+    read = []
+    for number in range(40):
+        fold = Fold(number, 4000, 1)
+        found = without.one(
+            "north", "outline", Broadcast(0, replace(UNCOUNTED, fold=fold), Outline())
+        )
+        if isinstance(found, Census) and found.numeric["age"][0] == found.numeric["age"][1]:
+            read.append(found.numeric)
+    assert read == []
+    half = Broadcast(0, replace(UNCOUNTED, fold=Fold(0, 2, 0)), Outline())
+    assert without.one("north", "outline", half) == Failure(refusal(), True)
+
+
+@pytest.mark.parametrize("fold", [Fold(0, 3), Fold(7, 500), Fold(0, 2, 99)])
+def test_sums_of_a_fold_that_is_not_agreed_on(town, fold):
+    task = town.task(fold=fold)
+    assert town.said("sums", Broadcast(1, task, sums_at(task))) == refusal()
+    agreed = Broadcast(0, replace(UNCOUNTED, fold=fold), Counts(town.schema.outline()))
+    assert town.said("counts", agreed) == refusal()
+
+
+def test_the_agreed_folds_are_answered_and_their_groups_have_enough_rows(tmp_path):
+    town = Town(tmp_path / "town")
+    town.asker.fold = Fold(1, 2, 0)
+    assert town.task().n < len(ROWS)
+    few = Town(tmp_path / "few", own={"least-rows": 25})
+    few.asker.fold = Fold(1, 2, 0)
+    few.config["north"]["least-rows"] = 25
+    with pytest.raises(FederationError, match="does not answer this request"):
+        few.task()
+
+
+# -- 2: refusals that answer --------------------------------------------------------------------------------------
+
+
+def hostile(town):
+    """Requests of which each was answered by a refusal of its own, or by a sum."""
+    task = town.task()
+    encoding, (feature,) = task.encoding, task.sensitive_features
+    (name, low, _), *more = encoding.numeric
+    categories = ((encoding.categorical[0][0], encoding.categorical[0][1][:-1]),)
+    yield (
+        "narrower",
+        replace(task, encoding=replace(encoding, numeric=((name, low, low + 1e-6), *more))),
+    )
+    yield "category", replace(task, encoding=replace(encoding, categorical=categories))
+    yield "group", replace(task, sensitive_features=((feature[0], feature[1][:1]),))
+    yield "twice", replace(task, sensitive_features=(feature, feature))
+    yield "column", replace(task, encoding=replace(encoding, numeric=tuple(more)))
+    yield "label", replace(task, positive="perhaps")
+    yield "alone", replace(task, clients=("north",))
+    yield "stranger", replace(task, clients=("north", "south", "west"))
+    yield "rows", replace(task, n=-1)
+    yield (
+        "narrow kernels",
+        replace(task, basis=gaussian(1, 1e-3, "ranges"), centres=np.zeros((1, encoding.width))),
+    )
+    yield "folds", replace(task, fold=Fold(0, 400))
+
+
+def test_whatever_is_refused_the_sentence_is_one(town):
+    said = {
+        why: town.said("sums", Broadcast(1, task, sums_at(task))) for why, task in hostile(town)
+    }
+    task = town.task()
+    said["shape"] = town.said("sums", Broadcast(1, task, sums_at(task, np.zeros(3))))
+    said["census"] = town.said("census", Broadcast(1, task, Moments()))
+    assert {*said.values()} == {refusal()}
+
+
+def test_a_sum_too_large_for_its_grid_is_not_told(town):
+    """'a sum of 153 could pass 2^63' told the sum; and whether there was a refusal told how large it is."""
+    task = town.task()
+    for n in (1, 240, 2**30):
+        asked = Broadcast(
+            n, replace(task, n=n), sums_at(task, np.full(task.encoding.width + 1, 1e300))
+        )
+        town.asker.total(asked)
+
+
+def test_a_file_that_does_not_fit_the_schema_is_named_at_the_site_only(tmp_path, caplog):
+    town = Town(tmp_path / "town")
+    odd = replace(ROWS, categorical={"job": Column.of(["a", "b", "secret job"] * 80)})
+    written(tmp_path / "town" / "north.csv", odd)
+    asked = Broadcast(0, UNCOUNTED, Counts(town.schema.outline()))
+    with pytest.raises(FederationError, match="north") as error:
+        town.asker.total(asked)
+    assert "secret" not in str(error.value)
+    assert "job" not in str(error.value)
+    assert refusal() in str(error.value)
+    assert "column 'job'" in caplog.text
+
+
+# -- 3: one site's sums within a total ----------------------------------------------------------------------------
+
+
+def test_a_block_of_a_site_s_own_in_the_total_is_its_sums(town):
+    """Loss by client, as afl and qffl ask for it: of two sites each had a block of the masked total for itself."""
+    task = town.task()
+    for asked in (replace(task, basis=by_client()), replace(task, fair_basis=by_client())):
+        assert town.said("sums", Broadcast(1, asked, sums_at(asked))) == refusal()
+    split = replace(gaussian(2, 1.0, "ranges"), split=True)
+    asked = replace(task, fair_basis=split, centres=np.zeros((2, task.encoding.width)))
+    assert town.said("moments", Broadcast(1, asked, Moments())) == refusal()
+
+
+def test_subgroups_named_by_the_site_are_its_counts(town):
+    asked = town.task(named=axes(("site", SITES, ())))
+    assert town.said("part_counts", Broadcast(1, asked, PartCounts())) == refusal()
+
+
+def test_a_site_that_consents_has_a_block_of_its_own(tmp_path):
+    town = Town(tmp_path / "town", own={"shares-site-totals": True})
+    task = town.task(basis=by_client())
+    assert town.total(sums_at(task), task)["psi_L"].shape == (2,)
+
+
+# -- 3: narrow bins, deep subgroups, clusters ---------------------------------------------------------------------
+
+
+def one_person(town, column="age"):
+    values = np.sort(np.concatenate([t.numeric[column] for t in town.tables.values()]))
+    middle = len(values) // 2
+    return values[middle] - 1e-9, values[middle] + 1e-9
+
+
+def test_a_narrow_bin_of_one_person_shows_all_of_that_person(town, without):
+    """Bins around one person's age, and counts of all pairs of values: job, group and label of that person."""
+    for place in (town, without):
+        task, edges = place.task(), one_person(place)
+        names = ("under", "victim", "over")
+        job = ("job", task.encoding.categorical[0][1], ())
+        asked = replace(task, named=axes(("age", names, edges), job))
+        with pytest.raises(FederationError, match="does not answer this request"):
+            place.total(PartCounts(), asked)
+        banded = replace(task, encoding=replace(task.encoding, bands=(("age", edges),)))
+        with pytest.raises(FederationError, match="does not answer this request"):
+            place.total(sums_at(banded), banded)
+
+
+def test_two_cuts_that_differ_by_one_person_are_a_narrow_bin(without):
+    """Each cut has enough rows on either side; the difference of the two totals is one person."""
+    low, high = (np.median(without.tables["north"].numeric["age"]) + shift for shift in (0.0, 1e-3))
+    first, second = (
+        Broadcast(
+            number, without.task(named=axes(("age", ("under", "over"), (edge,)))), PartCounts()
+        )
+        for number, edge in ((1, low), (2, high + 0.05))
+    )
+    session = without.asker.session.session
+    assert not isinstance(
+        without.one("north", "part_counts", replace(first, session=session)), Failure
+    )
+    assert without.said("part_counts", second) == refusal()
+    # and once refused, no other cut of this column is answered: refusals would find the person by halving
+    third = replace(
+        second,
+        round=3,
+        task=replace(second.task, named=axes(("age", ("under", "over"), (high + 9,)))),
+    )
+    assert without.said("part_counts", third) == refusal()
+
+
+def test_a_histogram_of_a_range_that_is_not_agreed_on(town, without):
+    low, high = one_person(town)
+    for place in (town, without):
+        asked = Histograms(("age",), np.array([low]), np.array([high]))
+        assert place.said("histograms", Broadcast(1, place.task(), asked)) == refusal()
+
+
+def test_a_subgroup_of_many_values_is_one_person(town):
+    task = town.task()
+    bins = (("age", ("a", "b", "c"), EDGES["age"]), ("hours", ("a", "b"), EDGES["hours"]))
+    known = (*bins, ("job", task.encoding.categorical[0][1], ()), ("sex", ("g0", "g1"), ()))
+    deep = [[(0, 0), (1, 0), (2, 0), (3, 0)]]
+    again = [[(0, 0), (-1, -1), (-1, -1)]] * 2
+    astray = [[(0, 7), (-1, -1), (-1, -1)]]
+    for parts in (deep, again, astray):
+        asked = replace(task, named=axes(*known, parts=parts))
+        assert town.said("part_counts", Broadcast(1, asked, PartCounts())) == refusal()
+
+
+def test_a_cluster_of_one_row_is_that_row(town):
+    """The sum of the rows nearest to a centre that the coordinator chose: of one row, that row."""
+    task = town.task()
+    centres = np.vstack([np.full(task.encoding.width, 1e3), np.zeros(task.encoding.width)])
+    assert town.said("clusters", Broadcast(1, task, Clusters(centres))) == refusal()
+
+
+# -- 8: what is told in the open ----------------------------------------------------------------------------------
+
+
+def test_a_column_of_names_is_not_told(tmp_path):
+    """The outline had every distinct value of every column, verbatim."""
+    named = [
+        replace(
+            t,
+            categorical={
+                **t.categorical,
+                "name": Column.of([f"Ms {k} {i // 3}" for i in range(len(t))]),
+            },
+        )
+        for k, t in dealt(ROWS, 2).items()
+    ]
+    town = Town(tmp_path / "town", rows_of(named), schema=False)
+    found = town.one("north", "outline", None)
+    assert found.categorical["name"] == ("other",)
+    assert found.categorical["job"] == ("a", "b", "c")
+    fewer = Town(tmp_path / "fewer", rows_of(named), schema=False, own={"columns": "job,hours"})
+    found = fewer.one("north", "outline", None)
+    assert ({*found.categorical}, {*found.numeric}) == ({"job"}, {"hours"})
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_rows_are_shown_by_consent_only(tmp_path, secure):
+    """Without masks 'centres' gave all encoded rows, whatever shows-rows said."""
+    town = Town(tmp_path / "town", secure=secure)
+    task = town.task()
+    assert (
+        "does not answer" in town.said("centres", ask := Broadcast(1, task, Centres(0, 1.0)))
+        or not secure
+    )
+    assert isinstance(town.one("north", "centres", ask), Failure)
+    town.config["north"]["shows-rows"] = True
+    assert len(town.one("north", "centres", ask).rows) == len(town.tables["north"])
+
+
+def test_the_first_list_of_keys_is_signed_too(town):
+    """Whoever could write the first list put a site of his own in another's place."""
+    path = town.folder / "keys" / LIST
+    held = read_key_list(path)
+    forged = listed(new_identity(KEEPER), 1, {**held.sites, "south": new_identity("south").public})
+    path.write_text(list_text(forged))
+    with pytest.raises(FederationError, match="not signed by the keeper"):
+        hello(town.config["north"])
+    with pytest.raises(FederationError, match="not signed by the keeper"):
+        town.task()
+
+
+def test_a_step_without_a_check_is_refused(town, monkeypatch):
+    """A new question is unknown to the site's judgement until somebody has written its check."""
+    from agnosticfair.site import checks
+
+    task = town.task()
+    assert town.one("north", "sums", Broadcast(1, task, sums_at(task), town.asker.session.session))
+    monkeypatch.delitem(checks.CHECKS, "sums")
+    assert town.said("sums", Broadcast(2, task, sums_at(task))) == refusal()
+
+
+def test_a_field_of_the_task_without_a_check_is_refused(town, monkeypatch):
+    from agnosticfair.site import checks
+
+    task = town.task(fair_basis=constant())
+    monkeypatch.delitem(checks.TASK, "fair_basis")
+    assert town.said("sums", Broadcast(2, task, sums_at(task))) == refusal()
+
+
+# -- epsilon ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def private(tmp_path):
+    pytest.importorskip("opendp", reason="needs agnosticfair[dp]")
+    return lambda name, tables=None: Town(
+        tmp_path / name, tables, method="fairfl", epsilon=3.0, delta=1e-5, least_rows=10
+    )
+
+
+def noisy(kind, **more):
+    """A private question of two sites."""
+    known = {f.name for f in fields(kind)}
+    return kind(
+        **{k: v for k, v in {"z": 5.0, "sites": 2, "most": 0, **more}.items() if k in known}
+    )
+
+
+def private_task(town, **changes):
+    task = server.plan(method("fairfl"), imagined(town.schema), SITES, positive="yes").task
+    return replace(task, **{"n": 0, **changes})
+
+
+def test_under_epsilon_nothing_is_refused_for_how_many_rows_there_are(private):
+    """least-rows told a group of 9 rows from one of 10: membership, at no cost."""
+    sex = ROWS.sensitive_features["sex"].codes
+    first = np.r_[np.flatnonzero(sex == 1)[:10], np.flatnonzero(sex == 0)[:100]]
+    for name, own in (("ten", first), ("nine", first[1:])):
+        town = private(name, rows_of([ROWS.take(own), ROWS]))
+        assert town.total(noisy(PrivateCounts), private_task(town))["groups"].shape == (1, 2)
+
+
+def test_under_epsilon_the_task_is_the_schema_s(private):
+    town = private("town")
+    w, once, twice = np.zeros(6), np.zeros(1), np.zeros(2)
+    slopes = {"temperature": 1.0, "w": w, "active": once}
+    cut = axes(("age", ("under", "over"), (0.1,)), parts=[[(0, 0), (-1, -1), (-1, -1)]])
+    town.total(noisy(PrivateCounts), private_task(town))
+    for task, asked in (
+        (private_task(town, fold=Fold(0, 2)), noisy(PrivateCounts)),
+        (private_task(town, named=cut), noisy(PrivateCounts)),
+        (private_task(town, n=240), noisy(PrivateSlopes, **{**slopes, "temperature": 0.0})),
+        (private_task(town, n=240), noisy(PrivateSlopes, **{**slopes, "active": twice})),
+        (private_task(town), noisy(PrivateCounts, z=0.0)),
+        (private_task(town), noisy(PrivateCounts, most=5)),
+    ):
+        session = town.asker.session.session
+        found = town.one("north", asked.step, Broadcast(9, task, asked, session))
+        assert found == Failure(refusal(), True)
+    said = town.said("counts", Broadcast(9, UNCOUNTED, Counts(town.schema.outline())))
+    assert said == "site 'north' answers private steps only, not 'counts': its sums need noise"
+
+
+# -- whatever is asked: what comes back does not hang on one row ----------------------------------------------------
+
+SCHEMA = replace(schema_of(take_census(ROWS, "all"), "y"), bands=EDGES)
+PLAN = server.plan(method("fairfl"), take_census(ROWS, "all"), SITES, positive="yes")
+JOB = ("job", ("a", "b", "c"), ())
+AGE = ("age", ("low", "middle", "high"), EDGES["age"])
+
+numbers = st.sampled_from([0.0, 1.0, -3.0, 1e-9, 1e9, 1e300, -1e300])
+folds = st.sampled_from([None, Fold(0, 2), Fold(1, 5), Fold(0, 2, 1), Fold(0, 240)])
+edges = st.lists(st.sampled_from([-9.0, -0.5, 0.0, 1e-9, 0.5, 0.51]), max_size=3).map(tuple)
+names = st.sampled_from(["age", "hours", "job", "sex", "site", "nothing"])
+texts = st.lists(st.sampled_from(["a", "b", "c", "g0", "north", "?"]), max_size=4).map(tuple)
+named = st.builds(
+    lambda found, parts: axes(*found, parts=parts),
+    st.lists(st.one_of(st.sampled_from([JOB, AGE]), st.tuples(names, texts, edges)), max_size=3),
+    st.lists(
+        st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 4)), min_size=3, max_size=3),
+        max_size=2,
+    ),
+)
+bases = st.sampled_from([constant(), by_client(), gaussian(1, 0.01, "ranges"), gaussian(1)])
+groups = st.sampled_from(
+    [(("sex", ("g0", "g1")),), (("sex", ("g0",)),), (("job", ("a", "b")),), ()]
+)
+clients = st.sampled_from([SITES, ("north",), (), ("north", "south", "west")])
+tasks = st.fixed_dictionaries(
+    {},
+    optional={
+        "fold": folds,
+        "named": named,
+        "basis": bases,
+        "fair_basis": bases,
+        "sensitive_features": groups,
+        "clients": clients,
+        "positive": st.sampled_from(["yes", "no", "?"]),
+        "by_label": st.booleans(),
+        "n": st.sampled_from([0, 1, 240, 2**30, 2**60, -5]),
+        "centres": st.just(np.zeros((1, 5))),
+    },
+)
+
+
+@st.composite
+def requests(draw, private=False):
+    """A step and a broadcast whose fields are of the right types, and hostile."""
+    task = replace(PLAN.task, **draw(tasks))
+    w = np.full(draw(st.sampled_from([6, 6, 6, 5])), draw(numbers))
+    C = np.full((draw(st.sampled_from([2, 2, 4])), 2), draw(numbers))
+    low, high = np.array([draw(numbers)]), np.array([draw(numbers)])
+    active = np.array(draw(st.lists(st.integers(-1, 3), max_size=3)), float)
+    kinds = [
+        noisy(PrivateCounts, z=abs(draw(numbers))),
+        noisy(PrivateMoments),
+        noisy(PrivateSlopes, temperature=draw(numbers), w=w, active=active),
+        noisy(PrivateDecisions, w=w),
+    ]
+    if not private:
+        kinds += [
+            Sums(Surrogate("sigmoid", 1e-3), 0.5, w, np.ones(1), C),
+            PartSums(Surrogate(), 0.5, w, np.ones(1), C, active),
+            *(Trials(np.stack([w, -w])), PartCounts(), PartDecisions(w), Decisions(0, 2, w)),
+            *(Histograms((draw(names),), low, high), Counts(SCHEMA.outline()), Outline()),
+            *(Clusters(np.zeros((2, 5))), Centres(0, 1.0)),
+        ]
+    asked = draw(st.sampled_from(kinds))
+    step = draw(st.sampled_from([asked.step] * 9 + ["census"]))
+    return step, Broadcast(1, task, asked)
+
+
+def verdict(site, step, broadcast):
+    """What the coordinator can see of an answer under masks: whether there is one, and how long it is."""
+    try:
+        found = site(step, broadcast)
+    except FederationError as error:
+        return str(error)
+    return {name: np.shape(value) for name, value in found.sums.items()}
+
+
+def neighbours(row, **policy):
+    """The site behind its guard, with all rows and without one of them."""
+    for rows in (ROWS, ROWS.take(np.arange(len(ROWS)) != row)):
+        held = partial(answer, Client("north", applied(SCHEMA, rows, "north")))
+        own = SitePolicy("north", SITES, masks=True, schema=SCHEMA, **policy)
+        if own.epsilon:
+            pytest.importorskip("opendp", reason="needs agnosticfair[dp]")
+            held = PrivateSite("north", Quiet("north", held), Ledger(1e6, 1e-5), rows=str(row))
+        yield guarded(own, held)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(requests(), st.integers(0, len(ROWS) - 1))
+def test_whatever_is_asked_under_masks_the_verdict_does_not_hang_on_a_row(request, row):
+    one, other = (verdict(site, *request) for site in neighbours(row))
+    assert one == other
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(requests(private=True), st.integers(0, len(ROWS) - 1))
+def test_whatever_is_asked_under_epsilon_a_row_moves_it_by_no_more_than_is_charged(request, row):
+    """For the noise that was added, by field: the squares of (what a row moves / deviation) add up to 1 / z^2 at most,
+    which is what the ledger writes down. Where there is no answer, there is none from either site."""
+    step, broadcast = request
+    ledgers, scales, found = [], [], []
+    for site in neighbours(row, epsilon=1e6):
+        site.answer.sampler = lambda scale, size: scales.append(scale) or np.zeros(size, np.int64)
+        ledgers.append(site.answer.ledger)
+        try:
+            found.append(site(step, broadcast).sums)
+        except FederationError as error:
+            found.append(str(error))
+    one, other = found
+    assert isinstance(one, str) == isinstance(other, str)
+    if isinstance(one, str):
+        assert one == other
+        assert ledgers[0].multipliers == ledgers[1].multipliers
+        return
+    assert scales[: len(one)] == scales[len(one) :]
+    deviation = dict(zip(deviations(broadcast.asked, broadcast.task), scales, strict=False))
+    moved = sum(
+        (np.linalg.norm(one[name] - other[name]) * 2.0 ** bits(name, broadcast.task) / sigma) ** 2
+        for name, sigma in deviation.items()
+    )
+    assert [ledger.multipliers for ledger in ledgers] == [[broadcast.asked.z]] * 2
+    assert moved <= (1 + 1e-9) / broadcast.asked.z**2
+
+
+def test_the_property_would_see_a_site_that_looks_at_its_rows_first():
+    """The same requests at a site without a guard: a group that is left out is refused where the site has one."""
+    only = np.flatnonzero(ROWS.sensitive_features["sex"].codes == 1)[0]
+    few = ROWS.take(np.r_[only, np.flatnonzero(ROWS.sensitive_features["sex"].codes == 0)])
+    task = replace(PLAN.task, sensitive_features=(("sex", ("g0",)),))
+    seen = []
+    for rows in (few, few.take(np.arange(1, len(few)))):
+        try:
+            seen.append(answer(Client("north", rows), "sums", Broadcast(1, task, sums_at(task))))
+        except DataError as error:
+            seen.append(str(error))
+    assert isinstance(seen[0], str)
+    assert isinstance(seen[1], Reply)
