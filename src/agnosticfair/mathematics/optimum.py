@@ -169,7 +169,7 @@ def price(
     for share in SHARES:
         if said.retained < share:
             _, most = scale_for(share, [(1.0, said), *solved])
-            words.append(f"{share:.0%} would be left at a tau of at most {_shown(tau * most)}.")
+            words.append(f"{share:.0%} would be left at a tau of at most {_shown(min(tau * most, 1.0))}.")
     return tuple(words)
 
 
