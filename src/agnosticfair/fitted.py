@@ -159,12 +159,12 @@ class Fit:
 
     def _of_learner(self) -> tuple[str, ...]:
         """Which learner was taken, and why."""
-        if not self.held_out:
-            return ()
         if self.learner == "given":
             return ("Probabilities are those of the columns that were named.",)
         losses = ", ".join(f"{name} {loss:.4f}" for name, loss in self.held_out.items())
         name = self.learner.removeprefix("local:").partition("-")[0]
+        if not self.held_out:  # another fit on the same rows learned it
+            return (f"Learner {name}.",)
         if len(self.held_out) == 1:
             return (f"Learner {name}: mean log loss {losses.split()[-1]} on rows out of fold.",)
         return (f"Learner {name} was taken by mean log loss on rows out of fold: {losses}.",)
@@ -193,7 +193,10 @@ class Fit:
             if said.unchanged:
                 return "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels alike."
             return " ".join(
-                (f"tau {fairness.tau:g} is kept by nearly one answer to everybody.", *price(said, fairness.tau))
+                (
+                    f"tau {fairness.tau:g} is kept by nearly one answer to everybody.",
+                    *price(said, fairness.tau),
+                )
             )
         found = "no other decisions were met"
         if self.smallest_tau is not None:

@@ -318,8 +318,13 @@ def _rule(fitted: Fit, tables: Sequence[Table]) -> list[Section]:
     told, positive = about(fitted, tables), fitted.model.positive
     if told is None:
         return []
-    pictures = [(title, text, png(figure, 110)) for title, text, figure in ruled.pictures(told, positive)]
-    first, rest = [p for p in pictures if p[0] == ruled.ACTED], [p for p in pictures if p[0] != ruled.ACTED]
+    pictures = [
+        (title, text, png(figure, 110)) for title, text, figure in ruled.pictures(told, positive)
+    ]
+    first, rest = (
+        [p for p in pictures if p[0] == ruled.ACTED],
+        [p for p in pictures if p[0] != ruled.ACTED],
+    )
     made = [
         Section(
             "How it decides",

@@ -40,7 +40,10 @@ def head_words(head: str, positive: str) -> str:
     if head == "label":
         return f"labelled {positive}"
     group, _, label = head.removeprefix("group:").partition("|")
-    among = {"1": f", among those labelled {positive}", "0": f", among those not labelled {positive}"}
+    among = {
+        "1": f", among those labelled {positive}",
+        "0": f", among those not labelled {positive}",
+    }
     return group + among.get(label, "")
 
 
@@ -118,7 +121,9 @@ def importance_lines(told: Json, positive: str) -> tuple[tuple[str, ...], ...]:
     if curves := told.get("curves"):
         heads = [*next(iter(curves.values()))["y"]]
         top = ("column", *(f"range of log odds, {head_words(h, positive)}" for h in heads))
-        spans = {name: [f"{np.ptp(own['y'][h]):.2f}" for h in heads] for name, own in curves.items()}
+        spans = {
+            name: [f"{np.ptp(own['y'][h]):.2f}" for h in heads] for name, own in curves.items()
+        }
         return (top, *((name, *span) for name, span in spans.items()))
     gains = told.get("gains") or {}
     if "label" not in gains:
@@ -201,7 +206,11 @@ def acted(told: Json) -> Figure:
     groups = list(dict.fromkeys(g for m in own for g in (m["held"], m["helped"])))
     for g, name in enumerate(groups):
         shift = [
-            m["held_shift"] if m["held"] == name else m["helped_shift"] if m["helped"] == name else 0.0
+            m["held_shift"]
+            if m["held"] == name
+            else m["helped_shift"]
+            if m["helped"] == name
+            else 0.0
             for m in own
         ]
         offset = 0.36 * ((g + 0.5) / len(groups) - 0.5) * 2

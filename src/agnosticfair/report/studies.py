@@ -185,7 +185,11 @@ def _fit_entry(run: Run, name: str) -> Json:
     fairness = method.get("fairness") or {}
     entry = {"name": name, "outcome": _ended(told), "seeds": 1, "note": method.get("summary")}
     entry |= {"history": told["history"], "training_alpha": told["alpha"]}
-    entry |= {"tau": fairness.get("tau"), "rule": in_words(told.get("rule"), told["positive"]), **reached(certificate)}
+    entry |= {
+        "tau": fairness.get("tau"),
+        "rule": in_words(told.get("rule"), told["positive"]),
+        **reached(certificate),
+    }
     return entry
 
 

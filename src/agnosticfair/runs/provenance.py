@@ -178,7 +178,12 @@ def run_files(
     told = {"certificate": certificate["says"], **told}
     parts = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     tables = [] if any(t.streamed for t in clients.values()) else [*clients.values()]
-    made = history(fitted, cast("Sequence[Table]", tables)) | provenance(clients) | told | {"parts": digests(parts)}
+    made = (
+        history(fitted, cast("Sequence[Table]", tables))
+        | provenance(clients)
+        | told
+        | {"parts": digests(parts)}
+    )
     return {**parts, "history.json": as_json(made)}
 
 
