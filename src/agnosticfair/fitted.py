@@ -191,7 +191,10 @@ class Fit:
             return None
         if (said := self.optimum) is not None:
             if said.unchanged:
-                return "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels alike."
+                return (
+                    "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels "
+                    "alike."
+                )
             return " ".join(
                 (
                     f"tau {fairness.tau:g} is kept by nearly one answer to everybody.",
@@ -231,7 +234,8 @@ class Fit:
         where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
         first = (
             f"By the estimates decisions differ by up to {self.worst_difference:.3f}{where} where tau is {tau:g}: at "
-            f"most {max(said.people, 0.1):.1f} expected people of the smaller group too many or too few in any subgroup."
+            f"most {max(said.people, 0.1):.1f} expected people of the smaller group too many or too few in any "
+            "subgroup."
         )
         assert self.method.rule is not None
         if self.method.rule.ridge:

@@ -98,7 +98,7 @@ def partial_dependence(
     """The values of a column, and the mean probability over all rows if every row had each of them; of several heads,
     where the probabilities are (heads, n), a column each.
 
-    Of a column of numbers the values are quantiles of those that occur, at most so many; of one of categories all that occur.
+    Of a column of numbers the values are quantiles of those that occur, at most so many; of one of categories all.
     """
     n = len(table)
     if name in table.numeric:

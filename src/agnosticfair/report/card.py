@@ -252,9 +252,9 @@ def _asked(model: Model) -> str:
 def _kind(model: Model) -> str:
     if model.rule is not None:
         return (
-            "It is a rule: a learner estimates the probabilities of the label and of the groups from the columns, and a "
-            "program finds the decisions of most utility among those that keep groups' rates within a limit in every "
-            "subgroup. A score above zero is a positive decision."
+            "It is a rule: a learner estimates the probabilities of the label and of the groups from the columns, and "
+            "a program finds the decisions of most utility among those that keep groups' rates within a limit in "
+            "every subgroup. A score above zero is a positive decision."
         )
     if model.network is None:
         return (
@@ -327,25 +327,23 @@ def _rule(fitted: Fit, tables: Sequence[Table]) -> list[Section]:
     )
     made = [
         Section(
-            "How it decides",
-            (ruled.learner_words(told), told["proxy"]),
-            tuple(told["statements"]),
-        ),
-        Section(
-            ruled.ACTED, (ruled.acted_words(told),), (), ruled.acted_lines(told), None, (*first,)
-        ),
-        Section(
-            "Do the estimates agree with the rows?",
-            (ruled.calibrated_words(told),),
-            (),
-            ruled.calibrated_lines(told, positive),
-        ),
+            "How it decides", (ruled.learner_words(told), told["proxy"]), tuple(told["statements"])
+        )
     ]
+    if fitted.method.fairness is not None:
+        lines = ruled.acted_lines(told)
+        made.append(Section(ruled.ACTED, (ruled.acted_words(told),), (), lines, None, (*first,)))
+    if told["calibration"]:
+        title, lines = (
+            "Do the estimates agree with the rows?",
+            ruled.calibrated_lines(told, positive),
+        )
+        made.append(Section(title, (ruled.calibrated_words(told),), (), lines))
     lines = ruled.importance_lines(told, positive)
     if lines or rest:
         says = (ruled.IMPORTANCE,) if "gains" in told else ()
         made.append(Section("What the estimates hang on", says, (), lines, None, (*rest,)))
-    return made if told["multipliers"] or told["calibration"] else [made[0], *made[3:]]
+    return made
 
 
 def _groups(y: np.ndarray, y_hat: np.ndarray, sensitive_feature: str, named: np.ndarray) -> Section:
@@ -462,8 +460,8 @@ def _aimed(method: Method, fairness: Fairness) -> str:
     network = method.network
     if method.rule is not None:
         return (
-            f"Training held the estimated rates within {fairness.tau:g} of each other in every subgroup of enough people; "
-            "counted rates differ by chance besides, the more the smaller a subgroup is."
+            f"Training held the estimated rates within {fairness.tau:g} of each other in every subgroup of enough "
+            "people; counted rates differ by chance besides, the more the smaller a subgroup is."
         )
     if deciding.suits(method) or (
         network is not None and network.decisions and fairness.measured.kind == "sigmoid"

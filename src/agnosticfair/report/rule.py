@@ -18,8 +18,8 @@ DRAWN, SHOWN = 10, 8
 
 ACTED = "Where the rule had to act, and how much"
 IMPORTANCE = (
-    "Gain: the share of what splits by the column took off the loss. Rise of log loss: on training rows, if the column's "
-    "values are dealt to other rows."
+    "Gain: the share of what splits by the column took off the loss. Rise of log loss: on training rows, if the "
+    "column's values are dealt to other rows."
 )
 COLOURS = (BLUE, ORANGE, GREY, RED)
 LEARNERS = {
@@ -90,9 +90,10 @@ def calibrated_words(told: Json) -> str:
     """How many estimates are off, in a sentence."""
     count, off = told["calibrated"]
     return (
-        f"Estimated and counted people were compared for {count:,} pairs of a subgroup and an estimate, on training rows "
-        f"judged by models that had not seen them. {off:,} differ by more than four standard deviations; of so many "
-        "none is expected to by chance alone. Where estimates are off, so are the rates that the rule keeps within tau."
+        f"Estimated and counted people were compared for {count:,} pairs of a subgroup and an estimate, on training "
+        f"rows judged by models that had not seen them. {off:,} differ by more than four standard deviations; of so "
+        "many none is expected to by chance alone. Where estimates are off, so are the rates that the rule keeps "
+        "within tau."
     )
 
 

@@ -64,10 +64,10 @@ def proxy(estimates: Estimates, sensitive_features: Sequence[str]) -> str:
             "this, train without aware."
         )
     return (
-        f"The rule uses an estimate of {names} from the other columns, never the feature itself. In some places a proxy "
-        "is treated as the feature: two people with the same columns get the same decision, whatever their group, and a "
-        "person whose columns are typical of another group is treated as that group is. Where the feature may be used, "
-        "aware=True uses it instead."
+        f"The rule uses an estimate of {names} from the other columns, never the feature itself. In some places a "
+        "proxy is treated as the feature: two people with the same columns get the same decision, whatever their "
+        "group, and a person whose columns are typical of another group is treated as that group is. Where the "
+        "feature may be used, aware=True uses it instead."
     )
 
 
