@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from importlib.metadata import version
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -226,7 +227,8 @@ def _verdict(fitted: Fit, certified: Certified) -> tuple[str, str] | None:
     for made in certified.values():
         if isinstance(made, str):
             continue
-        method = {"name": fitted.method.name, "difference": one(made.difference)}
+        method: dict[str, Any] = {"name": fitted.method.name, "difference": one(made.difference)}
+        method["rule"] = fitted.method.rule is not None
         study = {
             "kind": "fit",
             "methods": [method | reached(made.to_json())],

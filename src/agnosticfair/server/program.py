@@ -21,8 +21,7 @@ from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
 from agnosticfair.mathematics.program import State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import asked
-from agnosticfair.protocol.questions import Question
+from agnosticfair.protocol.program import ProgramSums, asked
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 OVERALL, SETTLED, RIDGE_TOLERANCE = 0.25, 2e-3, 5e-3
@@ -125,9 +124,24 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
     return ProgramState(inner, rule.prices(plan.base_rate), plan.compared.names)
 
 
-def question(state: ProgramState) -> Question:
+def question(state: ProgramState) -> ProgramSums:
     """The points of the next round."""
     return asked(program.request(state.inner), state.prices)
+
+
+def largest(asked: ProgramSums) -> ProgramSums:
+    """A request as large as one can be after the first: all step lengths, and a Hessian."""
+    _, K, P = asked.A.shape
+    points, active = len(program.lengths(K * P)), program.max_active(K * P)
+    return replace(
+        asked,
+        hessian=True,
+        masses=False,
+        A=np.zeros((points, K, P)),
+        nu=np.zeros(points),
+        eps=np.zeros(points),
+        directions=np.zeros((active, 5)),
+    )
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:
