@@ -1,8 +1,7 @@
 """The scikit-learn front: one classifier with ``fit``, ``predict`` and friends, over arrays and frames.
 
-It is the same fit as over tables: X becomes a table per client, and the numbers are those of
-``federation.fit`` for the same rows and seed. scikit-learn is needed here and nowhere else
-(``pip install agnosticfair[sklearn]``).
+It is the same fit as over tables: X becomes a table per client, and the numbers are those of ``federation.fit`` for the
+same rows and seed. scikit-learn is needed here and nowhere else (``pip install agnosticfair[sklearn]``).
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator.frames import (
     ALL,
     Layout,
-    columns_by_name,
     dealt,
     feature_columns,
     groups_of,
@@ -33,6 +31,7 @@ from agnosticfair.estimator.frames import (
     layout_of,
     memberships_of,
     numbers_of,
+    others_of,
     parts_in_units,
     ranges,
     rows_of,
@@ -236,14 +235,11 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         low, span = ranges(X, weights, self.scale)
         X = (X - low) / span
         X = on_grid(X, FEATURE_BITS) if self.scale else X
-        table = table_of_rows(X, codes_y, sensitive, weights, K, self._others(recipe, given))
+        table = table_of_rows(
+            X, codes_y, sensitive, weights, K, others_of(recipe, self._layout, given)
+        )
         how = self._how(sensitive, low, span)
         return dealt(table, owners, keys), recipe, how, (low, span)
-
-    def _others(self, recipe: Method, X: Any) -> dict[str, Column]:
-        """The columns by which parts are named, beside those of numbers."""
-        named = recipe.fairness is not None and recipe.fairness.basis.kind == "named"
-        return columns_by_name(self._layout, X) if named else {}
 
     def _feature_names(self) -> list[str]:
         """Of the numbers that are fitted on, as X has them."""
@@ -413,16 +409,14 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if basis.kind != "named":
             return checked(self.basis, X, len(x)) if comes_with_rows(basis) else None
         assert self.fit_.named is not None
-        rows = rows_of(self._layout, X, on_grid(x, FEATURE_BITS), sensitive)
-        return memberships_of(self.fit_.named, rows)
+        return memberships_of(self.fit_.named, rows_of(self._layout, X, x, sensitive))
 
     def _ruled(self, X: Any) -> Table:
         """Rows to be decided by a rule, with their groups if it looks at them."""
         rows, (low, span), estimates = self._numbers(X), self._units, self.fit_.model.estimates
-        aware = estimates is not None and estimates.aware
-        groups = feature_columns(self._groups(X, None), len(rows)) if aware else {}
-        x = (rows - low) / span
-        return rows_of(self._layout, X, on_grid(x, FEATURE_BITS) if self.scale else x, groups)
+        given = self._groups(X, None) if estimates is not None and estimates.aware else None
+        groups = feature_columns(given, len(rows))
+        return rows_of(self._layout, X, (rows - low) / span, groups, self.scale)
 
     @property
     def worst_parts_(self) -> tuple[tuple[str, float], ...]:

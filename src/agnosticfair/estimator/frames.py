@@ -16,12 +16,12 @@ import numpy as np
 from agnosticfair.auditing.inputs import codes, days, name_of
 from agnosticfair.data.axes import FEATURES, SITE, band_axis, codes_of
 from agnosticfair.data.census import MOST_VALUES
-from agnosticfair.data.encoding import shown
+from agnosticfair.data.encoding import FEATURE_BITS, shown
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.linear import units
+from agnosticfair.mathematics.linear import on_grid, units
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import Axis, Named, Part, memberships, part_name
 from agnosticfair.methods import Method
@@ -165,6 +165,12 @@ def columns_by_name(layout: Layout | None, X: Any) -> dict[str, Column]:
         values = _values(X, name)
         found[f"{OF_FRAME}{name}"] = Column.of(_texts(values) or map(name_of, values.tolist()))
     return found
+
+
+def others_of(recipe: Method, layout: Layout | None, X: Any) -> dict[str, Column]:
+    """The columns by which a method's parts are named, beside those of numbers."""
+    named = recipe.fairness is not None and recipe.fairness.basis.kind == "named"
+    return columns_by_name(layout, X) if named else {}
 
 
 def with_part_columns(
@@ -334,8 +340,15 @@ def table_of_rows(
     return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K, other=others or {})
 
 
-def rows_of(layout: Layout | None, X: Any, x: np.ndarray, sensitive: Mapping[str, Column]) -> Table:
+def rows_of(
+    layout: Layout | None,
+    X: Any,
+    x: np.ndarray,
+    sensitive: Mapping[str, Column],
+    on_its_grid: bool = True,
+) -> Table:
     """Rows as a fit had them, without labels.  x: in units of the training rows' ranges."""
+    x = on_grid(x, FEATURE_BITS) if on_its_grid else x
     none = Column(np.zeros(len(x), np.int32), ("",))
     others = {SITE: none, **columns_by_name(layout, X), **sensitive}
     return table_of_rows(x, none, sensitive, None, None, others)
