@@ -357,7 +357,7 @@ def test_a_limit_can_be_deployed(tmp_path, call):
     assert call("deploy", "init", tmp_path / "bank", *asked, "--limit", 0.2)[0] == 0
     config = read_config(tmp_path / "bank")
     told = [config[name] for name in ("method", "limit", "confidence", "precision")]
-    assert told == ["agnosticfair-named", 0.2, 0.95, 0.1]
+    assert told == ["rule", 0.2, 0.95, 0.1]
     for wrong, sentence in (
         (("--tau", 0.1), "there is a limit"),
         (("--on-failure", "drop"), "take wait"),
