@@ -26,7 +26,7 @@ from rows import load
 from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.table import Table
+from agnosticfair.data.table import Table, concatenate
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 
@@ -101,7 +101,7 @@ def run_peer(asked: dict) -> dict:
 
     source = dataset(asked["dataset"])
     train, test = halves(rows(asked["dataset"], asked["rows"], asked["sources"]), asked["seed"])
-    whole, column = _joined(train), source.sensitive_features
+    whole, column = concatenate(list(train.values())), source.sensitive_features
     encoding = encoding_of(take_census(whole, "all"))
     X, y = encode(encoding, whole), whole.labels(source.positive)
     s, test_s = (t.sensitive_features[column].codes for t in (whole, test))
