@@ -401,8 +401,8 @@ def counts_of_all(asker: Asker, agreed: Census) -> Census:
 
 
 def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverState:
-    """The state before the first round; before the program's, where another fit's estimates are given, or rows are here
-    and a classifier learns from them."""
+    """The state before the first round: before the program's, where estimates are known, or a classifier learns from
+    rows that are here."""
     if plan.method.rule is not None and run.start is not None and run.start.estimates is not None:
         return rule.warm(plan, run.seed, run.start, asker.total)
     if plan.method.rule is not None and not isinstance(plan.method.rule.learner, str):
