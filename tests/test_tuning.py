@@ -93,9 +93,7 @@ def test_a_path_of_a_rule_learns_once():
     assert first.statements[0].startswith("Learner additive: mean log loss 1.")
     assert then.statements[0] == "Learner additive."
     table = shifted(300)
-    np.testing.assert_array_equal(
-        first.model.probabilities(table), then.model.probabilities(table)
-    )
+    np.testing.assert_array_equal(first.model.probabilities(table), then.model.probabilities(table))
     with pytest.raises(SettingsError, match="estimates of other groups or labels"):
         fit(tables, method(loose, notion="equal_opportunity"), start=first.start)
 

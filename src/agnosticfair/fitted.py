@@ -169,10 +169,19 @@ class Fit:
         if fairness is None or not self.nearly_constant:
             return None
         if (said := self.optimum) is not None:
+            own = self.method.rule
+            if said.unchanged and own is not None and own.costs is not None:
+                return None  # so the costs ask for
             if said.unchanged:
-                return "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels alike."
+                return (
+                    "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels "
+                    "alike."
+                )
             return " ".join(
-                (f"tau {fairness.tau:g} is kept by nearly one answer to everybody.", *price(said, fairness.tau))
+                (
+                    f"tau {fairness.tau:g} is kept by nearly one answer to everybody.",
+                    *price(said, fairness.tau),
+                )
             )
         found = "no other decisions were met"
         if self.smallest_tau is not None:

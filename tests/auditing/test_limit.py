@@ -178,7 +178,10 @@ def test_under_masks_every_model_of_a_path_is_counted():
         ({"limit": 0}, "limit is 0; it must be a number between 0 and 1, both left out"),
         ({"limit": 0.1, "confidence": 1}, "confidence is 1; it must be"),
         ({"limit": 0.1, "precision": -1}, "precision is -1; it must be a positive number"),
-        ({"limit": 0.1, "method": "fl"}, "method 'fl' has no rule by which a limit could be kept: take 'rule'"),
+        (
+            {"limit": 0.1, "method": "fl"},
+            "method 'fl' has no rule by which a limit could be kept: take 'rule'",
+        ),
     ],
 )
 def test_bad_settings_are_named(ask, sentence):

@@ -79,7 +79,10 @@ def tune(
     write_files(out, {})
     left = leave(picked, clients, out / MODEL, target=target, seed=seed, run=out, keep=True)
     written = dict.fromkeys((MODEL, *left.cards, *left.kept))
-    said = [*picked.statements, *([] if picked.collapsed is None else [f"Warning: {picked.collapsed}"])]
+    said = [
+        *picked.statements,
+        *([] if picked.collapsed is None else [f"Warning: {picked.collapsed}"]),
+    ]
     _deliver(found, picked.method.fairness.tau, out, written, said, as_json)
 
 

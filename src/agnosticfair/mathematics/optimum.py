@@ -169,7 +169,9 @@ def price(
     for share in SHARES:
         if said.retained < share:
             _, most = scale_for(share, [(1.0, said), *solved])
-            words.append(f"{share:.0%} would be left at a tau of at most {_shown(min(tau * most, 1.0))}.")
+            words.append(
+                f"{share:.0%} would be left at a tau of at most {_shown(min(tau * most, 1.0))}."
+            )
     return tuple(words)
 
 
@@ -182,18 +184,14 @@ def optimality(said: Optimum, accuracy: bool = False) -> str:
 0.0004; its decisions exceed a limit by at most 0.002, and by at most 0.4 expected people.'
     """
     more = max(said.bound - said.utility, 1e-4)
-    better = (
-        "is right more often than this one" if accuracy else "has more utility than this one"
-    )
+    better = "is right more often than this one" if accuracy else "has more utility than this one"
     kept = "its decisions exceed no limit, by the same estimates"
     if said.excess > 0:
         kept = (
             f"its decisions exceed a limit by at most {said.excess:.2g}, and by at most {said.people:.2g} expected "
             "people"
         )
-    return (
-        f"No rule that decides from these estimates and keeps the limits {better} by more than {more:.2g}; {kept}."
-    )
+    return f"No rule that decides from these estimates and keeps the limits {better} by more than {more:.2g}; {kept}."
 
 
 def _shown(tau: float) -> str:
