@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import needing
 from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.optimum import Optimum, optimality, price
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.questions import Named
@@ -117,11 +118,71 @@ class Fit:
         return self.outcome == "converged"
 
     @property
+    def optimum(self) -> Optimum | None:
+        """How good a rule is among those that keep its limits; None of a fit without a rule, or that is not done."""
+        last = self.history[-1] if self.history else {}
+        own = [entry.name for entry in fields(Optimum)]
+        return Optimum(**{name: last[name] for name in own}) if {*own} <= {*last} else None
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What is to be said of a rule: its learner, what its limits cost, and how near to the best it is."""
+        said, fairness = self.optimum, self.method.fairness
+        if self.method.rule is None:
+            return ()
+        if said is None or fairness is None:
+            return self._of_learner()
+        alike = self.method.rule.costs is None
+        priced = price(said, fairness.tau)
+        return (*self._of_learner(), self._compared(said, alike), *priced, optimality(said, alike))
+
+    def _of_learner(self) -> tuple[str, ...]:
+        """Which learner was taken, and why."""
+        if self.learner == "given":
+            return ("Probabilities are those of the columns that were named.",)
+        losses = ", ".join(f"{name} {loss:.4f}" for name, loss in self.held_out.items())
+        name = self.learner.removeprefix("local:").partition("-")[0]
+        if not self.held_out:  # another fit on the same rows learned it
+            return (f"Learner {name}.",)
+        if len(self.held_out) == 1:
+            return (f"Learner {name}: mean log loss {losses.split()[-1]} on rows out of fold.",)
+        return (f"Learner {name} was taken by mean log loss on rows out of fold: {losses}.",)
+
+    def _compared(self, said: Optimum, alike: bool) -> str:
+        """The utility of the rule, of the learner's own decisions and of one answer, in a sentence."""
+        if not alike:
+            return (
+                f"Utility, estimated: the rule {said.utility:.4f}, the learner's own decisions {said.own:.4f}, one "
+                f"answer to everybody {said.constant:.4f}."
+            )
+        right = 1.0 - self.history[-1]["loss"]
+        own, one = (right + value - said.utility for value in (said.own, said.constant))
+        return (
+            f"Right, estimated: the rule on {right:.1%} of the rows, the learner's own decisions on {own:.1%}, one "
+            f"answer to everybody on {one:.1%}."
+        )
+
+    @property
     def collapsed(self) -> str | None:
         """A sentence where tau is kept by nearly one answer for everybody only."""
         fairness = self.method.fairness
         if fairness is None or not self.nearly_constant:
             return None
+        if (said := self.optimum) is not None:
+            own = self.method.rule
+            if said.unchanged and own is not None and own.costs is not None:
+                return None  # so the costs ask for
+            if said.unchanged:
+                return (
+                    "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels "
+                    "alike."
+                )
+            return " ".join(
+                (
+                    f"tau {fairness.tau:g} is kept by nearly one answer to everybody.",
+                    *price(said, fairness.tau),
+                )
+            )
         found = "no other decisions were met"
         if self.smallest_tau is not None:
             found = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
@@ -134,15 +195,17 @@ class Fit:
 
     @property
     def exceeds(self) -> str | None:
-        """A sentence where decisions on the training rows differ by more than tau, with the part in which they do."""
+        """A sentence where decisions on the training rows differ by more than tau, with the part in which they do; of
+        a rule by its estimates."""
         fairness = self.method.fairness
         if fairness is None or fairness.surrogate.kind == "covariance":
             return None
         if not self.worst_difference > fairness.tau + KEPT:
             return None
         where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
+        how = "are estimated to differ" if self.method.rule is not None else "differ"
         return (
-            f"Decisions on the training rows differ by up to {self.worst_difference:.3f}{where}, above tau "
+            f"Decisions on the training rows {how} by up to {self.worst_difference:.3f}{where}, above tau "
             f"{fairness.tau:g}."
         )
 
@@ -159,6 +222,8 @@ class Fit:
         told = [entry["accuracy"] for entry in self.history if "accuracy" in entry]
         if self.method.fairness is None or self.method.network is not None:
             return None
+        if self.method.rule is not None:
+            return None  # ``statements`` has it
         if len(told) < 2 or max(told) - told[-1] <= COSTLY:
             return None
         alone = "a limit on everybody alone (fairfl) costs less and lets parts differ, and "

@@ -57,6 +57,34 @@ def test_the_score_is_the_formula():
         )
 
 
+def test_an_explanation_adds_up_to_the_score():
+    model = ruled()
+    rows = replace(ROWS, other={})
+    made = model.explain(rows)
+    np.testing.assert_allclose(made.score, model.decision(rows), atol=1e-12)
+    assert made.names == (
+        "job = b",
+        "job = c and age = under 0",
+        "job = a and age = 0 or more and site = north",
+    )
+    assert made.subgroups.shape == (len(rows), 3)
+    assert not made.subgroups[:, 2].any(), "nobody's site is known"
+    i = int(np.flatnonzero(rows.categorical["job"].values() == "b")[0])
+    assert made.of_row(i) == {"job = b": made.subgroups[i, 0]}
+    assert replace(model, rule=replace(model.rule, subgroups=None)).further_columns == ()
+    with pytest.raises(ModelError, match="'fl' has no rule to explain"):
+        replace(model, rule=None, method={"name": "fl"}).explain(rows)
+
+
+def test_the_columns_that_a_rule_reads_beside_the_features():
+    model = ruled()
+    assert model.further_columns == ()
+    town = (("town", ("a", "b"), ()), *model.rule.subgroups.axes[1:])
+    other = replace(model.rule, subgroups=replace(model.rule.subgroups, axes=town))
+    aware = replace(model.estimates, aware=True)
+    assert replace(model, rule=other, estimates=aware).further_columns == ("sex", "town")
+
+
 def test_a_row_s_score_hangs_on_the_row_alone():
     model, some = ruled(), np.random.default_rng(1).permutation(len(ROWS))[:50]
     np.testing.assert_array_equal(model.decision(ROWS.take(some)), model.decision(ROWS)[some])

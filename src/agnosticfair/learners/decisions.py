@@ -16,7 +16,7 @@ from agnosticfair.learners.estimates import PROBABILITY_BITS, Estimates, predict
 from agnosticfair.learners.heads import joint, strata
 from agnosticfair.mathematics.crossed import cross, quadratic
 from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.mathematics.parts import SITE, Named, members, sizes_of
+from agnosticfair.mathematics.parts import SITE, Named, members, memberships, part_name, sizes_of
 
 COEFFICIENT_BITS = 28
 """Coefficients are multiples of 2^-28: what a row's subgroups add up to does not hang on the order of addition."""
@@ -42,6 +42,42 @@ class Decision:
     coefficients: np.ndarray
     shift: float = 0.0
     subgroups: Named | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What makes up the scores of some rows: ``utility - shift + overall + subgroups.sum(axis=1)``.
+
+    Parameters
+    ----------
+    utility : (n,) array
+        What a positive decision is worth, by the learner's own estimate.
+    shift : float
+        Of the positive rate.
+    overall : (n,) array
+        What the limit of the difference overall adds.
+    subgroups : (n, a) array
+        What each subgroup adds that a row lies in, 0 elsewhere; of those in which the rule had to act.
+    names : tuple of str
+        Of these subgroups.
+    """
+
+    utility: np.ndarray
+    shift: float
+    overall: np.ndarray
+    subgroups: np.ndarray
+    names: tuple[str, ...]
+
+    @property
+    def score(self) -> np.ndarray:
+        """(n,); positive where the decision is."""
+        return self.utility - self.shift + self.overall + self.subgroups.sum(axis=1)
+
+    def of_row(self, i: int) -> dict[str, float]:
+        """What each subgroup adds that the row lies in, the largest first."""
+        own = self.subgroups[i]
+        order = np.argsort(-np.abs(own), kind="stable")
+        return {self.names[k]: float(own[k]) for k in order.tolist() if own[k]}
 
 
 def plain(estimates: Estimates, prices: tuple[float, float]) -> Decision:
@@ -98,6 +134,41 @@ def of_probabilities(
     for own, a in zip(pi, A.T, strict=True):
         found -= own * _weighed(decision, codes, a)
     return found
+
+
+def explain(
+    decision: Decision, estimates: Estimates, P: np.ndarray, codes: np.ndarray
+) -> Explanation:
+    """What each row's score is made of, from the probabilities of its heads, (H, n), and its values, (n, axes).
+
+    >>> from agnosticfair.learners.heads import heads
+    >>> both = Estimates("given", heads([("sex", ("F", "M"))]), 0, 0)
+    >>> P, A = np.array([[0.75], [0.5]]), np.array([[0.5, -0.25]])
+    >>> made = explain(Decision((1.0, 1.0), A), both, P, np.zeros((1, 0)))
+    >>> made.utility.tolist(), made.overall.tolist(), made.score.tolist()
+    ([0.5], [-0.125], [0.375])
+    """
+    A = on_grid(np.array(decision.coefficients, float), COEFFICIENT_BITS)
+    pi = joint(estimates.heads, P)
+    overall = -np.einsum("sn,s->n", pi, A[-1])
+    names: tuple[str, ...] = ()
+    added = np.zeros((P.shape[1], 0))
+    on = np.flatnonzero(A[:-1].any(axis=1)).tolist()
+    if decision.subgroups is not None and on:
+        axes, parts = decision.subgroups.agreed
+        names = tuple(part_name(axes, parts[k]) for k in on)
+        added = -memberships(codes, [parts[k] for k in on]) * np.einsum("sn,ks->nk", pi, A[on])
+    return Explanation(utility(P[0], decision.prices), decision.shift, overall, added, names)
+
+
+def further_columns(
+    decision: Decision, estimates: Estimates, encoding: Encoding
+) -> tuple[str, ...]:
+    """The columns, no features, that a rule reads: those that name subgroups, and the sensitive ones if it is aware."""
+    known = {name for name, *_ in (*encoding.numeric, *encoding.categorical)} | {SITE}
+    axes = () if decision.subgroups is None else decision.subgroups.agreed[0]
+    aware = [name for head in estimates.heads for name in head.features if estimates.aware]
+    return tuple(dict.fromkeys(n for n in (*aware, *(a.name for a in axes)) if n not in known))
 
 
 def _weighed(decision: Decision, codes: np.ndarray, a: np.ndarray) -> np.ndarray:

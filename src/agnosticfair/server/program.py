@@ -95,7 +95,8 @@ def limits_of(plan: Plan) -> RateLimits:
         )
     K = weight_functions(plan)
     tau = np.full(K, fairness.tau if fairness.each else inf)
-    usual = fairness.tau if K == 1 else OVERALL * fairness.tau
+    alone = K == 1 or fairness.tau >= 1  # which no difference exceeds
+    usual = fairness.tau if alone else OVERALL * fairness.tau
     tau[-1] = min(usual, fairness.nominal) if rule.overall is None else rule.overall
     mixtures = None
     if not fairness.each and K > 1:
@@ -145,9 +146,8 @@ def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
     at, here = inner.at, inner.here
     assert at is not None and here is not None  # noqa: PT018
-    if inner.hard is not None and not inner.hard.x.any():
-        return 0.0
-    return float(residual(here.gradient, here.x, at.up, at.down).max())
+    of = inner.hard if inner.hard is not None and not inner.hard.x.any() else here
+    return float(residual(of.gradient, of.x, at.up, at.down).max())
 
 
 def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
