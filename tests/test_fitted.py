@@ -22,12 +22,11 @@ def test_a_limit_that_is_exceeded_says_so_with_the_part():
         worst_parts=(("job = a_b", 0.3), ("everybody", 0.1)),
     )
     assert made.exceeds is None, "no limit"
-    bound, rule = (replace(made, method=method(name, tau=0.1)) for name in ("fairfl", "rule"))
+    bound = replace(made, method=method("fairfl", tau=0.1))
     assert (
         bound.exceeds
         == "Decisions on the training rows differ by up to 0.300 (job = a_b), above tau 0.1."
     )
-    assert "are estimated to differ by up to 0.300" in rule.exceeds
     assert replace(bound, worst_difference=0.1005).exceeds is None, "decisions are steps"
     assert replace(bound, worst_difference=np.nan).exceeds is None
     assert (
@@ -37,6 +36,35 @@ def test_a_limit_that_is_exceeded_says_so_with_the_part():
     both = replace(bound, nearly_constant=True).collapsed
     assert "exceeded all the same" in both
     assert "kept" not in both
+
+
+def test_a_rule_says_in_people_by_how_much_whole_decisions_exceed_tau():
+    made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.05))
+    over = replace(made, worst_difference=0.09, worst_parts=(("job = a_b", 0.09),))
+
+    def said(**changes):
+        return replace(over, history=({**made.history[-1], **changes},)).exceeds
+
+    assert replace(made, worst_difference=0.0505).exceeds is None
+    assert said(people=1.4, smoothed_excess=1e-4).startswith(
+        "By the estimates decisions differ by up to 0.090 (job = a_b) where tau is 0.05: at most 1.4 expected people"
+    )
+    assert said(smoothed_excess=1e-4).endswith("near the threshold they keep tau to 0.001.")
+    assert "more rounds may lower it" in said(smoothed_excess=0.01)
+    spread = replace(over, method=method("rule", multiplier_ridge=0.1, tau=0.05))
+    assert spread.exceeds.endswith("tau is a price, not a limit.")
+
+
+def test_a_rule_says_where_it_had_to_act():
+    made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.02))
+    prices = [entry.price for entry in made.multipliers]
+    assert prices
+    assert prices == sorted(prices, reverse=True)
+    first = made.multipliers[0]
+    assert {first.held, first.helped} == {"sex=F", "sex=M"} or first.held != first.helped
+    A = made.model.rule.coefficients
+    assert first.held_shift in (A / 2).ravel()
+    assert fit(dealt(small_table(60, 1), 2), "fl").multipliers == ()
 
 
 @pytest.fixture(scope="module")
@@ -121,4 +149,3 @@ def test_parts_that_lack_a_group_are_told():
     assert replace(made, **kept).uncompared == (
         "Not compared, for a group is absent there or below its floor: 'job = only one sex'."
     )
-    assert fit({"one": rows}, "fairfl").uncompared is None

@@ -12,16 +12,20 @@ import numpy as np
 
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import needing
+from agnosticfair.learners.decisions import threshold_shifts
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.optimum import Optimum, optimality, price
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.questions import Named
-from agnosticfair.server import named, solvers
-from agnosticfair.server.plan import Start
+from agnosticfair.server import named, program, rule, solvers
+from agnosticfair.server.plan import Plan, Start
 
 COSTLY = 0.01
 """Accuracy that a limit may cost without a word."""
+
+OVERALL = "overall"
+"""The name of the weight function that is 1 everywhere."""
 
 KEPT = 1e-3
 """A difference above tau by no more than this keeps it: decisions are steps."""
@@ -35,6 +39,20 @@ class Calibrated:
     head: str
     surplus: float
     z: float
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """What a subgroup's limit costs.  held, helped: the groups that it takes positive decisions from and gives them
+    to.  price: utility that a limit larger by 1 there would gain.  held_shift, helped_shift: by how much the threshold
+    on the probability of the positive label rises for a row of the subgroup that is surely of the group."""
+
+    subgroup: str
+    held: str
+    helped: str
+    price: float
+    held_shift: float
+    helped_shift: float
 
 
 @dataclass(frozen=True)
@@ -87,6 +105,8 @@ class Fit:
         is taken unless another is better.
     calibration : tuple of Calibrated
         How the estimates agree with the rows in every subgroup, the worst first.
+    multipliers : tuple of Multiplier
+        Where a rule had to act, the dearest first.
     """
 
     model: Model
@@ -112,6 +132,7 @@ class Fit:
     learner: str = ""
     held_out: Mapping[str, float] = field(default_factory=dict)
     calibration: tuple[Calibrated, ...] = field(default=(), repr=False)
+    multipliers: tuple[Multiplier, ...] = field(default=(), repr=False)
 
     @property
     def converged(self) -> bool:
@@ -202,12 +223,30 @@ class Fit:
             return None
         if not self.worst_difference > fairness.tau + KEPT:
             return None
+        if (said := self.optimum) is not None:
+            return self._exceeds_of_rule(said, fairness.tau)
         where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
-        how = "are estimated to differ" if self.method.rule is not None else "differ"
         return (
-            f"Decisions on the training rows {how} by up to {self.worst_difference:.3f}{where}, above tau "
+            f"Decisions on the training rows differ by up to {self.worst_difference:.3f}{where}, above tau "
             f"{fairness.tau:g}."
         )
+
+    def _exceeds_of_rule(self, said: Optimum, tau: float) -> str:
+        """By how much whole decisions miss tau, in people; and whether the rule that randomises near the threshold
+        does."""
+        where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
+        first = (
+            f"By the estimates decisions differ by up to {self.worst_difference:.3f}{where} where tau is {tau:g}: at "
+            f"most {max(said.people, 0.1):.1f} expected people of the smaller group too many or too few in any "
+            "subgroup."
+        )
+        assert self.method.rule is not None
+        if self.method.rule.ridge:
+            return f"{first} With a ridge tau is a price, not a limit."
+        kept = max(said.smoothed_excess, 0.0)
+        if kept > KEPT:
+            return f"{first} Before decisions are made whole the excess is {kept:.3f}: more rounds may lower it."
+        return f"{first} Decisions are whole; drawn at random near the threshold they keep tau to {KEPT:g}."
 
     @property
     def uncompared(self) -> str | None:
@@ -282,7 +321,38 @@ def of_rule(
         learner=model.estimates.kind if model.estimates is not None else "",
         held_out={entry.learner: entry.held_out for entry in state.learned},
         calibration=calibrated(state),
+        multipliers=acted(state),
     )
+
+
+def acted(state: solvers.SolverState) -> tuple[Multiplier, ...]:
+    """Where a rule had to act: the comparisons with a multiplier, the dearest first."""
+    if state.stage != rule.PROGRAM or state.inner.outcome == "running":
+        return ()
+    plan, decision = state.plan, rule.model_fields(state)["rule"]
+    subgroups, groups = subgroup_names(plan), plan.compared.names
+    shifts = threshold_shifts(decision)
+    found = []
+    for k, j, other, x in zip(*program.multipliers_of(state.inner), strict=True):
+        held, helped = (j, other) if x > 0 else (other, j)
+        found.append(
+            Multiplier(
+                subgroups[k],
+                groups[held],
+                groups[helped],
+                abs(float(x)),
+                float(shifts[k, held]),
+                float(shifts[k, helped]),
+            )
+        )
+    return tuple(found)
+
+
+def subgroup_names(plan: Plan) -> tuple[str, ...]:
+    """The weight functions of a program in words, overall last."""
+    if plan.task.named is not None:
+        return (*named.part_names(plan), OVERALL)
+    return (*(f"weight function {k}" for k in range(1, program.weight_functions(plan))), OVERALL)
 
 
 def calibrated(state: solvers.SolverState) -> tuple[Calibrated, ...]:
@@ -290,7 +360,7 @@ def calibrated(state: solvers.SolverState) -> tuple[Calibrated, ...]:
     told, plan = state.calibration, state.plan
     if not told or plan.task.estimates is None:
         return ()
-    names = (*(named.part_names(plan) if plan.task.named is not None else ()), "overall")
+    names = (*(named.part_names(plan) if plan.task.named is not None else ()), OVERALL)
     found = [
         Calibrated(names[m], head.name, float(told["surplus"][h, m]), _z(told, h, m))
         for h, head in enumerate(plan.task.estimates.heads)

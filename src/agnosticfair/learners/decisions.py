@@ -108,6 +108,16 @@ def scores(
     return of_probabilities(decision, estimates, P, codes(decision, table, who, client))
 
 
+def threshold_shifts(decision: Decision) -> np.ndarray:
+    """By how much the threshold on P(Y = 1 | x) rises in each subgroup for a row that is surely of a stratum, (K, C); a
+    row gets the mean by its own probabilities, and what its subgroups add up to.
+
+    >>> threshold_shifts(Decision((1.0, 1.0), np.array([[0.5, -0.25]])))
+    array([[ 0.25 , -0.125]])
+    """
+    return np.asarray(decision.coefficients, float) / sum(decision.prices)
+
+
 def codes(decision: Decision, table: Table, who: str, client: str = "") -> np.ndarray:
     """Every row's values on the axes of the subgroups, (n, axes); a site that is not known lies in no site's."""
     if decision.subgroups is None:

@@ -21,8 +21,7 @@ from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
 from agnosticfair.mathematics.program import State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import asked
-from agnosticfair.protocol.questions import Question
+from agnosticfair.protocol.program import ProgramSums, asked
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 OVERALL, SETTLED, RIDGE_TOLERANCE = 0.25, 2e-3, 5e-3
@@ -125,9 +124,24 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
     return ProgramState(inner, rule.prices(plan.base_rate), plan.compared.names)
 
 
-def question(state: ProgramState) -> Question:
+def question(state: ProgramState) -> ProgramSums:
     """The points of the next round."""
     return asked(program.request(state.inner), state.prices)
+
+
+def largest(asked: ProgramSums) -> ProgramSums:
+    """A request as large as one can be after the first: all step lengths, and a Hessian."""
+    _, K, P = asked.A.shape
+    points, active = len(program.lengths(K * P)), program.max_active(K * P)
+    return replace(
+        asked,
+        hessian=True,
+        masses=False,
+        A=np.zeros((points, K, P)),
+        nu=np.zeros(points),
+        eps=np.zeros(points),
+        directions=np.zeros((active, 5)),
+    )
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:
@@ -215,6 +229,17 @@ def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:
     of = inner.hard or inner.here
     assert of is not None and inner.at is not None  # noqa: PT018
     return inner.at.coefficients(of.x), float(of.x[-1])
+
+
+def multipliers_of(state: ProgramState) -> tuple[np.ndarray, ...]:
+    """The weight function, both groups, and the multiplier of every comparison that the rule pays for, the most
+    first; a positive one holds the first group back."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    assert of is not None and inner.at is not None  # noqa: PT018
+    x = of.x[: len(inner.at.k)]
+    order = np.argsort(-np.abs(x), kind="stable")[: int((x != 0).sum())]
+    return inner.at.k[order], inner.at.j[order], inner.at.other[order], x[order]
 
 
 def by_part(state: ProgramState) -> np.ndarray:
