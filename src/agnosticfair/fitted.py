@@ -333,7 +333,8 @@ def acted(state: solvers.SolverState) -> tuple[Multiplier, ...]:
     subgroups, groups = subgroup_names(plan), plan.compared.names
     shifts = threshold_shifts(decision)
     found = []
-    for k, j, other, x in zip(*program.multipliers_of(state.inner), strict=True):
+    inner: Any = state.inner
+    for k, j, other, x in zip(*program.multipliers_of(inner), strict=True):
         held, helped = (j, other) if x > 0 else (other, j)
         found.append(
             Multiplier(
