@@ -190,6 +190,9 @@ class Fit:
         if fairness is None or not self.nearly_constant:
             return None
         if (said := self.optimum) is not None:
+            own = self.method.rule
+            if said.unchanged and own is not None and own.costs is not None:
+                return None  # so the costs ask for
             if said.unchanged:
                 return (
                     "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels "

@@ -153,7 +153,8 @@ def test_a_limit_is_the_same_wherever_rows_lie(kind, short, tmp_path, monkeypatc
     }[kind]()
     how = {"secure": True} if kind == "secure" else {}
     fit, promise = fit_within(rows, limit=0.6, **short, **how)
-    assert fit.model.w.tobytes() == want.model.w.tobytes()
+    assert fit.model.digest == want.model.digest
+    assert (fit.model.decision(table) == want.model.decision(table)).all()
     assert (promise.kept, promise.smallest) == (promised.kept, promised.smallest)
     one, two = (p.certificates["sex"].to_json() for p in (promise, promised))
     assert (one["parts"], one["sums"]) == (two["parts"], two["sums"])
@@ -190,7 +191,7 @@ def test_bad_settings_are_named(ask, sentence):
 
 
 def test_weighted_rows_have_no_limit():
-    table = replace(small_table(100), weights=np.ones(100))
+    table = replace(small_table(600), weights=np.ones(600))
     with pytest.raises(SettingsError, match="rows have weights"):
         fit_within({"a": table}, limit=0.1, sensitive_features="sex")
     with pytest.raises(SettingsError, match="rows have weights"):

@@ -24,7 +24,7 @@ from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import ProgramSums, asked
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
-OVERALL, SETTLED, RIDGE_TOLERANCE = 0.25, 2e-3, 5e-3
+OVERALL, SETTLED, RIDGE_TOLERANCE = 0.5, 2e-3, 5e-3
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
 optimum's are converged, whatever the rounds.  With a ridge tau is no promise: the path of eps ends one level earlier,
 within RIDGE_TOLERANCE."""

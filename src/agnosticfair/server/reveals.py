@@ -186,6 +186,8 @@ def explain_audit(
     plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
     by_name = server.fairness_of(method).basis.kind == "named"  # then over one constant, and parts
     M = 1 if by_name else server.kernels_wanted(method) or AUDITED.kernels
+    if method.rule is not None:
+        plan = rule.agreed(plan, census, lambda asked: _like(asked, 1.0))
     found, d = list[Explained](), plan.task.encoding.width
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")

@@ -392,7 +392,7 @@ def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path
     [
         ("agnosticfair", None, ["sums"]),
         ("agnosticfair", "mlp", ["moments", "train"]),
-        ("rule", None, ["part_counts"]),
+        ("rule", None, ["subgroup_masses"]),
     ],
 )
 def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, name, network, steps):
