@@ -251,6 +251,12 @@ class Fit:
     @property
     def uncompared(self) -> str | None:
         """A sentence where there are named parts in which nothing is compared."""
+        fairness, own = self.method.fairness, self.method.rule
+        if fairness is not None and fairness.basis.kind == "named" and own and self.named is None:
+            return (
+                f"No subgroup has {own.min_people:g} expected people of each group (min_people): the difference "
+                "overall alone is limited."
+            )
         if not self.not_compared:
             return None
         return f"Not compared, for a group is absent there or below its floor: {shown(self.not_compared)}."
@@ -329,11 +335,12 @@ def acted(state: solvers.SolverState) -> tuple[Multiplier, ...]:
     """Where a rule had to act: the comparisons with a multiplier, the dearest first."""
     if state.stage != rule.PROGRAM or state.inner.outcome == "running":
         return ()
+    inner: Any = state.inner
     plan, decision = state.plan, rule.model_fields(state)["rule"]
     subgroups, groups = subgroup_names(plan), plan.compared.names
     shifts = threshold_shifts(decision)
     found = []
-    for k, j, other, x in zip(*program.multipliers_of(state.inner), strict=True):
+    for k, j, other, x in zip(*program.multipliers_of(inner), strict=True):
         held, helped = (j, other) if x > 0 else (other, j)
         found.append(
             Multiplier(
