@@ -209,7 +209,7 @@ def of_rule(
         state.nbytes,
         events,
         inner.under_floor,
-        None,
+        state.plan.task.centres,
         start,
         state.plan.task.named,
         *(named.ranked(state.plan, inner) if state.stage in solvers.SOLVERS else ((), ())),

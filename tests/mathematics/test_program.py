@@ -201,6 +201,35 @@ def test_every_mixture_keeps_its_limit(bound):
         assert optimum(state).bound <= optimum(solved(rows, b, y, each)).bound + 2e-3
 
 
+@pytest.mark.parametrize("trust", [0.0, 0.4])
+@pytest.mark.parametrize("bound", [None, 1.4])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_mixtures_of_kernels_are_those_of_a_linear_program_over_many_mixtures(seed, bound, trust):
+    rows, _, y = drawn(seed, n=120)
+    rng = np.random.default_rng(seed)
+    own = np.rint(np.exp(-((rng.random((120, 1)) - rng.random(3)) ** 2) * 20) * 2**14) / 2**14
+    b, tau = Dense(np.column_stack([own, np.ones(120)])), 0.02
+    limits = RateLimits(
+        np.full(4, np.inf),
+        PAIRS[2],
+        mixtures=Mixtures(tau, bound, 0.05, trust),
+        path=FINE,
+        max_rounds=200,
+    )
+    said = optimum(solved(rows, b, y, limits))
+    p, found = own.mean(axis=0), []
+    for u in rng.dirichlet(np.full(3, 0.5), 4000):
+        theta = trust + (1 - trust) * own @ (u / p)
+        of = rows.pi * theta
+        if (u / p <= (bound or np.inf)).all() and (of.mean(axis=1) >= 0.05).all():
+            found.append(of[0] / of[0].sum() - of[1] / of[1].sum())
+    a = np.array(found)
+    lp = linprog(-rows.c / 120, A_ub=np.vstack([a, -a]), b_ub=tau, bounds=(0, 1))
+    assert -lp.fun - 1e-9 >= said.bound - 3e-3
+    assert said.bound >= -lp.fun - 3e-3
+    assert said.smoothed_excess <= 2e-3
+
+
 def test_larger_limits_retain_what_the_price_says():
     rows, b, y = drawn(8, n=500)
     tau = np.array([0.01, 0.01, 0.01, 0.01])

@@ -14,6 +14,7 @@ from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.table import Table
 from agnosticfair.learners.estimates import PROBABILITY_BITS, Estimates, predict
 from agnosticfair.learners.heads import joint, strata
+from agnosticfair.learners.kernels import Kernels, weights
 from agnosticfair.mathematics.crossed import cross, quadratic
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.parts import SITE, Named, members, sizes_of
@@ -36,12 +37,15 @@ class Decision:
         The multiplier of the positive rate.
     subgroups : Named or None
         The K - 1 subgroups.
+    kernels : Kernels or None
+        The K - 1 kernels, or clients, instead.
     """
 
     prices: tuple[float, float]
     coefficients: np.ndarray
     shift: float = 0.0
     subgroups: Named | None = None
+    kernels: Kernels | None = None
 
 
 def plain(estimates: Estimates, prices: tuple[float, float]) -> Decision:
@@ -69,7 +73,10 @@ def scores(
 ) -> np.ndarray:
     """The score of every row, (n,), by the model of all rows; positive where the decision is."""
     P = predict(estimates, encoding, estimates.folds, table, who)
-    return of_probabilities(decision, estimates, P, codes(decision, table, who, client))
+    if decision.kernels is None:
+        return of_probabilities(decision, estimates, P, codes(decision, table, who, client))
+    b = weights(decision.kernels, encoding, table, who, client)
+    return of_probabilities(decision, estimates, P, b)
 
 
 def codes(decision: Decision, table: Table, who: str, client: str = "") -> np.ndarray:
@@ -89,7 +96,8 @@ def codes(decision: Decision, table: Table, who: str, client: str = "") -> np.nd
 def of_probabilities(
     decision: Decision, estimates: Estimates, P: np.ndarray, codes: np.ndarray
 ) -> np.ndarray:
-    """The score of every row, (n,), from the probabilities of its heads, (H, n), and its values, (n, axes)."""
+    """The score of every row, (n,), from the probabilities of its heads, (H, n), and its values, (n, axes), or the
+    weights of its kernels, (n, K - 1)."""
     found = utility(P[0], decision.prices) - decision.shift
     A = on_grid(np.array(decision.coefficients, float), COEFFICIENT_BITS)
     if not A.any():
@@ -103,6 +111,8 @@ def of_probabilities(
 def _weighed(decision: Decision, codes: np.ndarray, a: np.ndarray) -> np.ndarray:
     """sum_k b_k(x) a_k of every row, (n,), overall last."""
     found = np.full(len(codes), a[-1])
+    if decision.kernels is not None:
+        return found + np.einsum("ik,k->i", codes, a[:-1])
     if decision.subgroups is None or not a[:-1].any():
         return found
     at, (axes, parts) = decision.subgroups.places, decision.subgroups.agreed

@@ -22,11 +22,13 @@ PATH = (0.3, 0.1, 0.03, 0.01, 0.005)
 @dataclass(frozen=True)
 class Mixtures:
     """Reweightings sum alpha_k b_k with 0 <= alpha <= bound and mean one (``ambiguity``), overall aside.  tau: the
-    limit of each.  floor: the least share of people that each group keeps."""
+    limit of each.  floor: the least share of people that each group keeps.  trust: theta = trust + (1 - trust)
+    sum alpha_k b_k instead."""
 
     tau: float
     bound: float | None = None
     floor: float = 0.0
+    trust: float = 0.0
 
 
 @dataclass(frozen=True)

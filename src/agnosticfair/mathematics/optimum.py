@@ -16,7 +16,7 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.lasso import kinked
 from agnosticfair.mathematics.multipliers import At
-from agnosticfair.mathematics.program import State, dual_bound
+from agnosticfair.mathematics.program import State, dual_bound, worst_mixture
 
 SHARES = (0.95, 0.8)
 """Of the utility gained over one answer: below these the price of the limit is stated."""
@@ -108,6 +108,9 @@ def excess(state: State, point: At) -> float:
         np.abs(point.differences) - at.up[:-1],
         [point.positive - at.up[-1], -point.positive - at.down[-1]],
     )
+    mixtures = state.limits.mixtures
+    if mixtures is not None:
+        over = np.append(over, worst_mixture(state, point) - mixtures.tau)
     return float(over.max())
 
 

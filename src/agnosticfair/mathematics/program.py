@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.ambiguity import Ambiguity
-from agnosticfair.mathematics.fairness import worst_rate_cuts
+from agnosticfair.mathematics.ambiguity import Ambiguity, check
+from agnosticfair.mathematics.fairness import shrunk, worst_pair, worst_rate_cuts
 from agnosticfair.mathematics.lasso import kinked, lasso_step, residual
 from agnosticfair.mathematics.multipliers import (
     At,
@@ -201,6 +201,8 @@ def _started(state: State, sums: Mapping[str, np.ndarray]) -> State:
     state = replace(
         state, at=at, own=own, here=here, totals=sums["totals"] / n, members=sums["members"]
     )
+    if limits.mixtures is not None:
+        check(Ambiguity(sums["members"][:-1] / n, 1.0, limits.mixtures.bound))
     keeps = residual(own.gradient, zero, at.up, at.down).max() <= limits.tolerance
     if keeps and limits.mixtures is not None:
         keeps = not len(violated(at, limits.mixtures, own, state.members, n, limits))
@@ -261,15 +263,34 @@ def violated(
     at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, n: float, limits: RateLimits
 ) -> np.ndarray:
     """Differences (m, K, P) of the mixtures that exceed their limit, the worst of each pair of groups first."""
-    A = Ambiguity(members[:-1] / n, 1.0, mixtures.bound)
-    both = [pair for j, other in limits.pairs for pair in ((j, other), (other, j))]
-    psi, theta = here.decided[:, :-1], at.mass.T[:, :-1]
+    A, psi, theta, both = _mixing(at, mixtures, here, members / n, limits)
     target = mixtures.tau + limits.tolerance
     cuts = worst_rate_cuts(A, psi, theta, both, mixtures.floor, limits.tolerance / 2, target)
     over = np.einsum("cpk,pk->c", cuts, psi) > target
-    found = np.zeros((int(over.sum()), *at.mass.shape))
-    found[:, :-1] = cuts[over].transpose(0, 2, 1)
-    return found
+    cuts, p = cuts[over].transpose(0, 2, 1), members[:-1] / n
+    overall = mixtures.trust * np.einsum("k,mkp->mp", p, cuts)[:, None]
+    return np.concatenate([(1 - mixtures.trust) * cuts, overall], axis=1)
+
+
+def _mixing(
+    at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, limits: RateLimits
+) -> tuple[Ambiguity, np.ndarray, np.ndarray, list[tuple[int, int]]]:
+    """The set of mixtures, what is decided and what there is of each group and weight function, and the pairs."""
+    p, trust = members[:-1], mixtures.trust
+    both = [pair for j, other in limits.pairs for pair in ((j, other), (other, j))]
+    psi, theta = (shrunk(v, p, trust)[:, :-1] for v in (here.decided, at.mass.T))
+    return Ambiguity(p, 1.0, mixtures.bound), psi, theta, both
+
+
+def worst_mixture(state: State, here: At) -> float:
+    """The largest difference of rates under any mixture; 0 where mixtures are not limited."""
+    at, mixtures = state.at, state.limits.mixtures
+    if mixtures is None:
+        return 0.0
+    assert at is not None
+    own = _mixing(at, mixtures, here, state.members / state.n, state.limits)
+    found = worst_pair(*own, mixtures.floor)
+    return 0.0 if found is None else found.worst.value
 
 
 def _joined(state: State, more: np.ndarray) -> State:

@@ -84,10 +84,10 @@ def limits_of(plan: Plan) -> RateLimits:
             f"a rule limits differences of rates, not {fairness.notion!r}: take demographic_parity, "
             "equal_opportunity or equalized_odds"
         )
-    if plan.task.named is None and plan.task.fair_basis.kind not in ("constant", "named"):
+    if plan.task.fair_basis.kind == "function":
         raise SettingsError(
-            f"a rule's model decides by subgroups, not by a basis {plan.task.fair_basis.kind!r}: take "
-            "subpopulations(), with 'site' among its columns for clients"
+            "a rule decides by what its model file holds, which no function is: take subpopulations(), gaussian() or "
+            "by_client()"
         )
     if rule.agnostic:
         raise SettingsError(
@@ -100,7 +100,7 @@ def limits_of(plan: Plan) -> RateLimits:
     mixtures = None
     if not fairness.each and K > 1:
         bound = fairness.bound if isfinite(fairness.bound) else None
-        mixtures = Mixtures(fairness.tau, bound, fairness.floor)
+        mixtures = Mixtures(fairness.tau, bound, fairness.floor, fairness.trust)
     pairs = tuple((j, k) for j, k in plan.compared.pairs if k is not None and j < k)
     return RateLimits(
         tau,
@@ -162,7 +162,7 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
         "round": state.round,
         "kept": bool(kept),
         "loss": float(false_negative * positives - of.utility),
-        "worst": worst(of),
+        "worst": worst(inner, of),
         "accuracy": of.right,
         "positive": of.positive,
         "eps": of.eps,
@@ -176,9 +176,10 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
     return {**found, **vars(said), "retained": said.retained}
 
 
-def worst(point: At) -> float:
-    """The largest difference of two groups' rates."""
-    return float(np.abs(point.differences).max(initial=0.0))
+def worst(inner: State, point: At) -> float:
+    """The largest difference of two groups' rates; at the end over every mixture, where they are limited."""
+    found = float(np.abs(point.differences).max(initial=0.0))
+    return max(found, program.worst_mixture(inner, point)) if inner.stage == "done" else found
 
 
 def worst_cases(state: ProgramState) -> tuple[float, float]:
@@ -186,7 +187,7 @@ def worst_cases(state: ProgramState) -> tuple[float, float]:
     inner = state.inner
     if inner.here is None:
         return nan, nan
-    return worst(inner.here), worst(inner.hard or inner.here)
+    return worst(inner, inner.here), worst(inner, inner.hard or inner.here)
 
 
 def start_of(state: ProgramState) -> Start | None:
