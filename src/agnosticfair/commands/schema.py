@@ -14,6 +14,8 @@ from typer import Option
 from agnosticfair.commands.options import Files, Roles, example, with_roles
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from agnosticfair.data.census import Census
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
