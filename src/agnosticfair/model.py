@@ -113,6 +113,8 @@ class Model:
         if self.estimates is not None and self.rule is not None:
             found |= {f"estimates.{k}": v for k, v in self.estimates.arrays.items()}
             found["coefficients"] = self.rule.coefficients
+            if self.rule.weights is not None:
+                found["weights"] = self.rule.weights
             if self.rule.subgroups is not None:
                 found["subgroups"] = np.asarray(self.rule.subgroups.parts, float)
             if self.rule.kernels is not None and self.rule.kernels.centres is not None:
@@ -371,10 +373,14 @@ def _parse_rule(
     expected = {"coefficients"} | ({"subgroups"} if named is not None else set())
     if of_kernels is not None and of_kernels.centres is not None:
         expected.add("centres")
+    W = arrays.get("weights")
+    if W is not None:
+        expected.add("weights")
+        fits = fits and W.shape == (K,) and W.dtype == np.float64 and bool(np.isfinite(W).all())
     strange = {k for k in arrays if not k.startswith("estimates.")} - expected
     if not fits or strange or not np.isfinite(A).all() or not np.isfinite(numbers).all():
         raise ValueError("the rule's coefficients")
-    return estimates, Decision((low, high), A, float(told["shift"]), named, of_kernels)
+    return estimates, Decision((low, high), A, float(told["shift"]), named, of_kernels, W)
 
 
 def _privacy(value: Any) -> dict[str, Any] | None:

@@ -11,7 +11,14 @@ from agnosticfair.mathematics import program
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import worst_pair
 from agnosticfair.mathematics.lasso import kinked, residual
-from agnosticfair.mathematics.multipliers import At, Mixtures, RateLimits, coordinates, objective
+from agnosticfair.mathematics.multipliers import (
+    At,
+    Mixtures,
+    RateLimits,
+    Worst,
+    coordinates,
+    objective,
+)
 from agnosticfair.mathematics.optimum import optimum, scale_for
 from agnosticfair.mathematics.scores import Dense, Estimated, Points, evaluate, utility
 
@@ -93,7 +100,7 @@ def test_gradient_and_hessian_are_those_of_finite_differences():
     masses = evaluate(
         rows, b, y, Points(np.zeros((1, 4, 3)), np.zeros(1), np.ones(1), None, True), 400, BITS
     )
-    at = coordinates(masses["mass"].T, 400, limits)
+    at = coordinates(masses, 400, limits)
     rng = np.random.default_rng(0)
     x, which = rng.normal(size=at.size) * 0.05, at.ordered(np.arange(at.size))
 
@@ -229,6 +236,39 @@ def test_mixtures_of_kernels_are_those_of_a_linear_program_over_many_mixtures(se
     )
     assert said.bound == pytest.approx(-lp.fun, abs=3e-3)
     assert said.smoothed_excess <= 2e-3
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from((0.02, 0.1, 1.0)),
+    st.sampled_from((0.5, 0.99)),
+    st.sampled_from(((1.0, 1.0), (1.0, 3.0))),
+)
+def test_the_worst_subgroup_has_the_utility_of_a_linear_program(seed, tau, share, prices):
+    rows, b, y = drawn(seed, n=80)
+    rng = np.random.default_rng(seed)
+    eta = rng.integers(0, 1 << 20, 80) / (1 << 20)
+    rows = Estimated(utility(eta, prices), rows.pi)
+    limits = RateLimits(
+        np.full(4, tau), PAIRS[2], worst=Worst(share, prices), path=FINE, max_rounds=200
+    )
+    state = solved(rows, b, y, limits)
+    said = optimum(state)
+    a, most = constraints(rows, b, limits)
+    p, own = b.b.mean(axis=0), prices[1] * eta
+    # variables d and t, at least the loss of every subgroup
+    losses = -(b.b * rows.c[:, None] / p / 80).T
+    without = (b.b * own[:, None] / p / 80).sum(axis=0)
+    A = np.block([[a, np.zeros((len(a), 1))], [losses, -np.ones((4, 1))]])
+    cost = np.append((1 - share) * losses[-1], share)
+    bounds = [(0, 1)] * 80 + [(None, None)]
+    lp = linprog(cost, A_ub=A, b_ub=np.append(most, -without), bounds=bounds)
+    reached = -lp.fun - (1 - share) * without[-1]
+    assert reached <= said.bound + 1e-6
+    assert said.bound <= reached + 4e-3 * max(prices)
+    assert said.gap >= 0
+    assert said.bound - said.utility <= said.gap + 1e-9
 
 
 def test_larger_limits_retain_what_the_price_says():

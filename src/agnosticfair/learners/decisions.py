@@ -1,6 +1,8 @@
 """How a rule decides: the score of a row from its estimates, and what each subgroup that it lies in adds.
 
-score(x) = c(x) - shift - sum_s pi_s(x) sum_k b_k(x) A_ks,   c = false_negative eta - false_positive (1 - eta)
+score(x) = c(x) w(x) - shift - sum_s pi_s(x) sum_k b_k(x) A_ks,   c = false_negative eta - false_positive (1 - eta)
+
+w(x) is 1, or sum_k b_k(x) W_k where the worst subgroup's utility counts.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class Decision:
         The K - 1 subgroups.
     kernels : Kernels or None
         The K - 1 kernels, or clients, instead.
+    weights : (K,) array or None
+        How much each one's utility counts, the last overall; None for the mean.
     """
 
     prices: tuple[float, float]
@@ -46,6 +50,7 @@ class Decision:
     shift: float = 0.0
     subgroups: Named | None = None
     kernels: Kernels | None = None
+    weights: np.ndarray | None = None
 
 
 def plain(estimates: Estimates, prices: tuple[float, float]) -> Decision:
@@ -98,7 +103,11 @@ def of_probabilities(
 ) -> np.ndarray:
     """The score of every row, (n,), from the probabilities of its heads, (H, n), and its values, (n, axes), or the
     weights of its kernels, (n, K - 1)."""
-    found = utility(P[0], decision.prices) - decision.shift
+    found = utility(P[0], decision.prices)
+    if decision.weights is not None:
+        W = on_grid(np.array(decision.weights, float), COEFFICIENT_BITS)
+        found *= _weighed(decision, codes, W)
+    found -= decision.shift
     A = on_grid(np.array(decision.coefficients, float), COEFFICIENT_BITS)
     if not A.any():
         return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-MAX_SWEEPS, HALVINGS = 300, 12
-"""Of ``lasso_step``; each sweep costs one product with H and one solve on the support."""
+MAX_SWEEPS, HALVINGS, MAX_PRICES = 300, 12, 40
+"""Of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of ``lasso_on_simplex``."""
 
 
 def kinked(x: np.ndarray, up: np.ndarray, down: np.ndarray) -> float:
@@ -66,6 +66,58 @@ def lasso_step(
         x = proximal(x - q / majorant, u, v)
         x = _on_support(H, g, x0, x, up, down)
         product = H @ (x - x0)
+    return x
+
+
+def lasso_on_simplex(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    inside: np.ndarray,
+) -> np.ndarray:
+    """The same, where the coordinates ``inside``, (a,) bool, stay non-negative and keep their sum.
+
+    The sum falls with a price on these coordinates, which is found between two that are tried.
+
+    >>> both = np.ones(2, bool)
+    >>> free, held = np.zeros(2), np.full(2, np.inf)
+    >>> lasso_on_simplex(np.eye(2), np.array([0.0, 0.5]), np.array([0.5, 0.5]), free, held, both).round(6)
+    array([0.75, 0.25])
+    """
+    total = x0[inside].sum()
+
+    def at(price: float) -> tuple[float, np.ndarray]:
+        x = lasso_step(H, g, x0, up + price * inside, down)
+        return float(x[inside].sum() - total), x
+
+    centre = -float(np.median(g[inside]))
+    width = float(np.ptp(g[inside])) + float(np.abs(np.diag(H)).max()) * 1e-3 + 1e-6
+    (low, (above, x_low)), (high, (below, x_high)) = (
+        (p, at(p)) for p in (centre - width, centre + width)
+    )
+    while above < 0:
+        low -= (width := 2 * width)
+        above, x_low = at(low)
+    while below > 0:
+        high += (width := 2 * width)
+        below, x_high = at(high)
+    for _ in range(MAX_PRICES):
+        if above - below <= 1e-9 * max(total, 1e-12):
+            break
+        # the sum is piecewise linear in the price: between a chord's zero and the middle
+        share = min(max(above / (above - below), 0.05), 0.95)
+        price = low + share * (high - low)
+        more, x = at(price)
+        if more >= 0:
+            low, above, x_low = price, more, x
+        else:
+            high, below, x_high = price, more, x
+    t = above / (above - below) if above > below else 0.0
+    x = x_low + t * (x_high - x_low)
+    inner = np.maximum(x[inside], 0.0)
+    x[inside] = inner * (total / inner.sum())
     return x
 
 

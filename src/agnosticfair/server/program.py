@@ -14,8 +14,15 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
-from agnosticfair.mathematics.lasso import residual
-from agnosticfair.mathematics.multipliers import PATH, At, Coordinates, Mixtures, RateLimits
+from agnosticfair.mathematics.multipliers import (
+    PATH,
+    At,
+    Coordinates,
+    Mixtures,
+    RateLimits,
+    Worst,
+    unsettled,
+)
 from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
 from agnosticfair.mathematics.program import State, StepModel
@@ -24,6 +31,9 @@ from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import asked
 from agnosticfair.protocol.questions import Question
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
+
+MOST_SHARE = 0.99
+"""Of the weight that the adversary of an agnostic rule moves: by the rest rows are decided that it leaves."""
 
 OVERALL, SETTLED, RIDGE_TOLERANCE = 0.25, 2e-3, 5e-3
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
@@ -55,7 +65,7 @@ class ProgramState:
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
 
-TYPES = (ProgramState, State, RateLimits, Mixtures, Coordinates, At, StepModel)
+TYPES = (ProgramState, State, RateLimits, Mixtures, Worst, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:
@@ -89,10 +99,6 @@ def limits_of(plan: Plan) -> RateLimits:
             "a rule decides by what its model file holds, which no function is: take subpopulations(), gaussian() or "
             "by_client()"
         )
-    if rule.agnostic:
-        raise SettingsError(
-            "agnostic is not known to this solver, which maximises the mean utility: leave it out"
-        )
     K = weight_functions(plan)
     tau = np.full(K, fairness.tau if fairness.each else inf)
     usual = fairness.tau if K == 1 else OVERALL * fairness.tau
@@ -112,6 +118,9 @@ def limits_of(plan: Plan) -> RateLimits:
         tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
         path=PATH[:-1] if rule.ridge else PATH,
         mixtures=mixtures,
+        worst=Worst(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
+        if rule.agnostic
+        else None,
     )
 
 
@@ -145,9 +154,9 @@ def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
     at, here = inner.at, inner.here
     assert at is not None and here is not None  # noqa: PT018
-    if inner.hard is not None and not inner.hard.x.any():
+    if inner.hard is not None and (inner.hard.x == at.zero()).all():
         return 0.0
-    return float(residual(here.gradient, here.x, at.up, at.down).max())
+    return unsettled(at, here)
 
 
 def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
@@ -161,7 +170,7 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
     found = {
         "round": state.round,
         "kept": bool(kept),
-        "loss": float(false_negative * positives - of.utility),
+        "loss": -of.utility if at.worst else float(false_negative * positives - of.utility),
         "worst": worst(inner, of),
         "accuracy": of.right,
         "positive": of.positive,
@@ -170,6 +179,8 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
         "remaining": remaining(inner),
         "multipliers": int((of.x != 0).sum()),
     }
+    if at.worst is not None:
+        found |= {"mean_loss": float(of.losses[-1]), "worst_loss": float(of.losses.max())}
     if inner.stage != "done":
         return found
     said = optimum(inner)
@@ -216,6 +227,14 @@ def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:
     of = inner.hard or inner.here
     assert of is not None and inner.at is not None  # noqa: PT018
     return inner.at.coefficients(of.x), float(of.x[-1])
+
+
+def weights_of(state: ProgramState) -> np.ndarray | None:
+    """How much each weight function's utility counts, (K,); None for the mean."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    assert of is not None and inner.at is not None  # noqa: PT018
+    return inner.at.weights(of.x)
 
 
 def by_part(state: ProgramState) -> np.ndarray:

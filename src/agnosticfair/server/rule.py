@@ -141,6 +141,11 @@ def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverS
     told = ask(Broadcast(0, plan.task, Calibration())).sums
     state = replace(state, plan=plan, calibration=dict(told))
     if plan.method.fairness is None:
+        if plan.method.rule is not None and plan.method.rule.agnostic:
+            raise SettingsError(
+                f"method {plan.method.name!r} has no subgroups of which one could be worst: take 'rule', with "
+                "tau 1 for no limit"
+            )
         ended: Any = replace(state.inner, outcome="converged", history=())  # type: ignore[type-var]
         return replace(state, inner=ended)
     begun = SOLVERS[PROGRAM].init(plan, Beginning(state.seed, start))
@@ -188,7 +193,8 @@ def model_fields(state: SolverState) -> dict[str, Any]:
     if state.stage == PROGRAM:
         solver: Any = state.solver
         A, shift = solver.coefficients_of(state.inner)
-        found = Decision(prices, A, shift, plan.task.named, kernels_of(plan))
+        W = solver.weights_of(state.inner)
+        found = Decision(prices, A, shift, plan.task.named, kernels_of(plan), W)
     return {"estimates": of_all_rows(estimates), "rule": found}
 
 

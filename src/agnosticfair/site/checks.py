@@ -323,6 +323,7 @@ def _rule(by: Judgement, task: Task) -> None:
     assert asked is not None
     need(np.isfinite(asked.coefficients).all() and isfinite(asked.shift), "a rule is not finite")
     need(all(isfinite(price) and price > 0 for price in asked.prices), "its prices are none")
+    need(asked.weights is None or np.isfinite(asked.weights).all(), "a rule is not finite")
     if asked.subgroups is not None:
         _named(by, replace(task, named=asked.subgroups))
     if asked.kernels is not None:

@@ -26,6 +26,8 @@ KINDS = {
     "kernels": {"basis": gaussian(8, 0.5)},
     "mixtures of kernels": {"basis": gaussian(8, 0.5), "each": False, "bound": 3.0, "floor": 0.05},
     "trusted mixtures": {"basis": gaussian(5), "each": False, "bound": 3.0, "trust": 0.5},
+    "worst subgroup": {"agnostic": True},
+    "worst kernel": {"basis": gaussian(8, 0.5), "each": False, "agnostic": True, "floor": 0.05},
     "rate": {"positive_rate": (0.2, 0.25)},
     "ridge": {"multiplier_ridge": 0.5},
 }
