@@ -94,18 +94,23 @@ def test_no_rule_is_better_than_the_bound_which_the_linear_program_reaches(seed,
         assert said.smoothed_excess <= 4e-3
 
 
-def test_gradient_and_hessian_are_those_of_finite_differences():
+@pytest.mark.parametrize("worst", [None, Worst(0.8, (1.0, 1.0))])
+def test_gradient_and_hessian_are_those_of_finite_differences(worst):
     rows, b, y = drawn(1, n=400, groups=3)
-    limits = RateLimits(np.full(4, 0.05), PAIRS[3], ridge=0.3, positive_rate=(0.2, 0.4))
-    masses = evaluate(
-        rows, b, y, Points(np.zeros((1, 4, 3)), np.zeros(1), np.ones(1), None, True), 400, BITS
+    limits = RateLimits(
+        np.full(4, 0.05), PAIRS[3], ridge=0.3, positive_rate=(0.2, 0.4), worst=worst
     )
+    W = None if worst is None else np.eye(4)[-1:]
+    first = Points(np.zeros((1, 4, 3)), np.zeros(1), np.ones(1), None, True, W)
+    masses = evaluate(rows, b, y, first, 400, BITS)
     at = coordinates(masses, 400, limits)
     rng = np.random.default_rng(0)
     x, which = rng.normal(size=at.size) * 0.05, at.ordered(np.arange(at.size))
+    x[at.rates : -1] = [0.1, 0.2, 0.3, 0.4] if worst else []
 
     def value(z, directions=None):
-        points = Points(at.coefficients(z)[None], z[-1:], np.array([0.1]), directions)
+        W = None if worst is None else at.weights(z)[None]
+        points = Points(at.coefficients(z)[None], z[-1:], np.array([0.1]), directions, W=W)
         sums = evaluate(rows, b, y, points, 400, BITS)
         return objective(at, limits, 400, z, 0.1, sums, 0), sums
 
@@ -121,7 +126,7 @@ def test_gradient_and_hessian_are_those_of_finite_differences():
         (value(x + small * e)[0].gradient - value(x - small * e)[0].gradient) / (2 * small)
         for e in eye
     ]
-    ridge = 2 * limits.ridge * np.diag(np.arange(at.size) < at.size - 1)
+    ridge = 2 * limits.ridge * np.diag(np.arange(at.size) < at.rates)
     expected = (np.array(H) - ridge)[np.ix_(which, which)]
     np.testing.assert_allclose(model.H, expected, atol=0.02 * np.abs(expected).max())
     assert (model.diagonal[which] >= 0.99 * np.diag(model.H)).all()

@@ -94,10 +94,10 @@ class RateLimits:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The multipliers.  k, j, other: weight function and groups, (E,).  up, down: slopes of the penalty, the last of the
-    positive rate.  mass: (K, P), E[b_k pi_p].  mixed: (m, K, P), differences of rates that mix weight functions, whose
-    multipliers come after the E others.  members, worths: (K,), E[b_k] and E[b_k c] / E[b_k] where the worst utility
-    counts, whose adversary's K weights come next; empty otherwise.  worst: how it counts."""
+    """The multipliers.  k, j, other: weight function and groups, (E,).  up, down: slopes of the penalty, the last of
+    the positive rate.  mass: (K, P), E[b_k pi_p].  mixed: (m, K, P), differences of rates that mix weight functions,
+    whose multipliers come after the E others.  members, worths: (K,), E[b_k] and E[b_k c] / E[b_k] where the worst
+    utility counts, whose adversary's K weights come next; empty otherwise.  worst: how it counts."""
 
     k: np.ndarray
     j: np.ndarray
@@ -176,7 +176,8 @@ class Coordinates:
         of_worst = which[(which >= R) & (which < last)]
         mixed = which[(which >= E) & (which < R)]
         scale, none = self.scales(each), np.full(len(rate), -1)
-        most = 1.0 if self.worst is None else 1.0 / max(self.worst.prices)
+        # an adversary's weight adds to the score what a multiplier takes off
+        most = 1.0 if self.worst is None else -1.0 / max(self.worst.prices)
         return Directions(
             np.concatenate([self.k[each], none + len(self.mass), of_worst - R]),
             np.concatenate([self.j[each], none, np.full(len(of_worst), -2)]),

@@ -32,7 +32,7 @@ from agnosticfair.protocol.program import asked
 from agnosticfair.protocol.questions import Question
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
-MOST_SHARE = 0.99
+MOST_SHARE = 0.9
 """Of the weight that the adversary of an agnostic rule moves: by the rest rows are decided that it leaves."""
 
 OVERALL, SETTLED, RIDGE_TOLERANCE = 0.25, 2e-3, 5e-3
