@@ -24,7 +24,7 @@ from agnosticfair.data.trained import Reading, TrainedOn, beside, read_beside
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.learners import decisions, kernels
-from agnosticfair.learners.decisions import Decision
+from agnosticfair.learners.decisions import Decision, Explanation
 from agnosticfair.learners.estimates import (
     Estimates,
     from_header,
@@ -106,6 +106,32 @@ class Model:
         arrays = self._arrays()
         numbers = b"".join(np.ascontiguousarray(arrays[k]).tobytes() for k in sorted(arrays))
         return sha256(numbers + told).hexdigest()
+
+    @property
+    def further_columns(self) -> tuple[str, ...]:
+        """The columns that decisions hang on beside the features; none without a rule."""
+        if self.rule is None or self.estimates is None:
+            return ()
+        return decisions.further_columns(self.rule, self.estimates, self.encoding)
+
+    def explain(self, table: Table, who: str = "the data") -> Explanation:
+        """What every row's score is made of, where the model is a rule.
+
+        Parameters
+        ----------
+        table, who : as in ``decision``
+
+        Returns
+        -------
+        Explanation
+        """
+        if self.rule is None or self.estimates is None:
+            raise ModelError(
+                f"a model of method {self.method.get('name')!r} has no rule to explain: train one with method 'rule'"
+            )
+        P = predict(self.estimates, self.encoding, self.estimates.folds, table, who)
+        own = decisions.weighing(self.rule, self.encoding, table, who)
+        return decisions.explain(self.rule, self.estimates, P, own)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """All arrays, by name."""

@@ -93,6 +93,22 @@ def test_kernels_and_clients_decide_by_the_formula(name, client):
     some = np.random.default_rng(1).permutation(len(ROWS))[:50]
     one = scores(model.rule, model.estimates, model.encoding, ROWS.take(some), client=client)
     np.testing.assert_array_equal(one, found[some])
+    np.testing.assert_allclose(model.explain(ROWS).score, model.decision(ROWS), atol=1e-9)
+
+
+def test_the_worst_subgroup_counts_in_the_score_and_the_file(tmp_path):
+    W, plain = np.array([0.5, 1.0, 0.0, 0.25]), ruled()
+    model = replace(plain, rule=replace(plain.rule, weights=W))
+    P = predict(model.estimates, model.encoding, 0, ROWS)
+    c = 2 * P[0] - (1 - P[0])
+    codes = np.column_stack([codes_of(ROWS, AXES[:2]), np.full(len(ROWS), -1)])
+    w = np.array([*(members(codes, part) for part in PARTS), np.ones(len(ROWS))], float).T @ W
+    np.testing.assert_allclose(model.decision(ROWS) - plain.decision(ROWS), c * (w - 1), atol=1e-5)
+    np.testing.assert_allclose(model.explain(ROWS).score, model.decision(ROWS), atol=1e-9)
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.decision(ROWS), model.decision(ROWS))
+    assert again.digest == model.digest != plain.digest
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -122,6 +138,34 @@ def test_kernels_that_lie_are_refused(tmp_path, change):
     path = tmp_path / "m.safetensors"
     of_kernels("gaussian").save(path)
     refused(path, HOSTILE_KERNELS[change])
+
+
+def test_an_explanation_adds_up_to_the_score():
+    model = ruled()
+    rows = replace(ROWS, other={})
+    made = model.explain(rows)
+    np.testing.assert_allclose(made.score, model.decision(rows), atol=1e-12)
+    assert made.names == (
+        "job = b",
+        "job = c and age = under 0",
+        "job = a and age = 0 or more and site = north",
+    )
+    assert made.subgroups.shape == (len(rows), 3)
+    assert not made.subgroups[:, 2].any(), "nobody's site is known"
+    i = int(np.flatnonzero(rows.categorical["job"].values() == "b")[0])
+    assert made.of_row(i) == {"job = b": made.subgroups[i, 0]}
+    assert replace(model, rule=replace(model.rule, subgroups=None)).further_columns == ()
+    with pytest.raises(ModelError, match="'fl' has no rule to explain"):
+        replace(model, rule=None, method={"name": "fl"}).explain(rows)
+
+
+def test_the_columns_that_a_rule_reads_beside_the_features():
+    model = ruled()
+    assert model.further_columns == ()
+    town = (("town", ("a", "b"), ()), *model.rule.subgroups.axes[1:])
+    other = replace(model.rule, subgroups=replace(model.rule.subgroups, axes=town))
+    aware = replace(model.estimates, aware=True)
+    assert replace(model, rule=other, estimates=aware).further_columns == ("sex", "town")
 
 
 def test_a_row_s_score_hangs_on_the_row_alone():

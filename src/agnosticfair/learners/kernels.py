@@ -10,7 +10,7 @@ import numpy as np
 
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
 from agnosticfair.data.table import Table
-from agnosticfair.mathematics.basis import Basis, design, is_apart, is_centred, width
+from agnosticfair.mathematics.basis import Basis, design, is_apart, is_centred, own_width, width
 from agnosticfair.mathematics.linear import on_grid
 
 KERNEL_BITS = 14
@@ -39,6 +39,21 @@ class Kernels:
     def size(self) -> int:
         """How many there are."""
         return width(self.basis, self.clients)
+
+
+def names_of(kernels: Kernels) -> tuple[str, ...]:
+    """What each is called.
+
+    >>> from agnosticfair.mathematics.basis import by_client, gaussian
+    >>> names_of(Kernels(by_client(), ("a", "b"))), names_of(Kernels(gaussian(2)))
+    (('client a', 'client b'), ('kernel 1', 'kernel 2'))
+    """
+    own = own_width(kernels.basis)
+    numbers = [f"kernel {m}" for m in range(1, own + 1)]
+    if not is_apart(kernels.basis):
+        return tuple(numbers)
+    of_each = numbers if is_centred(kernels.basis) else [""]
+    return tuple(f"client {key} {name}".strip() for key in kernels.clients for name in of_each)
 
 
 def plain(encoding: Encoding) -> Encoding:

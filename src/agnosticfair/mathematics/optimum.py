@@ -184,29 +184,35 @@ def price(
         return ()
     first = (
         f"The limit {tau:g} leaves {max(said.retained, 0.0):.0%} of what the learner gains over one answer to "
-        f"everybody: utility {said.utility:.4f}, the learner's own {said.own:.4f}, one answer {said.constant:.4f}."
+        "everybody."
     )
     words = [first]
     for share in SHARES:
         if said.retained < share:
             _, most = scale_for(share, [(1.0, said), *solved])
-            words.append(f"{share:.0%} would be left at a tau of at most {_shown(tau * most)}.")
+            words.append(
+                f"{share:.0%} would be left at a tau of at most {_shown(min(tau * most, 1.0))}."
+            )
     return tuple(words)
 
 
-def optimality(said: Optimum) -> str:
-    """How far the rule is from the best one, in a sentence.
+def optimality(said: Optimum, accuracy: bool = False) -> str:
+    """How far the rule is from the best one, in a sentence.  accuracy: both errors cost 1, so that utility counts
+    right answers.
 
     >>> optimality(Optimum(0.2, 0.3, 0.0, 0.2004, 0.0006, 0.002, 0.0, 0.4, 0.5, False, 0.5, 0.0))
     'No rule that decides from these estimates and keeps the limits has more utility than this one by more than \
 0.0004; its decisions exceed a limit by at most 0.002, and by at most 0.4 expected people.'
     """
-    more = max(said.bound - said.utility, 0.0)
-    return (
-        "No rule that decides from these estimates and keeps the limits has more utility than this one by more than "
-        f"{more:.2g}; its decisions exceed a limit by at most {max(said.excess, 0.0):.2g}, and by at "
-        f"most {said.people:.2g} expected people."
-    )
+    more = max(said.bound - said.utility, 1e-4)
+    better = "is right more often than this one" if accuracy else "has more utility than this one"
+    kept = "its decisions exceed no limit, by the same estimates"
+    if said.excess > 0:
+        kept = (
+            f"its decisions exceed a limit by at most {said.excess:.2g}, and by at most {said.people:.2g} expected "
+            "people"
+        )
+    return f"No rule that decides from these estimates and keeps the limits {better} by more than {more:.2g}; {kept}."
 
 
 def _shown(tau: float) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import platform
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.metadata import version
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -32,12 +34,15 @@ from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.private import private_sentences
+from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
 from agnosticfair.report.certified import reached
 from agnosticfair.report.facts import LIMIT, poor
+from agnosticfair.report.figures import png
 from agnosticfair.report.static import static
 from agnosticfair.report.tables import one
 from agnosticfair.runs.provenance import compared_in
+from agnosticfair.runs.ruled import about
 from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
 
@@ -54,13 +59,15 @@ FEW = 100
 @dataclass(frozen=True)
 class Section:
     """Paragraphs, then points of a list, then a table whose first line is its header; before them a verdict, its state
-    and its text, where there is one."""
+    and its text, where there is one; after them pictures, a PNG each with its title and alternative text, which are in
+    the page alone."""
 
     title: str
     says: tuple[str, ...] = ()
     points: tuple[str, ...] = ()
     lines: tuple[tuple[str, ...], ...] = ()
     verdict: tuple[str, str] | None = None
+    pictures: tuple[tuple[str, str, bytes], ...] = ()
 
 
 Certified = Mapping[str, Certificate | str]
@@ -86,6 +93,7 @@ def card(
         replace(_about(model, target), verdict=_verdict(fitted, certified)),
         _uses(model),
         _data(model, clients),
+        *_rule(fitted, [*clients.values()]),
         *(_groups(y, y_hat, name, values) for name, values in groups.items()),
         *(_certified(name, made) for name, made in certified.items()),
         _limits(fitted, y, y_hat, groups),
@@ -154,7 +162,15 @@ def _body(section: Section) -> str:
     says = told + "".join(f"<p>{escape(text)}</p>" for text in section.says)
     points = "".join(f"<li>{escape(point)}</li>" for point in section.points)
     points = f"<ul>{points}</ul>" if points else ""
-    return says + points + (_table(section.title, section.lines) if section.lines else "")
+    drawn = "".join(_picture(*picture) for picture in section.pictures)
+    return says + points + (_table(section.title, section.lines) if section.lines else "") + drawn
+
+
+def _picture(title: str, alternative: str, content: bytes) -> str:
+    """A picture within the page."""
+    inside = b64encode(content).decode()
+    image = f"<img alt='{escape(alternative)}' src='data:image/png;base64,{inside}'>"
+    return f"<figure><figcaption>{escape(title)}</figcaption>{image}</figure>"
 
 
 def _table(title: str, lines: Sequence[Sequence[str]]) -> str:
@@ -211,7 +227,8 @@ def _verdict(fitted: Fit, certified: Certified) -> tuple[str, str] | None:
     for made in certified.values():
         if isinstance(made, str):
             continue
-        method = {"name": fitted.method.name, "difference": one(made.difference)}
+        method: dict[str, Any] = {"name": fitted.method.name, "difference": one(made.difference)}
+        method["rule"] = fitted.method.rule is not None
         study = {
             "kind": "fit",
             "methods": [method | reached(made.to_json())],
@@ -235,6 +252,12 @@ def _asked(model: Model) -> str:
 
 
 def _kind(model: Model) -> str:
+    if model.rule is not None:
+        return (
+            "It is a rule: a learner estimates the probabilities of the label and of the groups from the columns, and "
+            "a program finds the decisions of most utility among those that keep groups' rates within a limit in "
+            "every subgroup. A score above zero is a positive decision."
+        )
     if model.network is None:
         return (
             "It is a linear classifier: every column adds or takes away a fixed number of points, and a "
@@ -264,20 +287,65 @@ def _uses(model: Model) -> Section:
 
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
-    bands = {name: ", ".join(model.encoding.bands_of(name)) for name, _ in model.encoding.bands}
-    cut = tuple(f"{name} counts by its bands, too: {names}." for name, names in bands.items())
+    cut = tuple(
+        f"{name} counts by its {len(edges) + 1} bins, too." for name, edges in model.encoding.bands
+    )
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
     return Section(
         "Training data",
         (
             f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
             f"categories: {', '.join(name for name, _ in texts) or 'none'}.",
-            f"Not used to decide: {shown(model.sensitive_features) or 'nothing'}. Other columns may carry the "
-            "same information, which is why the groups' decisions are compared.",
+            _unused(model),
         ),
         cut,
         lines=(("holder", "rows", f"labelled {model.positive}"), *rows),
     )
+
+
+def _unused(model: Model) -> str:
+    """Which columns do not decide, in a sentence."""
+    names = shown(model.sensitive_features)
+    if model.estimates is not None and model.estimates.aware:
+        return f"Used to decide, too: {names}."
+    return (
+        f"Not used to decide: {names or 'nothing'}. Other columns may carry the same information, which is why the "
+        "groups' decisions are compared."
+    )
+
+
+def _rule(fitted: Fit, tables: Sequence[Table]) -> list[Section]:
+    """How a rule decides: its learner, what its limits cost, where it had to act, and how its estimates agree with the
+    rows; none of a fit without one."""
+    told, positive = about(fitted, tables), fitted.model.positive
+    if told is None:
+        return []
+    pictures = [
+        (title, text, png(figure, 110)) for title, text, figure in ruled.pictures(told, positive)
+    ]
+    first, rest = (
+        [p for p in pictures if p[0] == ruled.ACTED],
+        [p for p in pictures if p[0] != ruled.ACTED],
+    )
+    made = [
+        Section(
+            "How it decides", (ruled.learner_words(told), told["proxy"]), tuple(told["statements"])
+        )
+    ]
+    if fitted.method.fairness is not None:
+        lines = ruled.acted_lines(told)
+        made.append(Section(ruled.ACTED, (ruled.acted_words(told),), (), lines, None, (*first,)))
+    if told["calibration"]:
+        title, lines = (
+            "Do the estimates agree with the rows?",
+            ruled.calibrated_lines(told, positive),
+        )
+        made.append(Section(title, (ruled.calibrated_words(told),), (), lines))
+    lines = ruled.importance_lines(told, positive)
+    if lines or rest:
+        says = (ruled.IMPORTANCE,) if "gains" in told else ()
+        made.append(Section("What the estimates hang on", says, (), lines, None, (*rest,)))
+    return made
 
 
 def _groups(y: np.ndarray, y_hat: np.ndarray, sensitive_feature: str, named: np.ndarray) -> Section:
@@ -392,6 +460,11 @@ def _parts(made: Certificate) -> tuple[tuple[str, ...], ...]:
 def _aimed(method: Method, fairness: Fairness) -> str:
     """What training held the decisions to."""
     network = method.network
+    if method.rule is not None:
+        return (
+            f"Training held the estimated rates within {fairness.tau:g} of each other in every subgroup of enough "
+            "people; counted rates differ by chance besides, the more the smaller a subgroup is."
+        )
     if deciding.suits(method) or (
         network is not None and network.decisions and fairness.measured.kind == "sigmoid"
     ):

@@ -28,8 +28,7 @@ from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
 from agnosticfair.mathematics.program import State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import asked
-from agnosticfair.protocol.questions import Question
+from agnosticfair.protocol.program import ProgramSums, asked
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 MOST_SHARE = 0.9
@@ -101,7 +100,8 @@ def limits_of(plan: Plan) -> RateLimits:
         )
     K = weight_functions(plan)
     tau = np.full(K, fairness.tau if fairness.each else inf)
-    usual = fairness.tau if K == 1 else OVERALL * fairness.tau
+    alone = K == 1 or fairness.tau >= 1  # which no difference exceeds
+    usual = fairness.tau if alone else OVERALL * fairness.tau
     tau[-1] = min(usual, fairness.nominal) if rule.overall is None else rule.overall
     mixtures = None
     if not fairness.each and K > 1:
@@ -133,9 +133,25 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
     return ProgramState(inner, rule.prices(plan.base_rate), plan.compared.names)
 
 
-def question(state: ProgramState) -> Question:
+def question(state: ProgramState) -> ProgramSums:
     """The points of the next round."""
     return asked(program.request(state.inner), state.prices)
+
+
+def largest(asked: ProgramSums) -> ProgramSums:
+    """A request as large as one can be after the first: all step lengths, and a Hessian."""
+    _, K, P = asked.A.shape
+    points, active = len(program.lengths(K * P)), program.max_active(K * P)
+    return replace(
+        asked,
+        hessian=True,
+        masses=False,
+        A=np.zeros((points, K, P)),
+        nu=np.zeros(points),
+        eps=np.zeros(points),
+        directions=np.zeros((active, 5)),
+        W=np.zeros((points, asked.W.shape[1])),
+    )
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:
@@ -154,9 +170,8 @@ def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
     at, here = inner.at, inner.here
     assert at is not None and here is not None  # noqa: PT018
-    if inner.hard is not None and (inner.hard.x == at.zero()).all():
-        return 0.0
-    return unsettled(at, here)
+    of = inner.hard if inner.hard is not None and (inner.hard.x == at.zero()).all() else here
+    return unsettled(at, of)
 
 
 def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
@@ -235,6 +250,17 @@ def weights_of(state: ProgramState) -> np.ndarray | None:
     of = inner.hard or inner.here
     assert of is not None and inner.at is not None  # noqa: PT018
     return inner.at.weights(of.x)
+
+
+def multipliers_of(state: ProgramState) -> tuple[np.ndarray, ...]:
+    """The weight function, both groups, and the multiplier of every comparison that the rule pays for, the most
+    first; a positive one holds the first group back."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    assert of is not None and inner.at is not None  # noqa: PT018
+    x = of.x[: len(inner.at.k)]
+    order = np.argsort(-np.abs(x), kind="stable")[: int((x != 0).sum())]
+    return inner.at.k[order], inner.at.j[order], inner.at.other[order], x[order]
 
 
 def by_part(state: ProgramState) -> np.ndarray:

@@ -25,7 +25,7 @@ from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, trip
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Histograms
-from agnosticfair.server import learning, solvers
+from agnosticfair.server import learning
 from agnosticfair.server.named import axes_in, by_column, parts_in, with_parts
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 from agnosticfair.server.solvers import SOLVERS, SolverState
@@ -34,6 +34,7 @@ from agnosticfair.server.trainers import (
     Learned,
     choose,
     completed,
+    heads_of,
     learners_to_try,
     trained_heads,
 )
@@ -125,7 +126,12 @@ def trained_here(
 def warm(plan: Plan, seed: int, start: Start, ask: Ask) -> SolverState:
     """The state before the program's first round, with the estimates of another fit on the same rows."""
     assert start.estimates is not None
-    state = replace(solvers.init(plan), seed=seed)
+    if start.estimates.heads != heads_of(plan):
+        raise SettingsError(
+            "the start has estimates of other groups or labels: leave it out, or give that of a fit on the same rows"
+        )
+    inner = learning.begun(plan, start.estimates.kind, (), seed)
+    state = SolverState(plan, inner, "additive", seed=seed)
     return decided(with_estimates(state, start.estimates), ask, start)
 
 

@@ -351,6 +351,7 @@ def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
     """Numbers that describe a model: any finite ones, of the shapes that the task settles."""
     task, asked = broadcast.task, broadcast.asked
     D, F = task.encoding.width + 1, width(task.fair_basis, task.clients)
+    D = D if task.rule is None else 0  # a rule decides, without weights
     shapes = {"w": (D,), "alpha": (width(task.basis, task.clients),), "C": (task.cells, F + 1)}
     for f in fields(asked):
         value = getattr(asked, f.name)
