@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-MAX_SWEEPS, MAX_SIGNS, HALVINGS, MAX_PRICES = 60, 5000, 12, 40
+MAX_SWEEPS, MAX_SIGNS, MAX_PRICES = 60, 2000, 40
 """Of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of ``lasso_on_simplex``."""
 
 
@@ -48,9 +48,9 @@ def lasso_step(
 ) -> np.ndarray:
     """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + sum up max(x, 0) + down max(-x, 0).
 
-    H: (a, a), positive definite.  A proximal step finds the support and its signs; the exact solution on that
-    support follows, cut back where a sign would change.  All in whole arrays.  What a near-singular H leaves is
-    settled sign by sign (``_by_signs``), which ends at the optimum.
+    H: (a, a), positive definite.  A proximal step finds the support and its signs; the exact solution for these
+    follows, or the best point of the way to it at which a sign changes.  All in whole arrays.  What a
+    near-singular H leaves is settled sign by sign (``_by_signs``), which ends at the optimum.
 
     >>> lasso_step(np.eye(2), np.array([-2.0, 0.2]), np.zeros(2), np.full(2, 0.5), np.full(2, 0.5))
     array([1.5, 0. ])
@@ -96,7 +96,7 @@ def _by_signs(
             signs[worst] = -np.sign(q[worst])
             continue
         block = H[np.ix_(on, on)]
-        move = np.linalg.lstsq(block, -(q[on] + slope), rcond=None)[0]
+        move = _solved(block, -(q[on] + slope))
         new = _along(block, q[on], x[on], move, up[on], down[on])
         if new is None:  # rounding is all that is left
             break
@@ -187,27 +187,24 @@ def _on_support(
     up: np.ndarray,
     down: np.ndarray,
 ) -> np.ndarray:
-    """The best of a few points between x and the exact solution on its support, signs kept."""
+    """The best of some points between x and the exact solution for the signs of its support."""
     on = np.flatnonzero(x)
     if not len(on):
         return x
-    block, signs = H[np.ix_(on, on)], np.sign(x[on])
-    slope = np.where(signs > 0, up[on], -down[on])
-    start = x - x0
-    q = g[on] + H[on] @ start
-    try:
-        move = -np.linalg.solve(block, q + slope)
-    except np.linalg.LinAlgError:
+    slope = np.where(x[on] > 0, up[on], -down[on])
+    q = g[on] + H[on] @ (x - x0)
+    block = H[np.ix_(on, on)]
+    new = _along(block, q, x[on], _solved(block, -(q + slope)), up[on], down[on])
+    if new is None:
         return x
-    t = 1.0
-    for _ in range(HALVINGS):
-        new = x[on] + t * move
-        new = np.where(np.sign(new) == signs, new, 0.0)
-        change = new - x[on]
-        gain = q @ change + change @ (block @ change) / 2 + slope @ change
-        if gain < 0:
-            out = x.copy()
-            out[on] = new
-            return out
-        t /= 2
-    return x
+    out = x.copy()
+    out[on] = new
+    return out
+
+
+def _solved(block: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A solution of block @ z = b; of a singular one the shortest that comes nearest."""
+    try:
+        return np.linalg.solve(block, b)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(block, b, rcond=None)[0]
