@@ -19,7 +19,8 @@ from agnosticfair.learners import local
 from agnosticfair.learners.decisions import Decision, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
 from agnosticfair.learners.heads import strata
-from agnosticfair.mathematics.basis import constant
+from agnosticfair.learners.kernels import Kernels
+from agnosticfair.mathematics.basis import constant, is_apart
 from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, triples
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -146,6 +147,11 @@ def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverS
     told = ask(Broadcast(0, plan.task, Calibration())).sums
     state = replace(state, plan=plan, calibration=dict(told))
     if plan.method.fairness is None:
+        if plan.method.rule is not None and plan.method.rule.agnostic:
+            raise SettingsError(
+                f"method {plan.method.name!r} has no subgroups of which one could be worst: take 'rule', with "
+                "tau 1 for no limit"
+            )
         ended: Any = replace(state.inner, outcome="converged", history=())  # type: ignore[type-var]
         return replace(state, inner=ended)
     begun = SOLVERS[PROGRAM].init(plan, Beginning(state.seed, start))
@@ -191,8 +197,18 @@ def model_fields(state: SolverState) -> dict[str, Any]:
     if state.stage == PROGRAM:
         solver: Any = state.solver
         A, shift = solver.coefficients_of(state.inner)
-        found = Decision(prices, A, shift, plan.task.named)
+        W = solver.weights_of(state.inner)
+        found = Decision(prices, A, shift, plan.task.named, kernels_of(plan), W)
     return {"estimates": of_all_rows(estimates), "rule": found}
+
+
+def kernels_of(plan: Plan) -> Kernels | None:
+    """The weight functions that are no subgroups, if any."""
+    task = plan.task
+    if task.named is not None or task.fair_basis.kind in ("constant", "named"):
+        return None
+    clients = task.clients if is_apart(task.fair_basis) else ()
+    return Kernels(task.fair_basis, clients, task.centres)
 
 
 def comparable(plan: Plan, masses: np.ndarray) -> np.ndarray:
