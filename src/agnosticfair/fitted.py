@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import needing
 from agnosticfair.learners.decisions import threshold_shifts
+from agnosticfair.learners.kernels import names_of
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.optimum import Optimum, optimality, price
 from agnosticfair.methods import Method
@@ -251,6 +252,12 @@ class Fit:
     @property
     def uncompared(self) -> str | None:
         """A sentence where there are named parts in which nothing is compared."""
+        fairness, own = self.method.fairness, self.method.rule
+        if fairness is not None and fairness.basis.kind == "named" and own and self.named is None:
+            return (
+                f"No subgroup has {own.min_people:g} expected people of each group (min_people): the difference "
+                "overall alone is limited."
+            )
         if not self.not_compared:
             return None
         return f"Not compared, for a group is absent there or below its floor: {shown(self.not_compared)}."
@@ -313,7 +320,7 @@ def of_rule(
         state.nbytes,
         events,
         inner.under_floor,
-        None,
+        state.plan.task.centres,
         start,
         state.plan.task.named,
         *(named.ranked(state.plan, inner) if state.stage in solvers.SOLVERS else ((), ())),
@@ -332,8 +339,7 @@ def acted(state: solvers.SolverState) -> tuple[Multiplier, ...]:
     plan, decision = state.plan, rule.model_fields(state)["rule"]
     subgroups, groups = subgroup_names(plan), plan.compared.names
     shifts = threshold_shifts(decision)
-    found = []
-    inner: Any = state.inner
+    found, inner = [], cast(program.ProgramState, state.inner)
     for k, j, other, x in zip(*program.multipliers_of(inner), strict=True):
         held, helped = (j, other) if x > 0 else (other, j)
         found.append(
@@ -353,7 +359,8 @@ def subgroup_names(plan: Plan) -> tuple[str, ...]:
     """The weight functions of a program in words, overall last."""
     if plan.task.named is not None:
         return (*named.part_names(plan), OVERALL)
-    return (*(f"weight function {k}" for k in range(1, program.weight_functions(plan))), OVERALL)
+    kernels = rule.kernels_of(plan)
+    return (*(() if kernels is None else names_of(kernels)), OVERALL)
 
 
 def calibrated(state: solvers.SolverState) -> tuple[Calibrated, ...]:

@@ -283,10 +283,11 @@ def gaussian_kernel(X: np.ndarray, centres: np.ndarray, sigma: float) -> np.ndar
     array([[1.    ],
            [0.6065]])
     """
-    K = X @ (centres.T / sigma**2)
-    K -= np.einsum("ij,ij->i", X, X)[:, None] / (2 * sigma**2)
-    K -= np.einsum("ij,ij->i", centres, centres) / (2 * sigma**2)
+    K = X @ centres.T
+    K -= np.einsum("ij,ij->i", X, X)[:, None] / 2
+    K -= np.einsum("ij,ij->i", centres, centres) / 2
     np.minimum(K, 0.0, out=K)
+    K /= sigma**2
     return np.exp(K, out=K)
 
 

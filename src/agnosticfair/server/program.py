@@ -14,8 +14,15 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
-from agnosticfair.mathematics.lasso import residual
-from agnosticfair.mathematics.multipliers import PATH, At, Coordinates, Mixtures, RateLimits
+from agnosticfair.mathematics.multipliers import (
+    PATH,
+    At,
+    Coordinates,
+    Mixtures,
+    RateLimits,
+    Worst,
+    unsettled,
+)
 from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
 from agnosticfair.mathematics.program import State, StepModel
@@ -23,6 +30,9 @@ from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import ProgramSums, asked
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
+
+MOST_SHARE = 0.9
+"""Of the weight that the adversary of an agnostic rule moves: by the rest rows are decided that it leaves."""
 
 OVERALL, SETTLED, RIDGE_TOLERANCE = 0.5, 2e-3, 5e-3
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
@@ -54,7 +64,7 @@ class ProgramState:
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
 
-TYPES = (ProgramState, State, RateLimits, Mixtures, Coordinates, At, StepModel)
+TYPES = (ProgramState, State, RateLimits, Mixtures, Worst, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:
@@ -83,14 +93,10 @@ def limits_of(plan: Plan) -> RateLimits:
             f"a rule limits differences of rates, not {fairness.notion!r}: take demographic_parity, "
             "equal_opportunity or equalized_odds"
         )
-    if plan.task.named is None and plan.task.fair_basis.kind not in ("constant", "named"):
+    if plan.task.fair_basis.kind == "function":
         raise SettingsError(
-            f"a rule's model decides by subgroups, not by a basis {plan.task.fair_basis.kind!r}: take "
-            "subpopulations(), with 'site' among its columns for clients"
-        )
-    if rule.agnostic:
-        raise SettingsError(
-            "agnostic is not known to this solver, which maximises the mean utility: leave it out"
+            "a rule decides by what its model file holds, which no function is: take subpopulations(), gaussian() or "
+            "by_client()"
         )
     K = weight_functions(plan)
     tau = np.full(K, fairness.tau if fairness.each else inf)
@@ -100,18 +106,21 @@ def limits_of(plan: Plan) -> RateLimits:
     mixtures = None
     if not fairness.each and K > 1:
         bound = fairness.bound if isfinite(fairness.bound) else None
-        mixtures = Mixtures(fairness.tau, bound, fairness.floor)
+        mixtures = Mixtures(fairness.tau, bound, fairness.floor, fairness.trust)
     pairs = tuple((j, k) for j, k in plan.compared.pairs if k is not None and j < k)
     return RateLimits(
         tau,
         pairs,
         ridge=rule.ridge,
         positive_rate=rule.positive_rate,
-        min_people=rule.min_people,
+        min_people=rule.min_people if K > 1 else min(rule.min_people, 1.0),
         max_rounds=plan.method.max_rounds,
         tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
         path=PATH[:-1] if rule.ridge else PATH,
         mixtures=mixtures,
+        worst=Worst(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
+        if rule.agnostic
+        else None,
     )
 
 
@@ -141,6 +150,7 @@ def largest(asked: ProgramSums) -> ProgramSums:
         nu=np.zeros(points),
         eps=np.zeros(points),
         directions=np.zeros((active, 5)),
+        W=np.zeros((points, asked.W.shape[1])),
     )
 
 
@@ -160,8 +170,8 @@ def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
     at, here = inner.at, inner.here
     assert at is not None and here is not None  # noqa: PT018
-    of = inner.hard if inner.hard is not None and not inner.hard.x.any() else here
-    return float(residual(of.gradient, of.x, at.up, at.down).max())
+    of = inner.hard if inner.hard is not None and (inner.hard.x == at.zero()).all() else here
+    return unsettled(at, of)
 
 
 def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
@@ -175,8 +185,8 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
     found = {
         "round": state.round,
         "kept": bool(kept),
-        "loss": float(false_negative * positives - of.utility),
-        "worst": worst(of),
+        "loss": -of.utility if at.worst else float(false_negative * positives - of.utility),
+        "worst": worst(inner, of),
         "accuracy": of.right,
         "positive": of.positive,
         "eps": of.eps,
@@ -184,15 +194,18 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
         "remaining": remaining(inner),
         "multipliers": int((of.x != 0).sum()),
     }
+    if at.worst is not None:
+        found |= {"mean_loss": float(of.losses[-1]), "worst_loss": float(of.losses.max())}
     if inner.stage != "done":
         return found
     said = optimum(inner)
     return {**found, **vars(said), "retained": said.retained}
 
 
-def worst(point: At) -> float:
-    """The largest difference of two groups' rates."""
-    return float(np.abs(point.differences).max(initial=0.0))
+def worst(inner: State, point: At) -> float:
+    """The largest difference of two groups' rates; at the end over every mixture, where they are limited."""
+    found = float(np.abs(point.differences).max(initial=0.0))
+    return max(found, program.worst_mixture(inner, point)) if inner.stage == "done" else found
 
 
 def worst_cases(state: ProgramState) -> tuple[float, float]:
@@ -200,7 +213,7 @@ def worst_cases(state: ProgramState) -> tuple[float, float]:
     inner = state.inner
     if inner.here is None:
         return nan, nan
-    return worst(inner.here), worst(inner.hard or inner.here)
+    return worst(inner, inner.here), worst(inner, inner.hard or inner.here)
 
 
 def start_of(state: ProgramState) -> Start | None:
@@ -229,6 +242,14 @@ def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:
     of = inner.hard or inner.here
     assert of is not None and inner.at is not None  # noqa: PT018
     return inner.at.coefficients(of.x), float(of.x[-1])
+
+
+def weights_of(state: ProgramState) -> np.ndarray | None:
+    """How much each weight function's utility counts, (K,); None for the mean."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    assert of is not None and inner.at is not None  # noqa: PT018
+    return inner.at.weights(of.x)
 
 
 def multipliers_of(state: ProgramState) -> tuple[np.ndarray, ...]:

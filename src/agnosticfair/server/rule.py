@@ -19,6 +19,8 @@ from agnosticfair.learners import local
 from agnosticfair.learners.decisions import Decision, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
 from agnosticfair.learners.heads import strata
+from agnosticfair.learners.kernels import Kernels
+from agnosticfair.mathematics.basis import constant, is_apart
 from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, triples
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -145,6 +147,11 @@ def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverS
     told = ask(Broadcast(0, plan.task, Calibration())).sums
     state = replace(state, plan=plan, calibration=dict(told))
     if plan.method.fairness is None:
+        if plan.method.rule is not None and plan.method.rule.agnostic:
+            raise SettingsError(
+                f"method {plan.method.name!r} has no subgroups of which one could be worst: take 'rule', with "
+                "tau 1 for no limit"
+            )
         ended: Any = replace(state.inner, outcome="converged", history=())  # type: ignore[type-var]
         return replace(state, inner=ended)
     begun = SOLVERS[PROGRAM].init(plan, Beginning(state.seed, start))
@@ -152,7 +159,8 @@ def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverS
 
 
 def with_subgroups(plan: Plan, ask: Ask) -> Plan:
-    """The plan with the subgroups in which at least two compared groups have enough expected people."""
+    """The plan with the subgroups in which at least two compared groups have enough expected people; overall alone
+    where there is none."""
     if plan.task.named is None or plan.method.fairness is None:
         return plan
     rule, basis, axes = plan.method.rule, plan.method.fairness.basis, axes_in(plan)
@@ -160,11 +168,8 @@ def with_subgroups(plan: Plan, ask: Ask) -> Plan:
     masses = ask(Broadcast(0, plan.task, SubgroupMasses())).sums["masses"]
     enough = comparable(plan, masses)
     parts = conjunctions(enough, sizes_of(axes), rule.min_people, min(basis.depth, 2))
-    if not parts:
-        raise SettingsError(
-            f"min_people {rule.min_people:g} leaves no subgroup: the largest has {float(enough.max()):.0f} expected "
-            "people of the smaller group; lower it"
-        )
+    if not parts:  # what is left to limit is the difference overall
+        return replace(plan, task=replace(plan.task, named=None, fair_basis=constant()))
     plan = with_parts(plan, axes, parts)
     return with_triples(plan, ask) if basis.depth >= DEEPEST else plan
 
@@ -192,8 +197,18 @@ def model_fields(state: SolverState) -> dict[str, Any]:
     if state.stage == PROGRAM:
         solver: Any = state.solver
         A, shift = solver.coefficients_of(state.inner)
-        found = Decision(prices, A, shift, plan.task.named)
+        W = solver.weights_of(state.inner)
+        found = Decision(prices, A, shift, plan.task.named, kernels_of(plan), W)
     return {"estimates": of_all_rows(estimates), "rule": found}
+
+
+def kernels_of(plan: Plan) -> Kernels | None:
+    """The weight functions that are no subgroups, if any."""
+    task = plan.task
+    if task.named is not None or task.fair_basis.kind in ("constant", "named"):
+        return None
+    clients = task.clients if is_apart(task.fair_basis) else ()
+    return Kernels(task.fair_basis, clients, task.centres)
 
 
 def comparable(plan: Plan, masses: np.ndarray) -> np.ndarray:
