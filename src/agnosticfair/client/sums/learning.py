@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from agnosticfair.client.client import Client
+from agnosticfair.client.sums.distinct import Distinct
 from agnosticfair.client.sums.features import Features, curvature, slope, weighed
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.rows import folds_by_features
@@ -26,29 +27,40 @@ COMBINED = 600
 
 @dataclass(frozen=True)
 class Heads:
-    """Rows to learn from.  t: (H, n).  counts: (H, n), which rows a head is trained on.  fold: (n,)."""
+    """Distinct rows to learn from.
 
+    Parameters
+    ----------
+    x : Features
+        Crossed indicators and columns of numbers: no matrix of zeros and ones is made.
+    t, counts : (H, n) arrays
+        What each head is to learn, and which rows it is trained on.
+    fold : (n,) array
+    weights : (n,) array or None
+        What the rows weigh.
+    """
+
+    x: Features
     t: np.ndarray
     counts: np.ndarray
     fold: np.ndarray
-
-
-def features(client: Client, task: Task) -> Features:
-    """The rows as crossed indicators and columns of numbers: no matrix of zeros and ones is made."""
-    rows = compact(task.encoding, client.rows, client.who)
-    sizes, n = [b - a for a, b in pairwise(rows.starts)], len(client.rows)
-    hot = cross(rows.codes.T, sizes, COMBINED)
-    at = np.arange(rows.starts[0], rows.starts[-1])
-    numbers = np.vstack([rows.numbers, np.ones((1, n))])
-    others = np.append(np.arange(len(rows.numbers)), task.encoding.width)
-    return Features(numbers, others, exponents(task.encoding)[others], hot, at)
+    weights: np.ndarray | None
 
 
 def prepared(client: Client, task: Task, heads: tuple[Head, ...], folds: int, seed: int) -> Heads:
-    """What each head is to learn."""
+    """The rows as the heads see them."""
     table = client.rows
+    rows = compact(task.encoding, table, client.who)
     t, counts = targets(heads, table.labels(task.positive), table.sensitive_features)
-    return Heads(t.astype(float), counts, folds_by_features(table, folds, seed))
+    fold = folds_by_features(table, folds, seed)
+    few = Distinct.of([*rows.codes, *rows.numbers, *t, *counts, fold], table.weights)
+    codes, fold = few.take(rows.codes), few.take(fold)
+    hot = cross(codes.T, [b - a for a, b in pairwise(rows.starts)], COMBINED)
+    numbers = np.vstack([few.take(rows.numbers), np.ones((1, len(fold)))])
+    others = np.append(np.arange(len(rows.numbers)), task.encoding.width)
+    at = np.arange(rows.starts[0], rows.starts[-1])
+    x = Features(numbers, others, exponents(task.encoding)[others], hot, at)
+    return Heads(x, few.take(t).astype(float), few.take(counts), fold, few.weights)
 
 
 def scores(x: Features, w: np.ndarray) -> np.ndarray:
@@ -67,10 +79,10 @@ def scores(x: Features, w: np.ndarray) -> np.ndarray:
 def learn(client: Client, broadcast: Broadcast[Learn]) -> Reply:
     """Loss, gradient and, where it is asked for, Hessian of every head."""
     task, asked = broadcast.task, broadcast.asked
-    x = client.kept(task, features)
     rows = client.kept(task, prepared, asked.heads, asked.folds, asked.seed)
+    x, weights = rows.x, rows.weights
     models, H, D = asked.w.shape
-    bits, weights = base_bits(task.n), client.rows.weights
+    bits = base_bits(task.n)
     loss, mass, held_out = np.zeros((models, H)), np.zeros((models, H)), np.zeros(H)
     gradient, lower = np.zeros((models, H, D)), np.tril_indices(D)
     hessian = np.zeros((H, len(lower[0])))

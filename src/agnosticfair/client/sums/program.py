@@ -10,17 +10,17 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.estimates import codes, crossed, probabilities, strata
+from agnosticfair.client.sums.distinct import Distinct
 from agnosticfair.client.sums.float64 import KERNEL_BITS
 from agnosticfair.mathematics.basis import design
-from agnosticfair.mathematics.crossed import Crossed, gram, quadratic
+from agnosticfair.mathematics.crossed import Crossed, cross, gram, quadratic
 from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.mathematics.parts import Part, Places, members
+from agnosticfair.mathematics.parts import Part, Places, members, sizes_of
 from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import ProgramSums
 from agnosticfair.protocol.questions import Task
-
 
 @dataclass(frozen=True)
 class Subgroups:
@@ -75,20 +75,30 @@ class Subgroups:
         own, masks = self.codes[:, rows], dict[tuple[int, int], np.ndarray]()
         found = np.ones((len(which), len(rows)), bool)
         for row, k in enumerate(which.tolist()):
-            for value in () if k == self.size - 1 else self.parts[k]:
+            for value in () if k == len(self.parts) else self.parts[k]:
                 if value not in masks:
                     masks[value] = own[value[0]] == value[1]
                 found[row] &= masks[value]
         return found
 
 
+def distinct(client: Client, task: Task) -> Distinct:
+    """The rows that differ in label, subgroups or estimates; for ``client.kept``."""
+    if task.named is None:
+        return Distinct(None, client.rows.weights)
+    seen = [*client.kept(task, codes).T, *client.kept(task, probabilities)]
+    return Distinct.of([*seen, client.rows.labels(task.positive)], client.rows.weights)
+
+
 def weight_functions(client: Client, task: Task) -> Weights:
-    """The task's weight functions of the rows, as in the table: subgroups, or clients or kernels, overall last; for
+    """The task's weight functions of the distinct rows: subgroups, or clients or kernels, overall last; for
     ``client.kept``."""
     if task.named is not None:
-        own = np.ascontiguousarray(client.kept(task, codes).T)
-        _, parts = task.named.agreed
-        return Subgroups(own, client.kept(task, crossed), parts, task.named.places)
+        axes, parts = task.named.agreed
+        rows, every = client.kept(task, distinct), client.kept(task, codes)
+        own = np.ascontiguousarray(rows.take(every.T))
+        whole = client.kept(task, crossed) if rows.first is None else cross(own.T, sizes_of(axes))
+        return Subgroups(own, whole, parts, task.named.places)
     ones = np.ones((len(client.rows), 1))
     if task.fair_basis.kind == "constant":
         return Dense(ones)
@@ -100,9 +110,11 @@ def weight_functions(client: Client, task: Task) -> Weights:
 
 
 def estimated(client: Client, task: Task, prices: tuple[float, float]) -> Estimated:
-    """What is estimated of the rows, as in the table; for ``client.kept``."""
+    """What is estimated of the distinct rows; for ``client.kept``."""
+    rows = client.kept(task, distinct)
     eta = client.kept(task, probabilities)[0]
-    return Estimated(utility(eta, prices), client.kept(task, strata), client.rows.weights)
+    pi = client.kept(task, strata)
+    return Estimated(utility(rows.take(eta), prices), rows.take(pi), rows.weights)
 
 
 def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
@@ -112,5 +124,5 @@ def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
     b = client.kept(task, weight_functions)
     rows = client.kept(task, estimated, (false_positive, false_negative))
     bits = base_bits(task.n) - (0 if isinstance(b, Subgroups) else KERNEL_BITS)
-    y = client.rows.labels(task.positive)
+    y = client.kept(task, distinct).take(client.rows.labels(task.positive))
     return Reply(broadcast.round, evaluate(rows, b, y, asked.points(), task.n, bits))
