@@ -1,8 +1,8 @@
 """Boosted trees over clients against scikit-learn's HistGradientBoosting and LightGBM, with like settings.
 
 Quality: log loss and accuracy on the held-out 30 % of each data set, means over seeds, and the ratio of our log loss to
-each rival's. Time: one thread, columns of numbers, two clients in this process, from the tables to the trees; and
-prediction from a table. LightGBM is compared with where it is installed; it is no dependency.
+each rival's. Time: of the processor, one thread, columns of numbers, two clients in this process, from the tables to
+the trees; and prediction from a table. LightGBM is compared with where it is installed; it is no dependency.
 (-P: a script of this folder has the name of a module that Numba looks for.)
 
     python -P benchmarks/trees.py quality [--seeds 5] [--trees 100] [--sets adult bank]
@@ -12,7 +12,7 @@ prediction from a table. LightGBM is compared with where it is installed; it is 
 import argparse
 from dataclasses import replace
 from statistics import mean, median
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -133,19 +133,19 @@ def times(rows, repeats, count):
         X, y, table = drawn(n)
         clients, found = split_in_two(table), {}
         for _ in range(repeats):
-            begin = perf_counter()
+            begin = process_time()
             arrays, task, rounds, _ = grown(clients, Boosting(trees=count, depth=DEPTH))
-            found.setdefault("ours fit", []).append(perf_counter() - begin)
-            begin = perf_counter()
+            found.setdefault("ours fit", []).append(process_time() - begin)
+            begin = process_time()
             trees.predict(arrays, task.encoding, 0, table, "the data")
-            found.setdefault("ours predict", []).append(perf_counter() - begin)
+            found.setdefault("ours predict", []).append(process_time() - begin)
             for name, rival in rivals(count, []).items():
-                begin = perf_counter()
+                begin = process_time()
                 rival.fit(X, y)
-                found.setdefault(f"{name} fit", []).append(perf_counter() - begin)
-                begin = perf_counter()
+                found.setdefault(f"{name} fit", []).append(process_time() - begin)
+                begin = process_time()
                 rival.predict_proba(X)
-                found.setdefault(f"{name} predict", []).append(perf_counter() - begin)
+                found.setdefault(f"{name} predict", []).append(process_time() - begin)
         for what, taken in found.items():
             ours = median(found[f"ours {what.rpartition(' ')[2]}"])
             print(

@@ -401,7 +401,10 @@ def counts_of_all(asker: Asker, agreed: Census) -> Census:
 
 
 def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverState:
-    """The state before the first round; where rows are here and a classifier learns from them, before the program's."""
+    """The state before the first round: before the program's, where estimates are known, or a classifier learns from
+    rows that are here."""
+    if plan.method.rule is not None and run.start is not None and run.start.estimates is not None:
+        return rule.warm(plan, run.seed, run.start, asker.total)
     if plan.method.rule is not None and not isinstance(plan.method.rule.learner, str):
         return rule.trained_here(plan, run.tables, run.seed, asker.total, run.start)
     first = solvers.solver_of(plan.method).before(plan)

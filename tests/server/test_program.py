@@ -12,6 +12,7 @@ from agnosticfair.data.census import take_census
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates
+from agnosticfair.mathematics.basis import by_client
 from agnosticfair.mathematics.program import MAX_NUMBERS, lengths, max_active
 from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast
@@ -116,6 +117,10 @@ def test_costs_and_rates_are_limits_of_the_same_program():
 def test_what_a_rule_cannot_limit_is_refused():
     with pytest.raises(SettingsError, match="bounded_group_loss"):
         program.limits_of(planned_bounds())
+    made = planned()
+    kernels = replace(made, task=replace(made.task, named=None, fair_basis=by_client()))
+    with pytest.raises(SettingsError, match="decides by subgroups"):
+        program.limits_of(kernels)
     with pytest.raises(SettingsError, match="agnostic"):
         program.limits_of(planned(agnostic=True))
     with pytest.raises(SettingsError, match="positive_rate"):

@@ -34,7 +34,7 @@ def written(folder, schema="", secure=True, **run):
 
 
 def test_deploy_init_writes_no_more_consent_than_the_run_needs(tmp_path):
-    for name, given in (("fl", 0), ("agnosticfair-named", 0), ("afl", 1), ("localfair", 1)):
+    for name, given in (("fl", 0), ("rule", 0), ("afl", 1), ("localfair", 1)):
         own = policy_of(site_of(read_site(written(tmp_path / name, method=name)).config))
         consents = (own.shows_rows, own.shares_site_totals, own.shares_cluster_means)
         assert consents == (False, bool(given), False)

@@ -32,11 +32,14 @@ from agnosticfair.flower.folder import Federation, read_config, write_folder
 from agnosticfair.flower.masking import LIST, list_text, read_key_list
 from agnosticfair.flower.node import read_site
 from agnosticfair.flower.site import hello, reason, respond
+from agnosticfair.learners.heads import heads
 from agnosticfair.mathematics.basis import by_client, constant, gaussian
 from agnosticfair.mathematics.fairness import Surrogate
+from agnosticfair.mathematics.scores import Points
 from agnosticfair.methods import method
 from agnosticfair.private import imagined
 from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.protocol.estimates import Calibration, Learn
 from agnosticfair.protocol.faults import Asker
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
@@ -49,6 +52,7 @@ from agnosticfair.protocol.privacy.questions import (
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite
+from agnosticfair.protocol.program import asked as asked_points
 from agnosticfair.protocol.questions import (
     UNCOUNTED,
     Centres,
@@ -61,11 +65,11 @@ from agnosticfair.protocol.questions import (
     Outline,
     PartCounts,
     PartDecisions,
-    PartSums,
     Sums,
     Trials,
 )
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
+from agnosticfair.protocol.trees import Cells
 from agnosticfair.server import plan as server
 from agnosticfair.site.guard import Quiet, guarded
 from agnosticfair.site.policy import SitePolicy
@@ -548,6 +552,17 @@ tasks = st.fixed_dictionaries(
 )
 
 
+HEADS = heads([("sex", tuple(SCHEMA.sensitive_features["sex"]))])
+
+
+def _of_the_rule(draw, w, number):
+    """Questions of learners and of the program, with hostile folds, seeds, bins and numbers."""
+    folds, seed = draw(st.sampled_from([0, 2, 5, 200])), draw(st.sampled_from([0, 0, 7]))
+    own = Learn(HEADS, folds, seed, True, np.tile(w, (folds + 1, len(HEADS), 1)))
+    points = Points(np.full((1, 1, 2), number[0]), number, np.abs(number))
+    return own, Cells(np.array([number])), asked_points(points, (1.0, 1.0)), Calibration()
+
+
 @st.composite
 def requests(draw, private=False):
     """A step and a broadcast whose fields are of the right types, and hostile."""
@@ -565,10 +580,10 @@ def requests(draw, private=False):
     if not private:
         kinds += [
             Sums(Surrogate("sigmoid", 1e-3), 0.5, w, np.ones(1), C),
-            PartSums(Surrogate(), 0.5, w, np.ones(1), C, active),
             *(Trials(np.stack([w, -w])), PartCounts(), PartDecisions(w), Decisions(0, 2, w)),
             *(Histograms((draw(names),), low, high), Counts(SCHEMA.outline()), Outline()),
             *(Clusters(np.zeros((2, 5))), Centres(0, 1.0)),
+            *_of_the_rule(draw, w, low),
         ]
     asked = draw(st.sampled_from(kinds))
     step = draw(st.sampled_from([asked.step] * 9 + ["census"]))

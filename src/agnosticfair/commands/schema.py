@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 from typer import Option
 
 from agnosticfair.commands.options import Files, Roles, example, with_roles
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from agnosticfair.data.census import Census
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
@@ -78,6 +79,8 @@ def _bins(
     clients: Mapping[str, Table | Stream], census: Census, bands: int
 ) -> dict[str, tuple[float, ...]]:
     """The edges that a fit of these files would agree on, for every column of numbers."""
+    import numpy as np
+
     from agnosticfair.data.axes import bands_of, histogram
 
     def counted(table: Table) -> np.ndarray:

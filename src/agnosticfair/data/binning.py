@@ -91,6 +91,24 @@ def _numbers(table: Table, name: str, who: str) -> np.ndarray:
     return table.numeric[name]
 
 
+def declared(encoding: Encoding) -> Binning:
+    """The bins that the encoding has, and every category by itself, as far as codes of one byte reach.
+
+    >>> declared(Encoding((("age", 0.0, 9.0),), (("job", ("a", "b")),), bands=(("age", (5.0,)),))).codes
+    array([1, 2], dtype=uint8)
+    """
+    bands = dict(encoding.bands)
+    edges = [np.array(bands.get(name, ()), float) for name, *_ in encoding.numeric]
+    codes = [np.arange(1, len(values) + 1) for _, values in encoding.categorical]
+    return Binning(
+        np.concatenate([np.zeros(0), *edges]),
+        np.array([len(some) for some in edges], np.uint16),
+        np.concatenate([np.zeros(0), *(np.where(c < MAX_CODES, c, 0) for c in codes)]).astype(
+            np.uint8
+        ),
+    )
+
+
 def equal_cells(encoding: Encoding) -> np.ndarray:
     """The cuts between equal cells of every column's range, (columns, CELLS - 1)."""
     inner = np.arange(1, CELLS) / CELLS
@@ -104,9 +122,11 @@ def count_cells(values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     >>> count_cells(np.array([1.0, 2.0, np.nan, 9.0]), np.array([2.0, 5.0]))
     array([1., 1., 1., 1.])
     """
-    missing = np.isnan(values)
-    cell = np.searchsorted(cuts, values[~missing], "right")
-    return np.append(np.bincount(cell, minlength=len(cuts) + 1), missing.sum()).astype(float)
+    ordered = np.sort(values)  # NaN last
+    known = len(ordered) - int(np.isnan(values).sum())
+    below = np.searchsorted(ordered[:known], cuts, "left")
+    ends = np.concatenate([[0], below, [known, len(ordered)]])
+    return np.diff(ends).astype(float)
 
 
 def cell_counts(encoding: Encoding, table: Table, cuts: np.ndarray, who: str) -> np.ndarray:
@@ -135,8 +155,11 @@ def finer(cuts: np.ndarray, counts: np.ndarray, low: float, high: float) -> np.n
     heavy = (counts > HEAVY * counts.sum()) & (np.diff(ends) > 0)
     share = CELLS * counts / max(counts[heavy].sum(), 1.0)
     pieces = np.where(heavy, np.maximum(4, share), 1).astype(int)
-    inside = [np.linspace(ends[k], ends[k + 1], pieces[k] + 1) for k in np.flatnonzero(counts)]
-    made = np.unique(np.concatenate([np.zeros(0), *inside]))
+    full = np.flatnonzero(counts)
+    pieces, cell = pieces[full], np.repeat(full, pieces[full])
+    step = np.arange(len(cell)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    inside = ends[cell] + (ends[cell + 1] - ends[cell]) * (step / np.repeat(pieces, pieces))
+    made = np.unique(np.concatenate([inside, ends[full + 1]]))
     return made[made > low]
 
 

@@ -10,9 +10,6 @@ import numpy as np
 
 from agnosticfair.data.table import Column, Table
 
-ROWS, BUCKETS = 8, 1 << 12
-"""A sketch that is kept counts rows in at most BUCKETS buckets, which hold ROWS of them in the mean."""
-
 CERTAIN = 5.0
 """Standard deviations beyond chance from which on rows count as had in common."""
 
@@ -180,12 +177,6 @@ def kinds_of(columns: Sequence[np.ndarray], share: float) -> tuple[np.ndarray, n
     if len(first) > share * len(key) or any((v[first][kind] != v).any() for v in columns):
         return None
     return first, counts.astype(float)
-
-
-def buckets_for(rows: int) -> int:
-    """A power of two, so that each bucket has ROWS rows or more in the mean; 0 where that is too few to tell."""
-    found = 1 << max((rows // ROWS).bit_length() - 1, 0)
-    return 0 if found < 16 else min(found, BUCKETS)
 
 
 def _words(values: np.ndarray | Column, name: str) -> np.ndarray:

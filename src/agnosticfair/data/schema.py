@@ -27,6 +27,10 @@ FORMAT = "agnosticfair-schema-1"
 OUTSIDE = ("refuse", "clip")
 
 
+EQUAL_BINS = 8
+"""Bins of a column of numbers for which a schema declares none: of equal width, so that no row settles them."""
+
+
 @dataclass(frozen=True)
 class Schema:
     """What rows look like at every site.
@@ -51,6 +55,16 @@ class Schema:
         """What a site signs off: the same for the same content, however the file is laid out."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
+    @property
+    def bins(self) -> dict[str, tuple[float, ...]]:
+        """The edges of every column's bins: declared, or of EQUAL_BINS equal ones over its range."""
+        equal = {
+            name: tuple(np.linspace(low, high, EQUAL_BINS + 1)[1:-1].tolist())
+            for name, (low, high) in self.numeric.items()
+            if high > low
+        }
+        return {**equal, **self.bands}
+
     def outline(self) -> Census:
         """A census without a count: what clients would have to say of their rows, had nobody agreed on it."""
         groups = {
@@ -58,7 +72,7 @@ class Schema:
         }
         labels = dict.fromkeys(self.labels, 0)
         own = (dict(self.numeric), dict(self.categorical))
-        return Census(0, labels, groups, *own, dates=self.dates, bands=dict(self.bands))
+        return Census(0, labels, groups, *own, dates=self.dates, bands=self.bins)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the file."""

@@ -19,10 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from agnosticfair.data.encoding import Encoding, encode
-from agnosticfair.data.rows import BUCKETS, buckets_for, in_common, marked, mixed_in
+from agnosticfair.data.rows import in_common, marked, mixed_in
 from agnosticfair.data.table import Table
 
 FORMAT = "agnosticfair-trained-on-1"
+BUCKETS = 1 << 16
+"""Of a sketch, at most; of few rows twice as many as rows, or more."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """rows: how many there are.  digest: of all of them, in any order.  sketch: counts of them by buckets, (B,), none
-    where there are too few rows for it."""
+    """rows: how many there are.  digest: of all of them, in any order.  sketch: counts of them by buckets, (B,)."""
 
     key: bytes = field(repr=False)
     rows: int
@@ -71,7 +72,7 @@ def trained_on(reading: Reading, tables: Sequence[Table]) -> TrainedOn:
     """The sketch of the rows of a fit, under a new key."""
     key = secrets.token_bytes(32)
     marks = _marks(reading, tables, key)
-    return TrainedOn(key, len(marks), _digest(marks), _counts(marks, buckets_for(len(marks))))
+    return TrainedOn(key, len(marks), _digest(marks), _counts(marks, _buckets(len(marks))))
 
 
 def beside(path: Path) -> Path:
@@ -104,7 +105,10 @@ def _digest(marks: np.ndarray) -> str:
     return hashlib.sha256(np.sort(marks).tobytes()).hexdigest()
 
 
+def _buckets(rows: int) -> int:
+    """A power of two, more than twice the rows: then some in common stand out against chance."""
+    return min(BUCKETS, 1 << (2 * max(rows, 8)).bit_length())
+
+
 def _counts(marks: np.ndarray, buckets: int) -> np.ndarray:
-    if not buckets:
-        return np.zeros(0, np.int64)
     return np.bincount((marks % np.uint64(buckets)).astype(np.int64), minlength=buckets)

@@ -1,8 +1,7 @@
 """The scikit-learn front: one classifier with ``fit``, ``predict`` and friends, over arrays and frames.
 
-It is the same fit as over tables: X becomes a table per client, and the numbers are those of
-``federation.fit`` for the same rows and seed. scikit-learn is needed here and nowhere else
-(``pip install agnosticfair[sklearn]``).
+It is the same fit as over tables: X becomes a table per client, and the numbers are those of ``federation.fit`` for the
+same rows and seed. scikit-learn is needed here and nowhere else (``pip install agnosticfair[sklearn]``).
 """
 
 from __future__ import annotations
@@ -415,8 +414,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def _ruled(self, X: Any) -> Table:
         """Rows to be decided by a rule, with their groups if it looks at them."""
         rows, (low, span), estimates = self._numbers(X), self._units, self.fit_.model.estimates
-        aware = estimates is not None and estimates.aware
-        groups = feature_columns(self._groups(X, None), len(rows)) if aware else {}
+        given = self._groups(X, None) if estimates is not None and estimates.aware else None
+        groups = feature_columns(given, len(rows))
         return rows_of(self._layout, X, (rows - low) / span, groups, self.scale)
 
     @property

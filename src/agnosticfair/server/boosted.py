@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agnosticfair.data.binning import PASSES, Binning, agreed, equal_cells, refined
+from agnosticfair.data.binning import PASSES, Binning, agreed, declared, equal_cells, refined
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.learners import trees
 from agnosticfair.learners.estimates import Estimates
@@ -110,6 +110,10 @@ def begun(
     encoding = plan.task.encoding
     cuts = equal_cells(encoding)
     made = Boosted(encoding, plan.n, heads, folds, seed, settings or Boosting(), cuts)
+    if plan.declared:
+        binning = declared(encoding)
+        growth = begin(binning.bins(encoding), made.settings, len(heads), folds)
+        made = replace(made, binning=binning, growth=growth)
     return made if heads else replace(made, held_out=0.0, outcome="learned")  # all are given
 
 

@@ -33,7 +33,8 @@ def fairness_of(method: Method) -> Fairness:
 @dataclass(frozen=True)
 class Plan:
     """What the census settles.  n: how many rows there are.  s_bar: the mean of the groups' numbers.
-    negative: the name of the other label.  base_rate: the share of positive labels."""
+    negative: the name of the other label.  base_rate: the share of positive labels.
+    declared: whether a schema says which bins columns of numbers have."""
 
     method: Method
     task: Task
@@ -42,6 +43,7 @@ class Plan:
     compared: Comparisons
     negative: str
     base_rate: float = float("nan")
+    declared: bool = False
 
     @property
     def clients(self) -> tuple[str, ...]:

@@ -84,6 +84,11 @@ def limits_of(plan: Plan) -> RateLimits:
             f"a rule limits differences of rates, not {fairness.notion!r}: take demographic_parity, "
             "equal_opportunity or equalized_odds"
         )
+    if plan.task.named is None and plan.task.fair_basis.kind not in ("constant", "named"):
+        raise SettingsError(
+            f"a rule's model decides by subgroups, not by a basis {plan.task.fair_basis.kind!r}: take "
+            "subpopulations(), with 'site' among its columns for clients"
+        )
     if rule.agnostic:
         raise SettingsError(
             "agnostic is not known to this solver, which maximises the mean utility: leave it out"

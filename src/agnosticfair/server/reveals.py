@@ -348,7 +348,7 @@ def learned(method: Method, *, secure: bool, epsilon: float | None, schema: bool
         "who holds the model file": "weights, ranges and categories; what a model remembers of its rows"
     }
     if not secure:
-        every = f"every site's own sums, by group and subgroup{outline}{more}"
+        every = f"every site's own sums, by group and subgroup{outline}{more}; one that lies, rows"
         return {"any coordinator": every, **lies, **outside, **model}
     return {
         "an honest coordinator": f"totals of all sites{outline}{more}",

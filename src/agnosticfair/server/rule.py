@@ -48,11 +48,11 @@ Ask = Callable[[Broadcast[Any]], Reply]
 
 def agreed(plan: Plan, census: Census, ask: Ask) -> Plan:
     """The plan with bins of its columns of numbers, and the axes of its subgroups; one message.  ask: all clients."""
-    names = sorted(census.numeric)
+    names = sorted({*census.numeric} - {*census.bands})
     ranges = np.array([census.numeric[name] for name in names], float).reshape(-1, 2)
     asked = Broadcast(0, plan.task, Histograms(tuple(names), *ranges.T))
     counts = by_column(asked, ask(asked)) if names else {}
-    plan = with_bins(plan, census, counts)
+    plan = replace(with_bins(plan, census, counts), declared=bool(census.bands))
     return plan if plan.method.fairness is None else with_axes(plan, census, counts)
 
 
@@ -63,7 +63,10 @@ def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
     if rule.learner in UNBINNED or not isinstance(rule.learner, str):
         return plan
     bins = min(BINS, max(MIN_BINS, plan.task.n // ROWS))
-    edges = [(name, bands_of(census, name, counts[name], bins, bins_of)) for name in sorted(counts)]
+    edges = [
+        (name, bands_of(census, name, counts.get(name), bins, bins_of))
+        for name in sorted(census.numeric)
+    ]
     encoding = replace(plan.task.encoding, bands=tuple(entry for entry in edges if entry[1]))
     return replace(plan, task=replace(plan.task, encoding=encoding))
 

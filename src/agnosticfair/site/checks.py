@@ -10,7 +10,7 @@ bins that no schema declares are held against rows (``Judgement.bins``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from math import isfinite
 from typing import Any
 
@@ -20,8 +20,11 @@ from agnosticfair.data.census import Census, encoding_of
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import check_agreed
+from agnosticfair.learners.estimates import LEARNERS
+from agnosticfair.learners.heads import Head
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, width
 from agnosticfair.mathematics.parts import DEEPEST, SITE
+from agnosticfair.mathematics.trees import from_numbers, unpack
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.privacy.checks import covered
 from agnosticfair.protocol.questions import UNCOUNTED, Named, Task
@@ -290,10 +293,48 @@ def _fold(by: Judgement, task: Task) -> None:
         return
     need(not policy.epsilon, "folds are not answered under epsilon")
     need(fold.of in policy.folds, f"{fold.of} folds are not agreed on")
+    _fold_seed(by, fold.seed)
+
+
+@_field("estimates")
+def _estimates(by: Judgement, task: Task) -> None:
+    asked = task.estimates
+    assert asked is not None
+    need(asked.kind in (*LEARNERS, "given"), "its learner is none that is known here")
+    _heads(by, task, asked.heads)
     need(
-        fold.seed == policy.fold_seed or policy.fold_seed is None,
-        "the folds' seed is not the agreed one",
+        not asked.folds or asked.folds in by.policy.folds, f"{asked.folds} folds are not agreed on"
     )
+    _fold_seed(by, asked.seed)
+    need(all(not c or c in by.outline.numeric for c in asked.columns), "a column is none")
+    need(not asked.columns or len(asked.columns) == len(asked.heads), "heads lack columns")
+    need(all(np.isfinite(v).all() for v in asked.arrays.values()), "estimates are not finite")
+
+
+@_field("rule")
+def _rule(by: Judgement, task: Task) -> None:
+    asked = task.rule
+    assert asked is not None
+    need(np.isfinite(asked.coefficients).all() and isfinite(asked.shift), "a rule is not finite")
+    need(all(isfinite(price) and price > 0 for price in asked.prices), "its prices are none")
+    if asked.subgroups is not None:
+        _named(by, replace(task, named=asked.subgroups))
+
+
+def _heads(by: Judgement, task: Task, heads: Sequence[Head]) -> None:
+    """The label, and groups of the agreed sensitive features, each once."""
+    need(len({head.name for head in heads}) == len(heads), "a head is named twice")
+    for head in heads:
+        known = all(name in by.outline.groups for name in head.features)
+        need(known and head.label in (None, 0, 1), f"{head.name!r} is no head")
+        for group in (head.group, head.other):
+            pairs = zip(head.features, group, strict=False)
+            good = not by.declared or all(value in by.outline.groups[name] for name, value in pairs)
+            need(good, f"{head.name!r} has a group that is none")
+
+
+def _fold_seed(by: Judgement, seed: int) -> None:
+    need(by.policy.fold_seed in (None, seed), "the folds' seed is not the agreed one")
 
 
 def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
@@ -312,17 +353,6 @@ def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(isfinite(steep) and steep >= LEAST_TEMPERATURE, "the temperature is none")
 
 
-def once(value: np.ndarray, size: int) -> bool:
-    """Whether these are places below ``size``, each once.
-
-    >>> once(np.array([0.0, 2.0]), 3), once(np.array([1.0, 1.0]), 3)
-    (True, False)
-    """
-    places = np.asarray(value)
-    inside = (places >= 0) & (places < size) & (places == np.rint(places))
-    return places.ndim == 1 and bool(inside.all()) and len(np.unique(places)) == len(places)
-
-
 question_check("sums", "trials", "average", "moments", "train", "average_network")(_numbers)
 
 
@@ -332,6 +362,54 @@ def _over_subgroups(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(named is not None, "there are no subgroups in the task")
     assert named is not None
     _numbers(by, broadcast)
+
+
+@question_check("learn")
+def _learn(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    asked, task = broadcast.asked, broadcast.task
+    _trained(by, broadcast)
+    need(asked.w.shape[1:] == (len(asked.heads), task.encoding.width + 1), "weights are no heads'")
+    need(np.isfinite(asked.w).all(), "weights are not finite")
+
+
+def _trained(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    """Folds and heads of a learner."""
+    asked = broadcast.asked
+    _heads(by, broadcast.task, asked.heads)
+    need(asked.folds in (0, *by.policy.folds), f"{asked.folds} folds are not agreed on")
+    _fold_seed(by, asked.seed)
+
+
+@question_check("cells")
+def _cells(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    need(by.policy.rehearsal and not by.declared, "small cells are counted in a rehearsal only")
+
+
+@question_check("level")
+def _level(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    asked, task = broadcast.asked, broadcast.task
+    _trained(by, broadcast)
+    binning, columns = asked.binning, task.encoding.numeric
+    need(len(binning.by_column) == len(columns), "there are not bins for each column")
+    for (name, *_), edges in zip(columns, binning.by_column, strict=True):
+        if len(edges):
+            _bins(by, name, edges.tolist(), task.fold)
+    bins = binning.bins(task.encoding)
+    for packed in (asked.forests, asked.growing):
+        unpack(from_numbers(packed), bins)
+
+
+@question_check("subgroup_masses", "calibration", "program")
+def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    asked, task = broadcast.asked, broadcast.task
+    need(task.estimates is not None, "there are no estimates in the task")
+    for f in fields(asked):
+        value = getattr(asked, f.name)
+        good = not isinstance(value, float | np.ndarray) or np.isfinite(value).all()
+        need(good, f"{f.name!r} is not finite")
+    if asked.step == "program":
+        need(all(isfinite(price) and price > 0 for price in asked.prices), "its prices are none")
+        need((np.asarray(asked.eps) >= 0).all(), "the smoothing is none")
 
 
 @question_check("outline")
