@@ -22,6 +22,7 @@ from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import ProgramSums
 from agnosticfair.protocol.questions import Task
 
+
 @dataclass(frozen=True)
 class Subgroups:
     """Membership of subgroups, and overall, as weight functions (``scores.Weights``) that are never written out.
@@ -90,15 +91,20 @@ def distinct(client: Client, task: Task) -> Distinct:
     return Distinct.of([*seen, client.rows.labels(task.positive)], client.rows.weights)
 
 
+def subgroups_of(client: Client, task: Task, rows: Distinct) -> Subgroups:
+    """The task's subgroups of these rows."""
+    assert task.named is not None
+    axes, parts = task.named.agreed
+    own = np.ascontiguousarray(rows.take(client.kept(task, codes).T))
+    whole = client.kept(task, crossed) if rows.first is None else cross(own.T, sizes_of(axes))
+    return Subgroups(own, whole, parts, task.named.places)
+
+
 def weight_functions(client: Client, task: Task) -> Weights:
     """The task's weight functions of the distinct rows: subgroups, or clients or kernels, overall last; for
     ``client.kept``."""
     if task.named is not None:
-        axes, parts = task.named.agreed
-        rows, every = client.kept(task, distinct), client.kept(task, codes)
-        own = np.ascontiguousarray(rows.take(every.T))
-        whole = client.kept(task, crossed) if rows.first is None else cross(own.T, sizes_of(axes))
-        return Subgroups(own, whole, parts, task.named.places)
+        return subgroups_of(client, task, client.kept(task, distinct))
     ones = np.ones((len(client.rows), 1))
     if task.fair_basis.kind == "constant":
         return Dense(ones)
