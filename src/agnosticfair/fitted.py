@@ -86,6 +86,8 @@ class Fit:
         is taken unless another is better.
     calibration : tuple of Calibrated
         How the estimates agree with the rows in every subgroup, the worst first.
+    notes : tuple of str
+        Of a rule: what is to be said of how its subgroups were chosen, where there are too many.
     """
 
     model: Model
@@ -111,6 +113,7 @@ class Fit:
     learner: str = ""
     held_out: Mapping[str, float] = field(default_factory=dict)
     calibration: tuple[Calibrated, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def converged(self) -> bool:
@@ -217,6 +220,7 @@ def of_rule(
         learner=model.estimates.kind if model.estimates is not None else "",
         held_out={entry.learner: entry.held_out for entry in state.learned},
         calibration=calibrated(state),
+        notes=state.notes,
     )
 
 

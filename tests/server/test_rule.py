@@ -8,7 +8,7 @@ from helpers import dealt, small_table
 
 from agnosticfair.data.axes import bins_of, histogram
 from agnosticfair.errors import SettingsError
-from agnosticfair.federation import FitRequest, _census, _plan, asking, in_process
+from agnosticfair.federation import FitRequest, _census, _plan, asking, fit, in_process
 from agnosticfair.learners.estimates import out_of_fold
 from agnosticfair.learners.heads import joint
 from agnosticfair.mathematics.parts import members
@@ -40,7 +40,8 @@ def test_subgroups_have_enough_expected_people(depth):
     state, asker = learned(
         method("rule", learner="additive", depth=depth, min_people=15.0), dealt(ROWS, 3)
     )
-    plan = rule.with_subgroups(with_estimates(state), asker.total)
+    plan, note = rule.with_subgroups(with_estimates(state), asker.total)
+    assert not note
     P = out_of_fold(plan.task.estimates, plan.task.encoding, ROWS)
     pi = joint(plan.task.estimates.heads, P)
     axes, parts = plan.task.named.agreed
@@ -79,3 +80,44 @@ def test_a_spike_leaves_bins_for_its_tail():
     assert len(edges) > 20
     assert inside[0] >= 9000
     assert np.median(inside[1:]) < 60
+
+
+def test_too_many_pairs_leave_single_values_and_the_columns_that_differ_most(monkeypatch):
+    rows = small_table(1500, 3)
+    made = method("rule", learner="linear", min_people=5.0)
+    state, asker = learned(made, dealt(rows, 3))
+    plan = with_estimates(state)
+    every, note = rule.with_subgroups(plan, asker.total)
+    assert not note
+    axes, pooled = every.task.named.agreed
+    most = 2 * sum(len(axis.values) for axis in axes[:2]) ** 2
+    monkeypatch.setattr(rule, "MAX_NUMBERS", max(most, 200))
+    fewer, note = rule.with_subgroups(plan, asker.total)
+    assert "pairs of all columns would be" in note
+    parts = fewer.task.named.agreed[1]
+    singles = [part for part in pooled if len(part) == 1]
+    assert [part for part in parts if len(part) == 1] == singles
+    assert {*parts} < {*pooled}
+    assert len({a for part in parts if len(part) == 2 for a, _ in part}) < len(axes)
+    own = rule.differences(rule.with_parts(plan, axes, singles), asker.total)
+    assert own.shape == (len(singles),)
+    assert (own >= 0).all()
+
+
+def test_a_fit_says_that_its_subgroups_are_fewer(monkeypatch):
+    rows = {"a": small_table(900, 3)}
+    monkeypatch.setattr(rule, "MAX_NUMBERS", 200)
+    found = fit(rows, method("rule", learner="linear", min_people=5.0), positive="yes")
+    assert "Subgroups are the single values of" in found.notes[0]
+    assert found.converged
+
+
+def test_single_values_alone_need_no_pairs(monkeypatch):
+    state, asker = learned(method("rule", learner="linear", depth=1, min_people=5.0), {"a": ROWS})
+    plan = with_estimates(state)
+    monkeypatch.setattr(rule, "MAX_NUMBERS", 10)
+    few, note = rule.with_subgroups(plan, asker.total)
+    assert not note
+    monkeypatch.undo()
+    every, _ = rule.with_subgroups(plan, asker.total)
+    assert few.task.named.agreed[1] == every.task.named.agreed[1]

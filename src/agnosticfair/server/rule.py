@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import axes_of, bands_of, bins_of
+from agnosticfair.data.axes import FINE, axes_of, bands_of, bins_of
 from agnosticfair.data.census import Census
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
@@ -19,12 +19,22 @@ from agnosticfair.learners import local
 from agnosticfair.learners.decisions import Decision, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
 from agnosticfair.learners.heads import strata
-from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, triples
-from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
+from agnosticfair.mathematics.parts import (
+    DEEPEST,
+    Axis,
+    Part,
+    conjunctions,
+    places,
+    sizes_of,
+    triples,
+)
+from agnosticfair.mathematics.scores import Points
+from agnosticfair.protocol.estimates import MAX_NUMBERS, Calibration, SubgroupMasses
 from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.program import asked
 from agnosticfair.protocol.questions import Histograms
 from agnosticfair.server import learning, solvers
-from agnosticfair.server.named import axes_in, by_column, parts_in, with_parts
+from agnosticfair.server.named import axes_in, by_column, parts_in, single_values, with_parts
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 from agnosticfair.server.solvers import SOLVERS, SolverState
 from agnosticfair.server.trainers import (
@@ -37,7 +47,11 @@ from agnosticfair.server.trainers import (
 )
 
 BINS, MIN_BINS, ROWS = 32, 4, 300
-"""Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each."""
+"""Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each, or
+where all models' weights would be more than MAX_NUMBERS."""
+
+COLUMNS = MAX_NUMBERS // FINE
+"""Of numbers that are counted in one message."""
 
 UNBINNED = ("linear", "network")
 """Learners of the columns themselves, as classifiers of scikit-learn are."""
@@ -47,12 +61,15 @@ Ask = Callable[[Broadcast[Any]], Reply]
 
 
 def agreed(plan: Plan, census: Census, ask: Ask) -> Plan:
-    """The plan with bins of its columns of numbers, and the axes of its subgroups; one message.  ask: all clients."""
-    names = sorted({*census.numeric} - {*census.bands})
-    ranges = np.array([census.numeric[name] for name in names], float).reshape(-1, 2)
-    asked = Broadcast(0, plan.task, Histograms(tuple(names), *ranges.T))
-    counts = by_column(asked, ask(asked)) if names else {}
-    plan = replace(with_bins(plan, census, counts), declared=bool(census.bands))
+    """The plan with bins of its columns of numbers, and the axes of its subgroups.  ask: all clients."""
+    counts: dict[str, np.ndarray] = {}
+    names = sorted(census.numeric)
+    for first in range(0, len(names), COLUMNS):
+        some = names[first : first + COLUMNS]
+        ranges = np.array([census.numeric[name] for name in some], float).reshape(-1, 2)
+        question = Broadcast(0, plan.task, Histograms(tuple(some), *ranges.T))
+        counts |= by_column(question, ask(question))
+    plan = with_bins(plan, census, counts)
     return plan if plan.method.fairness is None else with_axes(plan, census, counts)
 
 
@@ -62,7 +79,10 @@ def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
     assert rule is not None
     if rule.learner in UNBINNED or not isinstance(rule.learner, str):
         return plan
-    bins = min(BINS, max(MIN_BINS, plan.task.n // ROWS))
+    models = (rule.folds + 1) * max(len(trained_heads(plan)), 1)
+    room = MAX_NUMBERS // models - plan.task.encoding.width
+    bins = min(BINS, plan.task.n // ROWS, room // max(len(counts), 1))
+    bins = max(MIN_BINS, bins)
     edges = [
         (name, bands_of(census, name, counts.get(name), bins, bins_of))
         for name in sorted(census.numeric)
@@ -135,9 +155,9 @@ def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
 
 def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverState:
     """The state before the program's first round, its subgroups agreed on; without fairness the last one."""
-    plan = with_subgroups(state.plan, ask)
+    plan, note = with_subgroups(state.plan, ask)
     told = ask(Broadcast(0, plan.task, Calibration())).sums
-    state = replace(state, plan=plan, calibration=dict(told))
+    state = replace(state, plan=plan, calibration=dict(told), notes=(note,) if note else ())
     if plan.method.fairness is None:
         ended: Any = replace(state.inner, outcome="converged", history=())  # type: ignore[type-var]
         return replace(state, inner=ended)
@@ -145,22 +165,100 @@ def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverS
     return replace(state, stage=PROGRAM, inner=begun)
 
 
-def with_subgroups(plan: Plan, ask: Ask) -> Plan:
-    """The plan with the subgroups in which at least two compared groups have enough expected people."""
+def with_subgroups(plan: Plan, ask: Ask) -> tuple[Plan, str]:
+    """The plan with the subgroups in which at least two compared groups have enough expected people; and a sentence
+    where there are too many to look at all of them."""
     if plan.task.named is None or plan.method.fairness is None:
-        return plan
-    rule, basis, axes = plan.method.rule, plan.method.fairness.basis, axes_in(plan)
-    assert rule is not None
-    masses = ask(Broadcast(0, plan.task, SubgroupMasses())).sums["masses"]
-    enough = comparable(plan, masses)
-    parts = conjunctions(enough, sizes_of(axes), rule.min_people, min(basis.depth, 2))
+        return plan, ""
+    depth, axes, note = plan.method.fairness.basis.depth, axes_in(plan), ""
+    if pairs_fit(plan, axes):
+        parts = enough_people(plan, axes, ask, min(depth, 2))
+    else:
+        parts, note = narrowed(plan, axes, ask, min(depth, 2))
+    plan = with_parts(plan, axes, parts)
+    return (with_triples(plan, ask) if depth >= DEEPEST and not note else plan), note
+
+
+def pairs_fit(plan: Plan, axes: Sequence[Axis]) -> bool:
+    """Whether the expected people of every pair of values of these axes are one message."""
+    return _groups(plan) * sum(sizes_of(axes)) ** 2 <= MAX_NUMBERS
+
+
+def _groups(plan: Plan) -> int:
+    assert plan.task.estimates is not None
+    return len(strata(plan.task.estimates.heads))
+
+
+def enough_people(
+    plan: Plan, axes: Sequence[Axis], ask: Ask, depth: int, beside: int = 0
+) -> list[Part]:
+    """The subgroups of at most two values of these axes with enough expected people, those with the most where there
+    are too many for a message.  beside: how many others there are."""
+    assert plan.method.rule is not None
+    least = plan.method.rule.min_people
+    told = ask(Broadcast(0, with_parts(plan, axes, []).task, SubgroupMasses())).sums["masses"]
+    enough = comparable(plan, told)
+    parts = conjunctions(enough, sizes_of(axes), least, depth)
+    _check_some(parts, enough, least)
+    room = max(MAX_NUMBERS // (3 * _groups(plan) + 1) - beside, 0)
+    if len(parts) <= room:
+        return parts
+    people = enough[places(sizes_of(axes), parts)]
+    pair = np.array([len(part) for part in parts])
+    return [parts[k] for k in sorted(np.lexsort((-people, pair))[:room].tolist())]
+
+
+def _check_some(parts: Sequence[Part], enough: np.ndarray, least: float) -> None:
     if not parts:
         raise SettingsError(
-            f"min_people {rule.min_people:g} leaves no subgroup: the largest has {float(enough.max()):.0f} expected "
-            "people of the smaller group; lower it"
+            f"min_people {least:g} leaves no subgroup: the largest has {float(enough.max()):.0f} expected people of "
+            "the smaller group; lower it"
         )
-    plan = with_parts(plan, axes, parts)
-    return with_triples(plan, ask) if basis.depth >= DEEPEST else plan
+
+
+def narrowed(plan: Plan, axes: Sequence[Axis], ask: Ask, depth: int) -> tuple[list[Part], str]:
+    """Single values of all columns, and pairs of the columns of which a value has the largest differences; and what is
+    said of it."""
+    rule, every = plan.method.rule, single_values(axes)
+    assert rule is not None
+    one = with_parts(plan, axes, every)
+    enough = comparable(plan, ask(Broadcast(0, one.task, SubgroupMasses())).sums["masses"])
+    parts = [part for part, people in zip(every, enough, strict=True) if people >= rule.min_people]
+    _check_some(parts, enough, rule.min_people)
+    if depth < 2:
+        return parts, ""
+    gaps = np.where(enough >= rule.min_people, differences(one, ask), 0.0)
+    of_axis = np.array([part[0][0] for part in every])
+    largest = np.array([gaps[of_axis == a].max() for a in range(len(axes))])
+    chosen: list[int] = []
+    for a in np.argsort(-largest, kind="stable").tolist():
+        if pairs_fit(plan, [axes[c] for c in (*chosen, a)]):
+            chosen.append(a)
+    chosen = sorted(chosen)
+    pairs: list[Part] = []
+    if len(chosen) > 1:
+        pairs = enough_people(plan, [axes[a] for a in chosen], ask, 2, len(parts))
+    numbers = _groups(plan) * sum(sizes_of(axes)) ** 2
+    note = (
+        f"Subgroups are the single values of {len(axes)} columns, and pairs of values of {len(chosen)} of them, where "
+        f"the learner's decisions differ most ({', '.join(axes[a].name for a in chosen[:5])}"
+        f"{', ...' if len(chosen) > 5 else ''}): pairs of all columns would be {numbers:,} numbers a message, of at "
+        f"most {MAX_NUMBERS:,}. Name the columns to choose others."
+    )
+    deeper = [tuple((chosen[a], v) for a, v in part) for part in pairs if len(part) > 1]
+    return [*parts, *deeper], note
+
+
+def differences(plan: Plan, ask: Ask) -> np.ndarray:
+    """The largest difference of compared groups' rates in every subgroup, (M,), by the learner's own decisions."""
+    rule, compared = plan.method.rule, plan.compared
+    assert rule is not None
+    K, P = len(parts_in(plan)) + 1, len(compared.names)
+    points = Points(np.zeros((1, K, P)), np.zeros(1), np.zeros(1), masses=True)
+    told = ask(Broadcast(0, plan.task, asked(points, rule.prices(plan.base_rate)))).sums
+    rates = told["decided"][0] / np.maximum(told["mass"], 1e-9)
+    apart = [np.abs(rates[j] - rates[k]) for j, k in compared.pairs if k is not None]
+    return np.max(apart, axis=0)[:-1] if apart else np.zeros(K - 1)
 
 
 def with_triples(plan: Plan, ask: Ask) -> Plan:

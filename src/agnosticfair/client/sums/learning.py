@@ -9,14 +9,14 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums.distinct import Distinct
-from agnosticfair.client.sums.features import Features, curvature, slope, weighed
+from agnosticfair.client.sums.features import Features, curvature, diagonal, slope, weighed
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.learners.heads import Head, targets
 from agnosticfair.learners.linear import compact
 from agnosticfair.mathematics.crossed import cross
 from agnosticfair.mathematics.linear import log_loss, sigmoid
-from agnosticfair.protocol.estimates import Learn
+from agnosticfair.protocol.estimates import Learn, hessian_numbers
 from agnosticfair.protocol.grid import base_bits, exponents
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Task
@@ -84,8 +84,7 @@ def learn(client: Client, broadcast: Broadcast[Learn]) -> Reply:
     models, H, D = asked.w.shape
     bits = base_bits(task.n)
     loss, mass, held_out = np.zeros((models, H)), np.zeros((models, H)), np.zeros(H)
-    gradient, lower = np.zeros((models, H, D)), np.tril_indices(D)
-    hessian = np.zeros((H, len(lower[0])))
+    gradient, hessian = np.zeros((models, H, D)), np.zeros((H, hessian_numbers(H, D)))
     ones = weighed(np.ones((1, len(rows.fold))), bits, weights, axis=1)[0]
     for f in range(models):
         outside = rows.fold != f
@@ -98,7 +97,10 @@ def learn(client: Client, broadcast: Broadcast[Learn]) -> Reply:
             held_out[h] += own[rows.counts[h] & ~outside].sum()
             gradient[f, h] = slope(x, (p - rows.t[h]) * counts, bits, weights)
             if asked.hessian and f == models - 1:
-                full = curvature(x, p * (1 - p) * counts, bits - FEATURE_BITS, weights)
-                hessian[h] = full[lower]
+                of_head = p * (1 - p) * counts, bits - FEATURE_BITS, weights
+                full = hessian.shape[1] > D
+                hessian[h] = (
+                    curvature(x, *of_head)[np.tril_indices(D)] if full else diagonal(x, *of_head)
+                )
     found = {"head_loss": loss, "head_mass": mass, "head_gradient": gradient, "held_out": held_out}
     return Reply(broadcast.round, found | ({"head_hessian": hessian} if asked.hessian else {}))

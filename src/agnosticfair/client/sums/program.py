@@ -13,7 +13,7 @@ from agnosticfair.client.estimates import codes, crossed, probabilities, strata
 from agnosticfair.client.sums.distinct import Distinct
 from agnosticfair.client.sums.float64 import KERNEL_BITS
 from agnosticfair.mathematics.basis import design
-from agnosticfair.mathematics.crossed import Crossed, cross, gram, quadratic
+from agnosticfair.mathematics.crossed import Crossed, Entries, cross, entries, sums_at, weighed_at
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.parts import Part, Places, members, sizes_of
 from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
@@ -49,6 +49,11 @@ class Subgroups:
         return len(self.parts) + 1
 
     @cached_property
+    def entries(self) -> tuple[Entries, ...]:
+        """The subgroups of one or two values, by blocks."""
+        return entries(self.crossed, *self.at.at)
+
+    @cached_property
     def deep(self) -> Any:
         """Which subgroups of three values the rows lie in, (subgroups, n), sparse; None where there are none."""
         from scipy import sparse
@@ -59,14 +64,14 @@ class Subgroups:
         return sparse.csr_matrix(np.array(inside, float))
 
     def weigh(self, a: np.ndarray) -> np.ndarray:
-        W = np.zeros((self.at.values, self.at.values))
-        W[self.at.at] = a[self.at.shallow]
-        found = quadratic(self.crossed, W) + a[-1]
+        shallow = a[self.at.shallow]
+        found = weighed_at(self.crossed, self.entries, shallow, self.codes.shape[1]) + a[-1]
         return found if self.deep is None else found + a[self.at.deep] @ self.deep
 
     def add(self, V: np.ndarray) -> np.ndarray:
         found = np.empty((len(V), self.size))
-        found[:, self.at.shallow] = gram(self.crossed, V)[:, *self.at.at]
+        shallow = self.at.shallow
+        found[:, shallow] = sums_at(self.crossed, self.entries, V, len(shallow))
         if self.deep is not None:
             found[:, self.at.deep] = (self.deep @ V.T).T
         found[:, -1] = V.sum(axis=1)
