@@ -55,13 +55,18 @@ def split_in_two(table):
     return {"north": table.take(np.flatnonzero(even)), "south": table.take(np.flatnonzero(~even))}
 
 
+def by_frequency(column, most=250):
+    """Codes of categories, the most frequent first; beyond ``most``, for scikit-learn takes 255, they share one."""
+    counts = np.bincount(column.codes, minlength=len(column.categories))
+    rank = np.empty(len(counts), int)
+    rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    return np.minimum(rank, most)[column.codes]
+
+
 def matrix(table):
     """Numbers, then categories as codes; and which columns are categories."""
     numbers = [np.asarray(v, float) for _, v in sorted(table.numeric.items())]
-    codes = [
-        c.aligned(tuple(sorted(c.categories))).astype(float)
-        for _, c in sorted(table.categorical.items())
-    ]
+    codes = [by_frequency(c).astype(float) for _, c in sorted(table.categorical.items())]
     return np.stack(numbers + codes, axis=1), list(range(len(numbers), len(numbers) + len(codes)))
 
 

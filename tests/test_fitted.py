@@ -22,23 +22,91 @@ def test_a_limit_that_is_exceeded_says_so_with_the_part():
         worst_parts=(("job = a_b", 0.3), ("everybody", 0.1)),
     )
     assert made.exceeds is None, "no limit"
-    bound, price = (
-        replace(made, method=method(name, tau=0.1)) for name in ("fairfl", "agnosticfair-named")
-    )
+    bound = replace(made, method=method("fairfl", tau=0.1))
     assert (
         bound.exceeds
         == "Decisions on the training rows differ by up to 0.300 (job = a_b), above tau 0.1."
     )
-    assert price.exceeds.endswith("no bound, which a limit (--limit) asks for.")
-    assert replace(price, worst_difference=0.1005).exceeds is None, "decisions are steps"
-    assert replace(price, worst_difference=np.nan).exceeds is None
+    assert replace(bound, worst_difference=0.1005).exceeds is None, "decisions are steps"
+    assert replace(bound, worst_difference=np.nan).exceeds is None
     assert (
         "kept by nearly one answer"
-        in replace(price, worst_difference=0.1, nearly_constant=True).collapsed
+        in replace(bound, worst_difference=0.1, nearly_constant=True).collapsed
     )
-    both = replace(price, nearly_constant=True).collapsed
+    both = replace(bound, nearly_constant=True).collapsed
     assert "exceeded all the same" in both
     assert "kept" not in both
+
+
+def test_a_rule_says_in_people_by_how_much_whole_decisions_exceed_tau():
+    made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.05))
+    over = replace(made, worst_difference=0.09, worst_parts=(("job = a_b", 0.09),))
+
+    def said(**changes):
+        return replace(over, history=({**made.history[-1], **changes},)).exceeds
+
+    assert replace(made, worst_difference=0.0505).exceeds is None
+    assert said(people=1.4, smoothed_excess=1e-4).startswith(
+        "By the estimates decisions differ by up to 0.090 (job = a_b) where tau is 0.05: at most 1.4 expected people"
+    )
+    assert said(smoothed_excess=1e-4).endswith("near the threshold they keep tau to 0.001.")
+    assert "more rounds may lower it" in said(smoothed_excess=0.01)
+    spread = replace(over, method=method("rule", multiplier_ridge=0.1, tau=0.05))
+    assert spread.exceeds.endswith("tau is a price, not a limit.")
+
+
+def test_a_rule_says_where_it_had_to_act():
+    made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.02))
+    prices = [entry.price for entry in made.multipliers]
+    assert prices
+    assert prices == sorted(prices, reverse=True)
+    first = made.multipliers[0]
+    assert {first.held, first.helped} == {"sex=F", "sex=M"} or first.held != first.helped
+    A = made.model.rule.coefficients
+    assert first.held_shift in (A / 2).ravel()
+    assert fit(dealt(small_table(60, 1), 2), "fl").multipliers == ()
+
+
+@pytest.fixture(scope="module")
+def rules():
+    """A rule with a limit that binds, and one without."""
+    table = small_table(600, 1)
+    table.numeric["age"][:] += 1.5 * table.sensitive_features["sex"].codes
+    recipe = method("rule", learner="additive", min_people=5.0)
+    return [fit(dealt(table, 2), method(recipe, tau=tau)) for tau in (0.02, 1.0)]
+
+
+def test_a_rule_says_its_learner_its_price_and_how_near_to_the_best_it_is(rules):
+    strict, free = rules
+    learner, right, price, *taus, best = strict.statements
+    assert learner.startswith("Learner additive: mean log loss 1.")
+    assert right.startswith("Right, estimated: the rule on ")
+    assert price.startswith("The limit 0.02 leaves ")
+    assert [text[:4] for text in taus] == ["95% ", "80% "][: len(taus)]
+    assert "and keeps the limits is right more often than this one by more than 0." in best
+    said = strict.optimum
+    assert said.constant <= said.utility <= said.own
+    assert said.retained < 0.95
+    assert free.optimum.unchanged
+    assert "The rule is the learner's own decisions" in free.statements[2]
+    assert free.statements[-1].endswith("its decisions exceed no limit, by the same estimates.")
+    several = replace(strict, held_out={"additive": 0.6, "trees": 0.5}, learner="trees")
+    assert several.statements[0] == (
+        "Learner trees was taken by mean log loss on rows out of fold: additive 0.6000, trees 0.5000."
+    )
+    priced = replace(strict, method=method(strict.method, costs=(1, 5)))
+    assert priced.statements[1].startswith("Utility, estimated: the rule ")
+    assert "has more utility than this one" in priced.statements[-1]
+    assert strict.costs is None
+    assert fit(dealt(small_table(60, 1), 2), "fl").statements == ()
+
+
+def test_a_rule_of_nearly_one_answer_says_what_it_costs_and_which_tau_would_do(rules):
+    strict, free = rules
+    told = replace(strict, nearly_constant=True).collapsed
+    assert told.startswith("tau 0.02 is kept by nearly one answer to everybody. The limit 0.02")
+    assert "95% would be left at a tau of at most" in told
+    assert "learner's own decisions" in replace(free, nearly_constant=True).collapsed
 
 
 def test_a_frame_without_pandas_is_a_sentence(monkeypatch):
@@ -58,7 +126,7 @@ def test_a_limit_that_costs_accuracy_says_so():
     assert made.costs is None, "no limit"
     strict = replace(made, method=method("fairfl"), history=({"accuracy": 0.9}, {"accuracy": 0.8}))
     assert "90.0% of the training rows, the model is on 80.0%; tune shows" in strict.costs
-    parts = replace(strict, method=method("agnosticfair-named"))
+    parts = replace(strict, method=method("agnosticfair"))
     assert "80.0%; a limit on everybody alone (fairfl) costs less" in parts.costs
     little = replace(strict, history=({"accuracy": 0.9}, {"accuracy": 0.895}))
     assert little.costs is None
@@ -75,8 +143,9 @@ def test_parts_that_lack_a_group_are_told():
     rows = small_table(400, 5)
     s = rows.sensitive_features["sex"].codes
     job = Column.of(np.where(s == 0, "only one sex", "both"))
-    made = fit({"one": replace(rows, categorical={"job": job})}, "agnosticfair-named")
-    assert made.uncompared.startswith(
-        "Not compared, for a group is absent there or below its floor: 'job"
+    kept = {"not_compared": ("job = only one sex",)}
+    made = fit({"one": replace(rows, categorical={"job": job})}, method("rule", learner="linear"))
+    assert made.uncompared is None, "no subgroup is agreed on in which a group is absent"
+    assert replace(made, **kept).uncompared == (
+        "Not compared, for a group is absent there or below its floor: 'job = only one sex'."
     )
-    assert fit({"one": rows}, "fairfl").uncompared is None

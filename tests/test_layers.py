@@ -125,6 +125,7 @@ ELSEWHERE = {
     "data/test_files": "data/columns data/reading",
     "experiments/test_benchmark": "experiments/kept",
     "flower/test_admin": "flower/control flower/runner",
+    "learners/test_decisions": "learners/kernels",
     "learners/test_estimates": "learners/heads",
     "mathematics/test_ambiguity": "mathematics/ratios",
     "mathematics/test_confidence": "mathematics/reweighed",

@@ -15,7 +15,19 @@ from agnosticfair.model import load_model
 from agnosticfair.report import frontier as report
 from agnosticfair.report.figures import png
 from agnosticfair.report.runs import read_run
-from agnosticfair.tuning import _beside, _coarse, _Fold, _given_way, _Ran, _references, knee, trace
+from agnosticfair.tuning import (
+    Frontier,
+    FrontierPoint,
+    _beside,
+    _coarse,
+    _Fold,
+    _given_way,
+    _Ran,
+    _references,
+    knee,
+    picked_place,
+    trace,
+)
 
 SMALL = {"kernels": 12, "bound": 20.0}
 TAUS = (0.03, 0.06, 0.1)
@@ -50,9 +62,11 @@ def test_a_warm_start_ends_where_a_cold_one_does():
         fit(tables, "fedavg", start=cold.start)
 
 
-@pytest.mark.parametrize("name", ["agnosticfair", "agnosticfair-named"])
-def test_a_path_is_the_fits_one_after_the_other(name):
-    settings = SMALL if name == "agnosticfair" else {}
+RULE = {"learner": "additive", "min_people": 5.0}
+
+
+@pytest.mark.parametrize(("name", "settings"), [("agnosticfair", SMALL), ("rule", RULE)])
+def test_a_path_is_the_fits_one_after_the_other(name, settings):
     tables, loose = dealt(shifted(300), 2), method(name, tau=0.3, **settings)
     strict = method(loose, tau=0.1)
     seen = []
@@ -61,22 +75,69 @@ def test_a_path_is_the_fits_one_after_the_other(name):
     then = fit(tables, strict, seed=1, start=first.start, centres=first.centres)
     for one, other in zip(along, (first, then), strict=True):
         np.testing.assert_array_equal(one.model.w, other.model.w)
+        table = shifted(300)
+        np.testing.assert_array_equal(one.model.decision(table), other.model.decision(table))
         assert (one.rounds, one.worst_difference) == (other.rounds, other.worst_difference)
         assert one.method == other.method
     assert len(seen) == first.rounds + then.rounds
-    with pytest.raises(SolverError, match="did not converge in 1 rounds"):
-        next(fit_along(tables, [method(loose, max_rounds=1)], strict=True))
+    with pytest.raises(SolverError, match=r"did not converge in \d rounds"):
+        next(fit_along(tables, [method(loose, tau=0.01, max_rounds=2)], strict=True))
+
+
+def test_a_path_of_a_rule_learns_once():
+    tables, loose = dealt(shifted(300), 2), method("rule", tau=1.0, **RULE)
+    first, then = fit_along(tables, [loose, method(loose, tau=0.1)], seed=1)
+    assert {entry["stage"] for entry in first.history} == {"additive", "program"}
+    assert {entry["stage"] for entry in then.history} == {"program"}
+    assert first.optimum.unchanged
+    assert first.statements[0].startswith("Learner additive: mean log loss 1.")
+    assert then.statements[0] == "Learner additive."
+    table = shifted(300)
+    np.testing.assert_array_equal(first.model.probabilities(table), then.model.probabilities(table))
+    with pytest.raises(SettingsError, match="estimates of other groups or labels"):
+        fit(tables, method(loose, notion="equal_opportunity"), start=first.start)
 
 
 def test_methods_beside_the_path_end_where_they_do_alone():
-    tables, recipe = dealt(shifted(), 2), method("agnosticfair-named")
+    tables, recipe = dealt(shifted(), 2), method("rule", **RULE)
     made = fit(tables, method(recipe, tau=1.0))
-    fine = [method(name, bands=recipe.bands) for name in ("fairfl", "fl")]
+    fine = [method(name) for name in ("fairfl", "fl")]
     fold = _Fold(tables, tables, (), ("sex",), {"sensitive_features": "sex"}, fine)
     for near, one in zip(_beside(fold, made), fine, strict=True):
         alone = fit(tables, one, sensitive_features="sex").model
         table = shifted()
         assert np.mean(near.predict(table) == alone.predict(table)) > 0.98
+
+
+def test_the_knee_is_never_a_model_of_one_answer_unless_all_are():
+    lines = [(0.02, 0.75, 0.0), (0.05, 0.751, 0.001), (0.1, 0.8, 0.1), (1.0, 0.82, 0.4)]
+
+    def path(*alike):
+        return [
+            FrontierPoint(tau, right, worst, worst, 0.1, (0.0, 0.0), tau in alike)
+            for tau, right, worst in lines
+        ]
+
+    assert picked_place(path()) == 2
+    assert picked_place(path(0.02, 0.05, 0.1)) == 3
+    assert picked_place(path(0.02, 0.05, 0.1, 1.0)) == 2
+    marks = [line[-1] for line in report.grid(_frontier(path(0.02, 0.05, 0.1))).lines]
+    assert marks == ["one answer", "one answer", "one answer", "knee"]
+
+
+def _frontier(points):
+    return Frontier(tuple(points), picked_place(points), "demographic_parity", 2, {}, float)
+
+
+def test_costs_weigh_errors_along_the_path():
+    tables = dealt(shifted(), 2)
+    ask = {"sensitive_features": "sex", "taus": (0.2, 1.0), "folds": 2}
+    plain, balanced = (
+        trace(tables, method("rule", costs=costs, **RULE), **ask).points[-1]
+        for costs in (None, "balanced")
+    )
+    assert plain.accuracy != balanced.accuracy
+    assert abs(balanced.positive - 0.5) <= abs(plain.positive - 0.5) + 0.05
 
 
 def test_processes_change_nothing_and_what_loses_more_gives_way():

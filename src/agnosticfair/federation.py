@@ -422,7 +422,8 @@ def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
         positive=run.positive,
         scale=run.scale,
     )
-    if plan.method.rule is not None:
+    if plan.method.rule is not None:  # centres lie in the space without bins
+        plan = agree_on_centres(plan, asker, run.seed, run.centres)
         return rule.agreed(plan, census, asker.total)
     if server.fairness_of(plan.method).basis.kind == "named":
         raise SettingsError(

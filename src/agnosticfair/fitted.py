@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import needing
+from agnosticfair.learners.decisions import threshold_shifts
+from agnosticfair.learners.kernels import names_of
 from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.optimum import Optimum, optimality, price
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.questions import Named
-from agnosticfair.server import named, solvers
-from agnosticfair.server.plan import Start
+from agnosticfair.server import named, program, rule, solvers
+from agnosticfair.server.plan import Plan, Start
 
 COSTLY = 0.01
 """Accuracy that a limit may cost without a word."""
+
+OVERALL = "overall"
+"""The name of the weight function that is 1 everywhere."""
 
 KEPT = 1e-3
 """A difference above tau by no more than this keeps it: decisions are steps."""
@@ -34,6 +40,20 @@ class Calibrated:
     head: str
     surplus: float
     z: float
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """What a subgroup's limit costs.  held, helped: the groups that it takes positive decisions from and gives them
+    to.  price: utility that a limit larger by 1 there would gain.  held_shift, helped_shift: by how much the threshold
+    on the probability of the positive label rises for a row of the subgroup that is surely of the group."""
+
+    subgroup: str
+    held: str
+    helped: str
+    price: float
+    held_shift: float
+    helped_shift: float
 
 
 @dataclass(frozen=True)
@@ -86,6 +106,8 @@ class Fit:
         is taken unless another is better.
     calibration : tuple of Calibrated
         How the estimates agree with the rows in every subgroup, the worst first.
+    multipliers : tuple of Multiplier
+        Where a rule had to act, the dearest first.
     notes : tuple of str
         Of a rule: what is to be said of how its subgroups were chosen, where there are too many.
     """
@@ -113,6 +135,7 @@ class Fit:
     learner: str = ""
     held_out: Mapping[str, float] = field(default_factory=dict)
     calibration: tuple[Calibrated, ...] = field(default=(), repr=False)
+    multipliers: tuple[Multiplier, ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
 
     @property
@@ -120,11 +143,72 @@ class Fit:
         return self.outcome == "converged"
 
     @property
+    def optimum(self) -> Optimum | None:
+        """How good a rule is among those that keep its limits; None of a fit without a rule, or that is not done."""
+        last = self.history[-1] if self.history else {}
+        own = [entry.name for entry in fields(Optimum)]
+        return Optimum(**{name: last[name] for name in own}) if {*own} <= {*last} else None
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """What is to be said of a rule: its learner, what its limits cost, and how near to the best it is."""
+        said, fairness = self.optimum, self.method.fairness
+        if self.method.rule is None:
+            return ()
+        if said is None or fairness is None:
+            return (*self._of_learner(), *self.notes)
+        alike = self.method.rule.costs is None
+        priced = price(said, fairness.tau)
+        own = *self._of_learner(), *self.notes, self._compared(said, alike)
+        return (*own, *priced, optimality(said, alike))
+
+    def _of_learner(self) -> tuple[str, ...]:
+        """Which learner was taken, and why."""
+        if self.learner == "given":
+            return ("Probabilities are those of the columns that were named.",)
+        losses = ", ".join(f"{name} {loss:.4f}" for name, loss in self.held_out.items())
+        name = self.learner.removeprefix("local:").partition("-")[0]
+        if not self.held_out:  # another fit on the same rows learned it
+            return (f"Learner {name}.",)
+        if len(self.held_out) == 1:
+            return (f"Learner {name}: mean log loss {losses.split()[-1]} on rows out of fold.",)
+        return (f"Learner {name} was taken by mean log loss on rows out of fold: {losses}.",)
+
+    def _compared(self, said: Optimum, alike: bool) -> str:
+        """The utility of the rule, of the learner's own decisions and of one answer, in a sentence."""
+        if not alike:
+            return (
+                f"Utility, estimated: the rule {said.utility:.4f}, the learner's own decisions {said.own:.4f}, one "
+                f"answer to everybody {said.constant:.4f}."
+            )
+        right = 1.0 - self.history[-1]["loss"]
+        own, one = (right + value - said.utility for value in (said.own, said.constant))
+        return (
+            f"Right, estimated: the rule on {right:.1%} of the rows, the learner's own decisions on {own:.1%}, one "
+            f"answer to everybody on {one:.1%}."
+        )
+
+    @property
     def collapsed(self) -> str | None:
         """A sentence where tau is kept by nearly one answer for everybody only."""
         fairness = self.method.fairness
         if fairness is None or not self.nearly_constant:
             return None
+        if (said := self.optimum) is not None:
+            own = self.method.rule
+            if said.unchanged and own is not None and own.costs is not None:
+                return None  # so the costs ask for
+            if said.unchanged:
+                return (
+                    "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels "
+                    "alike."
+                )
+            return " ".join(
+                (
+                    f"tau {fairness.tau:g} is kept by nearly one answer to everybody.",
+                    *price(said, fairness.tau),
+                )
+            )
         found = "no other decisions were met"
         if self.smallest_tau is not None:
             found = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
@@ -137,21 +221,47 @@ class Fit:
 
     @property
     def exceeds(self) -> str | None:
-        """A sentence where decisions on the training rows differ by more than tau, with the part in which they do."""
+        """A sentence where decisions on the training rows differ by more than tau, with the part in which they do; of
+        a rule by its estimates."""
         fairness = self.method.fairness
         if fairness is None or fairness.surrogate.kind == "covariance":
             return None
         if not self.worst_difference > fairness.tau + KEPT:
             return None
+        if (said := self.optimum) is not None:
+            return self._exceeds_of_rule(said, fairness.tau)
         where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
         return (
             f"Decisions on the training rows differ by up to {self.worst_difference:.3f}{where}, above tau "
             f"{fairness.tau:g}."
         )
 
+    def _exceeds_of_rule(self, said: Optimum, tau: float) -> str:
+        """By how much whole decisions miss tau, in people; and whether the rule that randomises near the threshold
+        does."""
+        where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
+        first = (
+            f"By the estimates decisions differ by up to {self.worst_difference:.3f}{where} where tau is {tau:g}: at "
+            f"most {max(said.people, 0.1):.1f} expected people of the smaller group too many or too few in any "
+            "subgroup."
+        )
+        assert self.method.rule is not None
+        if self.method.rule.ridge:
+            return f"{first} With a ridge tau is a price, not a limit."
+        kept = max(said.smoothed_excess, 0.0)
+        if kept > KEPT:
+            return f"{first} Before decisions are made whole the excess is {kept:.3f}: more rounds may lower it."
+        return f"{first} Decisions are whole; drawn at random near the threshold they keep tau to {KEPT:g}."
+
     @property
     def uncompared(self) -> str | None:
         """A sentence where there are named parts in which nothing is compared."""
+        fairness, own = self.method.fairness, self.method.rule
+        if fairness is not None and fairness.basis.kind == "named" and own and self.named is None:
+            return (
+                f"No subgroup has {own.min_people:g} expected people of each group (min_people): the difference "
+                "overall alone is limited."
+            )
         if not self.not_compared:
             return None
         return f"Not compared, for a group is absent there or below its floor: {shown(self.not_compared)}."
@@ -162,6 +272,8 @@ class Fit:
         told = [entry["accuracy"] for entry in self.history if "accuracy" in entry]
         if self.method.fairness is None or self.method.network is not None:
             return None
+        if self.method.rule is not None:
+            return None  # ``statements`` has it
         if len(told) < 2 or max(told) - told[-1] <= COSTLY:
             return None
         alone = "a limit on everybody alone (fairfl) costs less and lets parts differ, and "
@@ -212,7 +324,7 @@ def of_rule(
         state.nbytes,
         events,
         inner.under_floor,
-        None,
+        state.plan.task.centres,
         start,
         state.plan.task.named,
         *(named.ranked(state.plan, inner) if state.stage in solvers.SOLVERS else ((), ())),
@@ -220,8 +332,40 @@ def of_rule(
         learner=model.estimates.kind if model.estimates is not None else "",
         held_out={entry.learner: entry.held_out for entry in state.learned},
         calibration=calibrated(state),
+        multipliers=acted(state),
         notes=state.notes,
     )
+
+
+def acted(state: solvers.SolverState) -> tuple[Multiplier, ...]:
+    """Where a rule had to act: the comparisons with a multiplier, the dearest first."""
+    if state.stage != rule.PROGRAM or state.inner.outcome == "running":
+        return ()
+    plan, decision = state.plan, rule.model_fields(state)["rule"]
+    subgroups, groups = subgroup_names(plan), plan.compared.names
+    shifts = threshold_shifts(decision)
+    found, inner = [], cast(program.ProgramState, state.inner)
+    for k, j, other, x in zip(*program.multipliers_of(inner), strict=True):
+        held, helped = (j, other) if x > 0 else (other, j)
+        found.append(
+            Multiplier(
+                subgroups[k],
+                groups[held],
+                groups[helped],
+                abs(float(x)),
+                float(shifts[k, held]),
+                float(shifts[k, helped]),
+            )
+        )
+    return tuple(found)
+
+
+def subgroup_names(plan: Plan) -> tuple[str, ...]:
+    """The weight functions of a program in words, overall last."""
+    if plan.task.named is not None:
+        return (*named.part_names(plan), OVERALL)
+    kernels = rule.kernels_of(plan)
+    return (*(() if kernels is None else names_of(kernels)), OVERALL)
 
 
 def calibrated(state: solvers.SolverState) -> tuple[Calibrated, ...]:
@@ -229,7 +373,7 @@ def calibrated(state: solvers.SolverState) -> tuple[Calibrated, ...]:
     told, plan = state.calibration, state.plan
     if not told or plan.task.estimates is None:
         return ()
-    names = (*(named.part_names(plan) if plan.task.named is not None else ()), "overall")
+    names = (*(named.part_names(plan) if plan.task.named is not None else ()), OVERALL)
     found = [
         Calibrated(names[m], head.name, float(told["surplus"][h, m]), _z(told, h, m))
         for h, head in enumerate(plan.task.estimates.heads)

@@ -23,8 +23,8 @@ from agnosticfair.data.table import Column, Table
 from agnosticfair.data.trained import Reading, TrainedOn, beside, read_beside
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
-from agnosticfair.learners import decisions
-from agnosticfair.learners.decisions import Decision
+from agnosticfair.learners import decisions, kernels
+from agnosticfair.learners.decisions import Decision, Explanation
 from agnosticfair.learners.estimates import (
     Estimates,
     from_header,
@@ -107,14 +107,44 @@ class Model:
         numbers = b"".join(np.ascontiguousarray(arrays[k]).tobytes() for k in sorted(arrays))
         return sha256(numbers + told).hexdigest()
 
+    @property
+    def further_columns(self) -> tuple[str, ...]:
+        """The columns that decisions hang on beside the features; none without a rule."""
+        if self.rule is None or self.estimates is None:
+            return ()
+        return decisions.further_columns(self.rule, self.estimates, self.encoding)
+
+    def explain(self, table: Table, who: str = "the data") -> Explanation:
+        """What every row's score is made of, where the model is a rule.
+
+        Parameters
+        ----------
+        table, who : as in ``decision``
+
+        Returns
+        -------
+        Explanation
+        """
+        if self.rule is None or self.estimates is None:
+            raise ModelError(
+                f"a model of method {self.method.get('name')!r} has no rule to explain: train one with method 'rule'"
+            )
+        P = predict(self.estimates, self.encoding, self.estimates.folds, table, who)
+        own = decisions.weighing(self.rule, self.encoding, table, who)
+        return decisions.explain(self.rule, self.estimates, P, own)
+
     def _arrays(self) -> dict[str, np.ndarray]:
         """All arrays, by name."""
         found = {"w": self.w}
         if self.estimates is not None and self.rule is not None:
             found |= {f"estimates.{k}": v for k, v in self.estimates.arrays.items()}
             found["coefficients"] = self.rule.coefficients
+            if self.rule.weights is not None:
+                found["weights"] = self.rule.weights
             if self.rule.subgroups is not None:
                 found["subgroups"] = np.asarray(self.rule.subgroups.parts, float)
+            if self.rule.kernels is not None and self.rule.kernels.centres is not None:
+                found["centres"] = self.rule.kernels.centres
         return found
 
     def _rule(self) -> dict[str, Any] | None:
@@ -123,6 +153,8 @@ class Model:
             return None
         axes = None if self.rule.subgroups is None else self.rule.subgroups.axes
         own = {"prices": self.rule.prices, "shift": self.rule.shift, "axes": axes}
+        if self.rule.kernels is not None:
+            own["kernels"] = kernels.to_header(self.rule.kernels)
         return {**own, "estimates": to_header(self.estimates)}
 
     @property
@@ -357,15 +389,24 @@ def _parse_rule(
         learner_of(estimates.kind).check(own, encoding, len(learned(estimates)))
     A, axes, parts = arrays["coefficients"], told["axes"], arrays.get("subgroups")
     named = None if axes is None or parts is None else checked_named(axes, parts)
-    K = 1 if named is None else len(named.parts) + 1
+    K, of_kernels = 1 if named is None else len(named.parts) + 1, None
+    if told.get("kernels") is not None and named is None:
+        of_kernels = kernels.from_header(told["kernels"], arrays.get("centres"), encoding)
+        K = of_kernels.size + 1
     fits = A.shape == (K, len(strata(estimates.heads))) and A.dtype == np.float64
     low, high = (float(v) for v in told["prices"])
     numbers = np.array([low, high, float(told["shift"])])
     expected = {"coefficients"} | ({"subgroups"} if named is not None else set())
+    if of_kernels is not None and of_kernels.centres is not None:
+        expected.add("centres")
+    W = arrays.get("weights")
+    if W is not None:
+        expected.add("weights")
+        fits = fits and W.shape == (K,) and W.dtype == np.float64 and bool(np.isfinite(W).all())
     strange = {k for k in arrays if not k.startswith("estimates.")} - expected
     if not fits or strange or not np.isfinite(A).all() or not np.isfinite(numbers).all():
         raise ValueError("the rule's coefficients")
-    return estimates, Decision((low, high), A, float(told["shift"]), named)
+    return estimates, Decision((low, high), A, float(told["shift"]), named, of_kernels, W)
 
 
 def _privacy(value: Any) -> dict[str, Any] | None:

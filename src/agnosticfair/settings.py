@@ -43,7 +43,10 @@ def numbers_of(text: Any) -> tuple[float, ...]:
     >>> numbers_of("1, 5"), numbers_of((0.1, 0.2))
     ((1.0, 5.0), (0.1, 0.2))
     """
-    return tuple(map(float, text.split(",") if isinstance(text, str) else text))
+    try:
+        return tuple(map(float, text.split(",") if isinstance(text, str) else text))
+    except ValueError:
+        raise SettingsError(f"{text!r} are no numbers: write them as 1,5") from None
 
 
 def _numbers(value: Any, count: int) -> bool:

@@ -25,7 +25,7 @@ from agnosticfair.data.table import Column, Table, concatenate
 from agnosticfair.errors import SettingsError, needing
 from agnosticfair.federation import Fit, fit, fit_along, in_process
 from agnosticfair.mathematics.basis import check_seed
-from agnosticfair.mathematics.metrics import accuracy, positive_rate
+from agnosticfair.mathematics.metrics import accuracy, nearly_constant, positive_rate
 from agnosticfair.mathematics.parts import Part, counting, memberships, sizes_of
 from agnosticfair.methods import Fairness, Method, method
 from agnosticfair.model import Model
@@ -53,8 +53,9 @@ Counting = Callable[[np.ndarray, int], np.ndarray]
 class FrontierPoint:
     """One tau, or a method beside the path: means over the held-out folds.
 
-    worst: the largest difference over the method's set.  positive: the share of positive decisions.  spread: the
-    standard error of accuracy and worst.  tau: None of a method that has none.
+    accuracy: errors weigh what they cost, where a rule has costs.  worst: the largest difference over the method's set.
+    positive: the share of positive decisions.  spread: the standard error of accuracy and worst.  tau: None of a method
+    that has none.  one_answer: decisions are hardly more than one answer to everybody.
     """
 
     tau: float | None
@@ -63,11 +64,13 @@ class FrontierPoint:
     measured: float
     positive: float
     spread: tuple[float, float]
+    one_answer: bool = False
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """The points, by tau; ``knee`` is the place of the strictest one after which less fairness stops paying.
+    """The points, by tau; ``knee`` is the place of the strictest one after which less fairness stops paying, never one
+    that gives one answer to everybody unless all do.
 
     references: what 'fairfl' and 'fl' do on the same folds.
     """
@@ -148,8 +151,8 @@ def _walked(fold: _Fold) -> Iterator[_Ran]:
 
 def _beside(fold: _Fold, made: Fit) -> list[Model]:
     """The models beside the path, as ``REFERENCES`` are named: 'fl' begins where the fit without a limit to speak of
-    ended, 'fairfl' where 'fl' did."""
-    engine, start = in_process(fold.train), made.start
+    ended, 'fairfl' where 'fl' did; a rule has no weights to begin at."""
+    engine, start = in_process(fold.train), None if made.method.rule is not None else made.start
     fairfl, fl = fold.beside
     plain = {k: v for k, v in fold.how.items() if k != "centres"}
     free = fit(engine, fl, **plain, start=None if start is None else Start(start.w))
@@ -199,8 +202,7 @@ def trace(
     points = _means(np.array([_given_way(chain[::-1]) for chain in chains]), path)
     beside = np.array([chain[0].beside for chain in chains])
     means = dict(zip(REFERENCES, _means(beside, [None] * len(REFERENCES)), strict=True))
-    drawn = np.array([(p.worst, p.accuracy, *p.spread) for p in points])
-    place = knee(drawn[:, 0], drawn[:, 1], drawn[:, 2:])
+    place = picked_place(points)
     finish = picked or (lambda made: made)
     notion = recipe.fairness.notion if recipe.fairness is not None else ""
     return Frontier(
@@ -263,12 +265,12 @@ def _given_way(path: Sequence[_Ran]) -> list[tuple[float, ...]]:
 
 
 def _means(found: np.ndarray, taus: Sequence[float | None]) -> tuple[FrontierPoint, ...]:
-    """Points from what was found, (folds, points, 4)."""
+    """Points from what was found, (folds, points, 5)."""
     error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
     lines = zip(taus, found.mean(axis=0).tolist(), error.tolist(), strict=True)
     return tuple(
-        FrontierPoint(tau, mean[0], mean[1], mean[2], mean[3], (e[0], e[1]))
-        for tau, mean, e in lines
+        FrontierPoint(tau, m[0], m[1], m[2], m[3], (e[0], e[1]), nearly_constant(m[0], m[4], m[3]))
+        for tau, m, e in lines
     )
 
 
@@ -283,9 +285,9 @@ def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
 
 def examiner(
     parts: Mapping[str, Table], names: Sequence[str], made: Fit
-) -> Callable[[Model], tuple[float, float, float, float]]:
+) -> Callable[[Model], tuple[float, ...]]:
     """From a model to its accuracy, worst difference, everybody's difference and positive rate on these rows, of the
-    worst sensitive feature.
+    worst sensitive feature; and the accuracy of one answer to everybody.  Where a rule has costs, errors weigh these.
 
     made: the fit whose set the worst one is over, to the audit's tolerance; named parts are those that are estimable.
     """
@@ -300,16 +302,27 @@ def examiner(
         ask = _own_set(made, parts, table)
         differences = partial(_over_kernels, table, groups, ask)
 
-    def examine(model: Model) -> tuple[float, float, float, float]:
+    priced = _priced(made, y, weights)
+    one = max(accuracy(y, np.full(len(y), answer), priced) for answer in (0, 1))
+
+    def examine(model: Model) -> tuple[float, ...]:
         known = model.encoding == encoding
         own = model.rule is None and (X if known else encode(model.encoding, table))
         d = model.decision(table) if own is False else model.scores(own)
         y_hat = (d > 0).astype(int)
         worst, measured = np.max(differences(model, y_hat), axis=0)
-        told = accuracy(y, y_hat, weights), positive_rate(y_hat, weights)
-        return told[0], float(worst), float(measured), told[1]
+        told = accuracy(y, y_hat, priced), positive_rate(y_hat, weights)
+        return told[0], float(worst), float(measured), told[1], one
 
     return examine
+
+
+def _priced(made: Fit, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
+    """What being right about each row weighs, (n,): its weight, times the cost of an error where a rule has costs."""
+    own = made.method.rule
+    if own is None or own.costs is None or made.model.rule is None:
+        return weights
+    return np.asarray(made.model.rule.prices)[y] * (1.0 if weights is None else weights)
 
 
 def _over_kernels(
@@ -357,6 +370,18 @@ def _own_set(made: Fit, parts: Mapping[str, Table], table: Table) -> dict[str, A
         codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])
         K = memberships(codes, named)
     return own_set(fairness, encode(made.model.encoding, table), made.centres, K, table.weights)
+
+
+def picked_place(points: Sequence[FrontierPoint]) -> int:
+    """The place of the knee among the points that do not give one answer to everybody; among all where every one does.
+
+    >>> path = [(0.1, 0.75, 0.0, True), (0.2, 0.78, 0.1, False), (0.3, 0.8, 0.3, False)]
+    >>> picked_place([FrontierPoint(t, a, w, w, 0.1, (0.0, 0.0), one) for t, a, w, one in path])
+    2
+    """
+    some = [k for k, point in enumerate(points) if not point.one_answer] or [*range(len(points))]
+    drawn = np.array([(points[k].worst, points[k].accuracy, *points[k].spread) for k in some])
+    return some[knee(drawn[:, 0], drawn[:, 1], drawn[:, 2:])]
 
 
 def knee(worst: np.ndarray, accuracy: np.ndarray, spread: np.ndarray) -> int:

@@ -9,7 +9,7 @@ from helpers import dealt, small_table, streamed
 
 from agnosticfair.auditing import limit as limits
 from agnosticfair.auditing.audit import counting
-from agnosticfair.auditing.limit import Candidate, answered, dealt_apart, fit_within, next_price
+from agnosticfair.auditing.limit import Candidate, answered, dealt_apart, fit_within, next_tau
 from agnosticfair.data import files
 from agnosticfair.errors import AgnosticFairError, SettingsError
 from agnosticfair.federation import fit, in_process
@@ -22,7 +22,7 @@ def path(*ends, accuracies=MappingProxyType({})):
     for k, (predicted, bound, positive) in enumerate(ends):
         fit = SimpleNamespace(model=k, rounds=5)
         truth[k] = bound
-        made.append(Candidate(fit, 0.1 * 4**k, predicted, 0.7 + 0.01 * k, positive))
+        made.append(Candidate(fit, 0.8 / 4**k, predicted, 0.7 + 0.01 * k, positive))
     asked = []
 
     def certify(model):
@@ -93,25 +93,27 @@ def test_of_those_that_passed_the_most_accurate_is_chosen():
     assert (fit.model, promise.smallest) == (0, 0.06)
 
 
-def test_prices_grow_until_a_bound_is_surely_within_the_limit_then_gaps_near_it_are_halved():
-    assert next_price([], 0.1) == limits.WEAKEST
+def test_taus_fall_until_a_bound_is_surely_within_the_limit_then_gaps_near_it_are_halved():
+    assert next_tau([], 0.1) == limits.WEAKEST * 0.1
+    assert next_tau([], 0.8) == 1.0
     (one, two, three, constant), _, _ = path(
         (0.3, 0, 0.2), (0.12, 0, 0.2), (0.03, 0, 0.2), (0.0, 0, 0.0)
     )
-    assert next_price([one], 0.1) == pytest.approx(limits.LEAP * one.price)
-    assert next_price([one, two], 0.1) > two.price
-    assert next_price([one, two, three], 0.1) == pytest.approx(np.sqrt(two.price * three.price))
+    assert next_tau([one], 0.1) == one.tau / 2
+    assert limits.STRICTEST <= next_tau([one, two], 0.1) < two.tau
+    assert next_tau([one, two, three], 0.1) == pytest.approx(np.sqrt(two.tau * three.tau))
     # nothing within the limit says anything yet: between it and what is constant
-    found = next_price([one, two, replace(constant, price=three.price)], 0.05)
-    assert found == pytest.approx(np.sqrt(two.price * three.price))
+    found = next_tau([one, two, replace(constant, tau=three.tau)], 0.05)
+    assert found == pytest.approx(np.sqrt(two.tau * three.tau))
 
 
 def test_a_search_ends():
     (weak,), _, _ = path((0.5, 0, 0.2))
-    assert next_price([replace(weak, price=p) for p in (0.1, 0.2)], 0.1) is None  # nothing moves
-    assert next_price([weak] * limits.MOST_FITS, 0.1) is None
+    assert next_tau([replace(weak, tau=t) for t in (0.2, 0.1)], 0.1) is None  # nothing moves
+    assert next_tau([replace(weak, tau=limits.STRICTEST)], 0.1) is None
+    assert next_tau([weak] * limits.MOST_FITS, 0.1) is None
     slow = replace(weak, fit=SimpleNamespace(model=0, rounds=500))
-    assert next_price([weak, slow], 0.1) is None
+    assert next_tau([weak, slow], 0.1) is None
 
 
 @pytest.fixture
@@ -151,7 +153,8 @@ def test_a_limit_is_the_same_wherever_rows_lie(kind, short, tmp_path, monkeypatc
     }[kind]()
     how = {"secure": True} if kind == "secure" else {}
     fit, promise = fit_within(rows, limit=0.6, **short, **how)
-    assert fit.model.w.tobytes() == want.model.w.tobytes()
+    assert fit.model.digest == want.model.digest
+    assert (fit.model.decision(table) == want.model.decision(table)).all()
     assert (promise.kept, promise.smallest) == (promised.kept, promised.smallest)
     one, two = (p.certificates["sex"].to_json() for p in (promise, promised))
     assert (one["parts"], one["sums"]) == (two["parts"], two["sums"])
@@ -175,7 +178,10 @@ def test_under_masks_every_model_of_a_path_is_counted():
         ({"limit": 0}, "limit is 0; it must be a number between 0 and 1, both left out"),
         ({"limit": 0.1, "confidence": 1}, "confidence is 1; it must be"),
         ({"limit": 0.1, "precision": -1}, "precision is -1; it must be a positive number"),
-        ({"limit": 0.1, "method": "fl"}, "method 'fl' has no price on named parts"),
+        (
+            {"limit": 0.1, "method": "fl"},
+            "method 'fl' has no rule by which a limit could be kept: take 'rule'",
+        ),
     ],
 )
 def test_bad_settings_are_named(ask, sentence):
@@ -185,7 +191,7 @@ def test_bad_settings_are_named(ask, sentence):
 
 
 def test_weighted_rows_have_no_limit():
-    table = replace(small_table(100), weights=np.ones(100))
+    table = replace(small_table(600), weights=np.ones(600))
     with pytest.raises(SettingsError, match="rows have weights"):
         fit_within({"a": table}, limit=0.1, sensitive_features="sex")
     with pytest.raises(SettingsError, match="rows have weights"):

@@ -3,27 +3,32 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import dealt, small_table
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from agnosticfair import AgnosticFairClassifier, Certificate
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.splits import shift
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.mathematics.parts import part_name
 from agnosticfair.methods import method
+from agnosticfair.model import load_model
 
 FEW = gaussian(12, 0.8)
 SMALL = {"kernels": 12, "bound": 8.0}
@@ -282,8 +287,97 @@ def test_verbose_prints_every_round(rows, capsys):
 
 
 def test_a_fit_that_did_not_converge_or_says_one_thing_to_everybody_warns(rows):
-    X, y, s = rows
+    X, y, _ = rows
     with pytest.warns(ConvergenceWarning, match=r"did not converge.*max_rounds.*1 so far"):
         AgnosticFairClassifier("fl", max_rounds=1).fit(X, y)
-    with pytest.warns(UserWarning, match=r"nearly one answer for everybody|nearly everybody gets"):
-        AgnosticFairClassifier(tau=1e-6).fit(X, y, sensitive_features=s)
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, 600)
+    shown = group[:, None] + 0.01 * rng.normal(size=(600, 1))
+    label = rng.uniform(size=600) < 0.1 + 0.8 * group
+    with pytest.warns(UserWarning, match="tau 0.01 is kept by nearly one answer to everybody"):
+        AgnosticFairClassifier(tau=0.01).fit(shown, label, sensitive_features=group)
+
+
+@pytest.fixture(scope="module")
+def people():
+    """A frame with texts, numbers and dates, and its labels."""
+    table = small_table(900, 2)
+    frame = pd.DataFrame({name: np.round(values, 3) for name, values in table.numeric.items()})
+    frame["job"] = table.categorical["job"].values()
+    frame["day"] = np.datetime64("2020-01-01") + np.arange(900) % 90
+    frame["sex"] = table.sensitive_features["sex"].values()
+    return frame, table.target.values()
+
+
+@pytest.mark.parametrize("learner", ["additive", "trees", "linear"])
+@pytest.mark.filterwarnings("ignore:nearly everybody")
+def test_the_estimator_and_the_command_give_the_same_probabilities(
+    learner, people, tmp_path, call, monkeypatch
+):
+    X, y = people
+    monkeypatch.chdir(tmp_path)
+    X.assign(label=y).to_csv("rows.csv", index=False)
+    ask = ("--target", "label", "--sensitive-features", "sex", "--learner", learner)
+    assert call("fit", "rows.csv", *ask, "--tau", 0.15)[0] == 0
+    assert call("predict", "model.safetensors", "rows.csv", "--explain")[0] == 0
+    told = pd.read_csv("predictions.csv")
+    ours = AgnosticFairClassifier(tau=0.15, learner=learner, sensitive_columns="sex").fit(X, y)
+    np.testing.assert_array_equal(ours.predict_proba(X)[:, 1], told["probability"])
+    np.testing.assert_allclose(ours.decision_function(X), told["score"], atol=1e-9)
+    np.testing.assert_array_equal(ours.predict(X), told["prediction"])
+    saved = load_model("model.safetensors")
+    assert ours.fit_.model.digest == saved.digest
+    assert not hasattr(ours, "coef_")
+    assert {name for name, _ in ours.worst_parts_} <= {
+        part_name(*pair) for pair in _parts_of(ours.fit_)
+    } | {"everybody"}
+
+
+def _parts_of(fitted):
+    axes, parts = fitted.named.agreed
+    return [(axes, part) for part in parts]
+
+
+def test_a_feature_may_be_called_as_the_groups_are(people):
+    X, y = people
+    both = X[["age", "sex"]].assign(sex=(X["sex"] == "g1").astype(float))
+    made = AgnosticFairClassifier(learner="additive").fit(both, y, sensitive_features=X["sex"])
+    assert {name for name, *_ in made.fit_.model.encoding.numeric} == {"age", "sex (feature)"}
+    assert made.predict(both).shape == (900,)
+
+
+def test_a_classifier_of_scikit_learn_is_a_learner(people, tmp_path):
+    X, y = people
+    ask = {"sensitive_columns": "sex", "learner": LogisticRegression(C=10.0)}
+    made = AgnosticFairClassifier(**ask, tau=0.1).fit(X, y)
+    assert made.fit_.statements[0].startswith("Learner LogisticRegression: mean log loss")
+    assert clone(made).get_params()["learner__C"] == 10.0
+    again = pickle.loads(pickle.dumps(made))
+    assert again.fit_.model.estimates.kind != made.fit_.model.estimates.kind
+    np.testing.assert_array_equal(again.predict_proba(X), made.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), made.predict(X))
+    with pytest.raises(ModelError, match="a model file holds no code"):
+        made.fit_.model.save(tmp_path / "m.safetensors")
+    with pytest.raises(SettingsError, match="learner LinearSVC has no predict_proba"):
+        AgnosticFairClassifier(learner=LinearSVC()).fit(X.drop(columns="sex"), y)
+    with pytest.warns(UserWarning, match="no group is protected"):
+        alone = AgnosticFairClassifier(learner=LogisticRegression()).fit(X[["age", "hours"]], y)
+    plain = LogisticRegression().fit(X[["age", "hours"]], y)
+    assert np.mean(alone.predict(X[["age", "hours"]]) == plain.predict(X[["age", "hours"]])) > 0.95
+
+
+def test_costs_rates_and_awareness_of_a_rule(people):
+    X, y = people
+    ask = {"sensitive_columns": "sex", "learner": "additive", "tau": 0.3}
+    few = AgnosticFairClassifier(**ask, positive_rate=(0.1, 0.2)).fit(X, y)
+    assert 0.08 <= np.mean(few.predict(X) == "yes") <= 0.22
+    many = AgnosticFairClassifier(**ask, costs=(1, 10)).fit(X, y)
+    assert np.mean(many.predict(X) == "yes") > np.mean(few.predict(X) == "yes") + 0.2
+    aware = AgnosticFairClassifier(**{**ask, "tau": 0.01}, aware=True).fit(X, y)
+    swapped = X.assign(sex=np.where(X["sex"] == "g0", "g1", "g0"))
+    assert (aware.decision_function(X) != aware.decision_function(swapped)).any()
+    assert (many.decision_function(X) == many.decision_function(swapped)).all()
+    with pytest.raises(DataError, match="sensitive feature 'sex', by which the model decides"):
+        AgnosticFairClassifier("rule", learner="additive", aware=True).fit(
+            X.drop(columns="sex"), y, sensitive_features=X["sex"]
+        ).predict(X.drop(columns="sex"))

@@ -92,7 +92,7 @@ def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, t
         shell.wait(timeout=60)
         wait(lambda: not started_for(tmp_path), "the servers to end")
     said, results = log.read_text(), tmp_path / "bank" / "results"
-    expected = here(files.values(), "agnosticfair-named")  # the default, which shows no row
+    expected = here(files.values(), "rule")  # the default, which shows no row
     assert load_model(results / "model.safetensors").w.tobytes() == expected.model.w.tobytes()
     history = json.loads((results / "history.json").read_text())
     assert history["rounds"] == expected.rounds

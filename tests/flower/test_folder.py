@@ -226,7 +226,7 @@ def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys
     assert ended.value.code == 0
     certificates = [m for m in messages if m["step"] == "decisions"]
     assert [m["fields"]["psi"] for m in certificates] == ["1 x 12 x 2", "1 x 8 x 2"]
-    assert {m["fields"]["x_squares"] for m in certificates} == {"12"}  # age, its 8 bands, 3 zips
+    assert {m["fields"]["x_squares"] for m in certificates} == {"8"}  # age, its 4 bins, 3 zips
     parts = [m["fields"]["counts"] for m in messages if m["step"] == "part_decisions"]
     # everybody, four ages and three zips, and their pairs; by two labels, two decisions and the groups
     assert parts == [f"{parts} x {cells}" for cells in (12, 8) for parts in (1, 7, 12)]
@@ -357,7 +357,7 @@ def test_a_limit_can_be_deployed(tmp_path, call):
     assert call("deploy", "init", tmp_path / "bank", *asked, "--limit", 0.2)[0] == 0
     config = read_config(tmp_path / "bank")
     told = [config[name] for name in ("method", "limit", "confidence", "precision")]
-    assert told == ["agnosticfair-named", 0.2, 0.95, 0.1]
+    assert told == ["rule", 0.2, 0.95, 0.1]
     for wrong, sentence in (
         (("--tau", 0.1), "there is a limit"),
         (("--on-failure", "drop"), "take wait"),

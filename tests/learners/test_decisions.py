@@ -10,11 +10,14 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from agnosticfair.data.axes import band_axis, codes_of
+from agnosticfair.data.encoding import encode
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.federation import fit
 from agnosticfair.learners.decisions import Decision, of_probabilities, scores
 from agnosticfair.learners.estimates import Estimates, predict
 from agnosticfair.learners.heads import heads, joint
+from agnosticfair.learners.kernels import Kernels
+from agnosticfair.mathematics.basis import by_client, design, gaussian
 from agnosticfair.mathematics.parts import Axis, Named, members
 from agnosticfair.methods import Method, Rule
 from agnosticfair.model import load_model, sealed
@@ -55,6 +58,114 @@ def test_the_score_is_the_formula():
         np.testing.assert_array_equal(
             found, of_probabilities(model.rule, model.estimates, P, codes)
         )
+
+
+KERNELS = {
+    "gaussian": Kernels(gaussian(4, 0.7), (), np.random.default_rng(3).random((4, 5))),
+    "clients": Kernels(by_client(), ("north", "south")),
+    "both": Kernels(
+        replace(gaussian(2, 0.7), split=True),
+        ("north", "south"),
+        np.random.default_rng(3).random((2, 5)),
+    ),
+}
+
+
+def of_kernels(name, seed=0):
+    own, model = KERNELS[name], ruled(seed)
+    A = np.random.default_rng(seed).normal(size=(own.size + 1, 2))
+    return replace(model, rule=Decision((1.0, 2.0), A, 0.1, None, own))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("client", ["south", ""])
+def test_kernels_and_clients_decide_by_the_formula(name, client):
+    model, own = of_kernels(name), KERNELS[name]
+    P = predict(model.estimates, model.encoding, 0, ROWS)
+    b = np.zeros((len(ROWS), own.size))
+    if client or name == "gaussian":
+        X = encode(model.encoding, ROWS)
+        b = design(own.basis, X, own.centres, client, own.clients)
+    b, A = np.column_stack([b, np.ones(len(ROWS))]), model.rule.coefficients
+    true = 2 * P[0] - (1 - P[0]) - 0.1 - np.einsum("sn,nk,ks->n", joint(HEADS, P), b, A)
+    found = scores(model.rule, model.estimates, model.encoding, ROWS, client=client)
+    np.testing.assert_allclose(found, true, atol=1e-3)
+    some = np.random.default_rng(1).permutation(len(ROWS))[:50]
+    one = scores(model.rule, model.estimates, model.encoding, ROWS.take(some), client=client)
+    np.testing.assert_array_equal(one, found[some])
+    np.testing.assert_allclose(model.explain(ROWS).score, model.decision(ROWS), atol=1e-9)
+
+
+def test_the_worst_subgroup_counts_in_the_score_and_the_file(tmp_path):
+    W, plain = np.array([0.5, 1.0, 0.0, 0.25]), ruled()
+    model = replace(plain, rule=replace(plain.rule, weights=W))
+    P = predict(model.estimates, model.encoding, 0, ROWS)
+    c = 2 * P[0] - (1 - P[0])
+    codes = np.column_stack([codes_of(ROWS, AXES[:2]), np.full(len(ROWS), -1)])
+    w = np.array([*(members(codes, part) for part in PARTS), np.ones(len(ROWS))], float).T @ W
+    np.testing.assert_allclose(model.decision(ROWS) - plain.decision(ROWS), c * (w - 1), atol=1e-5)
+    np.testing.assert_allclose(model.explain(ROWS).score, model.decision(ROWS), atol=1e-9)
+    model.save(tmp_path / "m")
+    again = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(again.decision(ROWS), model.decision(ROWS))
+    assert again.digest == model.digest != plain.digest
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_file_with_kernels_decides_alike(tmp_path, name):
+    model, path = of_kernels(name), tmp_path / "m.safetensors"
+    model.save(path)
+    again = load_model(path)
+    np.testing.assert_array_equal(again.decision(ROWS), model.decision(ROWS))
+    assert again.digest == model.digest
+    assert again.rule.kernels.clients == model.rule.kernels.clients
+
+
+HOSTILE_KERNELS = {
+    "kind": lambda told, arrays: told["kernels"]["basis"].update(kind="function"),
+    "sigma": lambda told, arrays: told["kernels"]["basis"].update(sigma="median"),
+    "clients": lambda told, arrays: told["kernels"].update(clients=[1]),
+    "no centres": lambda told, arrays: arrays.pop("centres"),
+    "nan": lambda told, arrays: arrays["centres"].__setitem__((0, 0), np.nan),
+    "shape": lambda told, arrays: arrays.update(centres=np.zeros((4, 2))),
+    "no basis": lambda told, arrays: told["kernels"].pop("basis"),
+    "no kernels": lambda told, arrays: told.pop("kernels"),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE_KERNELS)
+def test_kernels_that_lie_are_refused(tmp_path, change):
+    path = tmp_path / "m.safetensors"
+    of_kernels("gaussian").save(path)
+    refused(path, HOSTILE_KERNELS[change])
+
+
+def test_an_explanation_adds_up_to_the_score():
+    model = ruled()
+    rows = replace(ROWS, other={})
+    made = model.explain(rows)
+    np.testing.assert_allclose(made.score, model.decision(rows), atol=1e-12)
+    assert made.names == (
+        "job = b",
+        "job = c and age = under 0",
+        "job = a and age = 0 or more and site = north",
+    )
+    assert made.subgroups.shape == (len(rows), 3)
+    assert not made.subgroups[:, 2].any(), "nobody's site is known"
+    i = int(np.flatnonzero(rows.categorical["job"].values() == "b")[0])
+    assert made.of_row(i) == {"job = b": made.subgroups[i, 0]}
+    assert replace(model, rule=replace(model.rule, subgroups=None)).further_columns == ()
+    with pytest.raises(ModelError, match="'fl' has no rule to explain"):
+        replace(model, rule=None, method={"name": "fl"}).explain(rows)
+
+
+def test_the_columns_that_a_rule_reads_beside_the_features():
+    model = ruled()
+    assert model.further_columns == ()
+    town = (("town", ("a", "b"), ()), *model.rule.subgroups.axes[1:])
+    other = replace(model.rule, subgroups=replace(model.rule.subgroups, axes=town))
+    aware = replace(model.estimates, aware=True)
+    assert replace(model, rule=other, estimates=aware).further_columns == ("sex", "town")
 
 
 def test_a_row_s_score_hangs_on_the_row_alone():
@@ -105,10 +216,14 @@ HOSTILE = {
 def test_a_header_that_lies_is_refused(tmp_path, change):
     path = tmp_path / "m.safetensors"
     ruled().save(path)
+    refused(path, HOSTILE[change])
+
+
+def refused(path, change):
     with safe_open(str(path), framework="numpy") as file:
         header = json.loads(file.metadata()["agnosticfair"])
         arrays = {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
-    HOSTILE[change](header["rule"], arrays)
+    change(header["rule"], arrays)
     about = {"agnosticfair": json.dumps(header), "sha256": "0" * 64}
     path.write_bytes(sealed(save(arrays, about)))
     with pytest.raises(ModelError) as error:

@@ -7,11 +7,16 @@ from agnosticfair.mathematics.lasso import kinked, lasso_step, residual
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 40), st.sampled_from((0.0, 0.1, 1.0)))
-def test_the_step_is_optimal(seed, a, tau):
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 40),
+    st.sampled_from((0.0, 0.1, 1.0)),
+    st.sampled_from((1e-6, 1e-3, 0.1)),
+)
+def test_the_step_is_optimal(seed, a, tau, least):
     rng = np.random.default_rng(seed)
     V = rng.normal(size=(max(2, a // 2), a))
-    H = V.T @ V + 0.1 * np.eye(a)
+    H = V.T @ V + least * np.eye(a)
     g, x0 = rng.normal(size=a), rng.normal(size=a) * (rng.random(a) < 0.3)
     up, down = tau * rng.random(a), tau * rng.random(a)
     down[0] = np.inf

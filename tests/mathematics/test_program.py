@@ -11,7 +11,14 @@ from agnosticfair.mathematics import program
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import worst_pair
 from agnosticfair.mathematics.lasso import kinked, residual
-from agnosticfair.mathematics.multipliers import At, Mixtures, RateLimits, coordinates, objective
+from agnosticfair.mathematics.multipliers import (
+    At,
+    Mixtures,
+    RateLimits,
+    Worst,
+    coordinates,
+    objective,
+)
 from agnosticfair.mathematics.optimum import optimum, scale_for
 from agnosticfair.mathematics.scores import Dense, Estimated, Points, evaluate, utility
 
@@ -87,18 +94,23 @@ def test_no_rule_is_better_than_the_bound_which_the_linear_program_reaches(seed,
         assert said.smoothed_excess <= 4e-3
 
 
-def test_gradient_and_hessian_are_those_of_finite_differences():
+@pytest.mark.parametrize("worst", [None, Worst(0.8, (1.0, 1.0))])
+def test_gradient_and_hessian_are_those_of_finite_differences(worst):
     rows, b, y = drawn(1, n=400, groups=3)
-    limits = RateLimits(np.full(4, 0.05), PAIRS[3], ridge=0.3, positive_rate=(0.2, 0.4))
-    masses = evaluate(
-        rows, b, y, Points(np.zeros((1, 4, 3)), np.zeros(1), np.ones(1), None, True), 400, BITS
+    limits = RateLimits(
+        np.full(4, 0.05), PAIRS[3], ridge=0.3, positive_rate=(0.2, 0.4), worst=worst
     )
-    at = coordinates(masses["mass"].T, 400, limits)
+    W = None if worst is None else np.eye(4)[-1:]
+    first = Points(np.zeros((1, 4, 3)), np.zeros(1), np.ones(1), None, True, W)
+    masses = evaluate(rows, b, y, first, 400, BITS)
+    at = coordinates(masses, 400, limits)
     rng = np.random.default_rng(0)
     x, which = rng.normal(size=at.size) * 0.05, at.ordered(np.arange(at.size))
+    x[at.rates : -1] = [0.1, 0.2, 0.3, 0.4] if worst else []
 
     def value(z, directions=None):
-        points = Points(at.coefficients(z)[None], z[-1:], np.array([0.1]), directions)
+        W = None if worst is None else at.weights(z)[None]
+        points = Points(at.coefficients(z)[None], z[-1:], np.array([0.1]), directions, W=W)
         sums = evaluate(rows, b, y, points, 400, BITS)
         return objective(at, limits, 400, z, 0.1, sums, 0), sums
 
@@ -114,7 +126,7 @@ def test_gradient_and_hessian_are_those_of_finite_differences():
         (value(x + small * e)[0].gradient - value(x - small * e)[0].gradient) / (2 * small)
         for e in eye
     ]
-    ridge = 2 * limits.ridge * np.diag(np.arange(at.size) < at.size - 1)
+    ridge = 2 * limits.ridge * np.diag(np.arange(at.size) < at.rates)
     expected = (np.array(H) - ridge)[np.ix_(which, which)]
     np.testing.assert_allclose(model.H, expected, atol=0.02 * np.abs(expected).max())
     assert (model.diagonal[which] >= 0.99 * np.diag(model.H)).all()
@@ -199,6 +211,69 @@ def test_every_mixture_keeps_its_limit(bound):
     each = RateLimits(np.array([*[0.01] * 4, np.inf]), PAIRS[2], path=FINE, max_rounds=150)
     if bound is None:  # then a mixture is worst at single weight functions, or between them
         assert optimum(state).bound <= optimum(solved(rows, b, y, each)).bound + 2e-3
+
+
+@pytest.mark.parametrize("trust", [0.0, 0.4])
+@pytest.mark.parametrize("bound", [None, 1.4])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_mixtures_of_kernels_are_those_of_a_linear_program_over_many_mixtures(seed, bound, trust):
+    rows, _, y = drawn(seed, n=120)
+    rng = np.random.default_rng(seed)
+    own = np.rint(np.exp(-((rng.random((120, 1)) - rng.random(3)) ** 2) * 20) * 2**14) / 2**14
+    b, tau = Dense(np.column_stack([own, np.ones(120)])), 0.02
+    limits = RateLimits(
+        np.full(4, np.inf),
+        PAIRS[2],
+        mixtures=Mixtures(tau, bound, 0.05, trust),
+        path=FINE,
+        max_rounds=200,
+    )
+    said = optimum(solved(rows, b, y, limits))
+    p, found = own.mean(axis=0), []
+    for u in rng.dirichlet(np.full(3, 0.5), 4000):
+        theta = trust + (1 - trust) * own @ (u / p)
+        of = rows.pi * theta
+        if (u / p <= (bound or np.inf)).all() and (of.mean(axis=1) >= 0.05).all():
+            found.append(of[0] / of[0].sum() - of[1] / of[1].sum())
+    a = np.array(found)
+    lp = linprog(
+        -rows.c / 120, A_ub=np.vstack([a, -a]), b_ub=np.full(2 * len(a), tau), bounds=(0, 1)
+    )
+    assert said.bound == pytest.approx(-lp.fun, abs=3e-3)
+    assert said.smoothed_excess <= 2e-3
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from((0.02, 0.1, 1.0)),
+    st.sampled_from((0.5, 0.99)),
+    st.sampled_from(((1.0, 1.0), (1.0, 3.0))),
+)
+def test_the_worst_subgroup_has_the_utility_of_a_linear_program(seed, tau, share, prices):
+    rows, b, y = drawn(seed, n=80)
+    rng = np.random.default_rng(seed)
+    eta = rng.integers(0, 1 << 20, 80) / (1 << 20)
+    rows = Estimated(utility(eta, prices), rows.pi)
+    limits = RateLimits(
+        np.full(4, tau), PAIRS[2], worst=Worst(share, prices), path=FINE, max_rounds=200
+    )
+    state = solved(rows, b, y, limits)
+    said = optimum(state)
+    a, most = constraints(rows, b, limits)
+    p, own = b.b.mean(axis=0), prices[1] * eta
+    # variables d and t, at least the loss of every subgroup
+    losses = -(b.b * rows.c[:, None] / p / 80).T
+    without = (b.b * own[:, None] / p / 80).sum(axis=0)
+    A = np.block([[a, np.zeros((len(a), 1))], [losses, -np.ones((4, 1))]])
+    cost = np.append((1 - share) * losses[-1], share)
+    bounds = [(0, 1)] * 80 + [(None, None)]
+    lp = linprog(cost, A_ub=A, b_ub=np.append(most, -without), bounds=bounds)
+    reached = -lp.fun - (1 - share) * without[-1]
+    assert reached <= said.bound + 1e-6
+    assert said.bound <= reached + 4e-3 * max(prices)
+    assert said.gap >= 0
+    assert said.bound - said.utility <= said.gap + 1e-9
 
 
 def test_larger_limits_retain_what_the_price_says():

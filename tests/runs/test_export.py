@@ -57,12 +57,6 @@ def test_bands_decide_as_the_model_does():
     check_agreement(model, at_edge, to_onnx(model))
 
 
-def test_products_decide_as_the_model_does():
-    model = fit(dealt(ROWS, 2), method("agnosticfair-named", interactions=9), positive="yes").model
-    assert len(model.encoding.products) == 9
-    check_agreement(model, ROWS, to_onnx(model))
-
-
 @pytest.mark.parametrize("name", ["mlp", "linear"])
 def test_a_network_decides_as_it_does_here(name):
     """In float32 here and in float64 there: distances agree to 1e-5, and decisions away from zero."""

@@ -61,7 +61,7 @@ def same(one, other):
         assert np.array_equal(one[name], other[name]), name
 
 
-@pytest.mark.parametrize("clients", [2, 10, 200])
+@pytest.mark.parametrize("clients", [2, 10, pytest.param(200, marks=pytest.mark.slow)])
 def test_any_split_gives_the_same_trees(adult, pooled, clients):
     same(grown(split_up(adult, clients))[0].arrays, pooled)
 

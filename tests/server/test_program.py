@@ -12,7 +12,7 @@ from agnosticfair.data.census import take_census
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates
-from agnosticfair.mathematics.basis import by_client
+from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.program import MAX_NUMBERS, lengths, max_active
 from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast
@@ -114,15 +114,30 @@ def test_costs_and_rates_are_limits_of_the_same_program():
     assert program.coefficients_of(few)[1] > 0
 
 
+def test_an_agnostic_rule_raises_the_worst_subgroup():
+    mean, worst = (run(planned(tau=0.9, overall=0.9, agnostic=a)) for a in (False, True))
+    assert worst.outcome == "converged"
+    W = program.weights_of(worst)
+    assert W.shape == (4,)
+    assert W @ worst.inner.members / 800 == pytest.approx(1.0)
+    assert program.weights_of(mean) is None
+    last = worst.history[-1]
+    assert last["mean_loss"] <= last["worst_loss"]
+    assert last["own"] - 1e-4 <= last["utility"] <= last["bound"] + last["gap"]
+    frozen = checkpoints.freeze(worst, arrays := {})
+    assert checkpoints.thaw(frozen, arrays).history == worst.history
+
+
 def test_what_a_rule_cannot_limit_is_refused():
     with pytest.raises(SettingsError, match="bounded_group_loss"):
         program.limits_of(planned_bounds())
     made = planned()
-    kernels = replace(made, task=replace(made.task, named=None, fair_basis=by_client()))
-    with pytest.raises(SettingsError, match="decides by subgroups"):
+    own = Basis("function", 3)
+    kernels = replace(made, task=replace(made.task, named=None, fair_basis=own))
+    with pytest.raises(SettingsError, match="which no function is"):
         program.limits_of(kernels)
-    with pytest.raises(SettingsError, match="agnostic"):
-        program.limits_of(planned(agnostic=True))
+    with pytest.raises(SettingsError, match="no subgroups of which one could be worst"):
+        fit(dealt(TABLE, 2), method("fl", learner="linear", agnostic=True), positive="yes")
     with pytest.raises(SettingsError, match="positive_rate"):
         fit(dealt(TABLE, 2), method("rule", positive_rate=(0.6, 0.4)), positive="yes")
 

@@ -13,6 +13,7 @@ from agnosticfair.estimator.classifier import AgnosticFairClassifier
 from agnosticfair.federation import fit, fit_along
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
+from agnosticfair.server import trainers
 from agnosticfair.server.trainers import choose
 
 ROWS = small_table(900, 7)
@@ -111,7 +112,11 @@ def test_a_probability_that_is_given_needs_no_learner_for_the_label():
     assert made.worst_surrogate <= 0.05 + 1e-3
 
 
-def test_auto_takes_the_learner_that_is_better_on_held_out_rows():
+def test_auto_takes_the_learner_that_is_better_on_held_out_rows(monkeypatch):
+    few = fit({"a": ROWS}, method("rule", min_people=5.0), positive="yes")
+    assert few.learner == "additive"
+    assert {*few.held_out} == {"additive"}
+    monkeypatch.setattr(trainers, "TREES_FROM", 100)
     made = fit({"a": ROWS}, method("rule", tau=0.1), positive="yes")
     assert {*made.held_out} == {"additive", "trees"}
     assert made.learner == choose(made.held_out)

@@ -136,17 +136,18 @@ def run(
 
     A run that was interrupted goes on from its last checkpoint.
     """
-    from agnosticfair.commands.output import progress
+    from agnosticfair.commands.output import progress, round_words
     from agnosticfair.flower.folder import read_config
     from agnosticfair.flower.runner import Interrupted, Told, run_federation
     from agnosticfair.methods import method as recipe
 
     config = read_config(folder)
-    most = recipe(str(config["method"]), **from_config(config)).max_rounds
+    chosen = recipe(str(config["method"]), **from_config(config))
+    most = chosen.max_rounds if chosen.rule is None else 0  # learners have rounds of their own
     with progress(most, "rounds", at_most=True) as advance:
 
         def on_round(seen: dict[str, Any]) -> None:
-            advance(f"loss {seen['round']['loss']:.4f}")
+            advance(round_words(seen["round"]))
 
         try:
             done = run_federation(folder, Told(on_round, _trouble), timeout)
@@ -325,7 +326,8 @@ def _show(told: dict[str, Any]) -> None:
     for entry in told["history"]:
         bytes_of = [t for t in rounds if t["round"] == entry["round"]]
         size = max((t["sent"] + t["received"] for t in bytes_of), default=None)
-        values = (entry["round"], entry["loss"], entry["worst"], entry["accuracy"], size)
+        numbers = (entry.get(name) for name in ("loss", "worst", "accuracy"))
+        values = (entry["round"], *numbers, size)
         lines.append([cell(value) for value in values])
     header = ("round", "loss", "worst difference", "accuracy", "bytes per site")
     show(grid(f"Run {told['run']}", header, lines))

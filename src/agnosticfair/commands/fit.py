@@ -12,7 +12,7 @@ from typer import Argument, Option
 from agnosticfair.commands import options, reading
 from agnosticfair.commands.leaving import certificate_name, leave, note_rows, pages_of, present
 from agnosticfair.commands.measuring import labelled, scores
-from agnosticfair.commands.output import check_file, check_folder, progress
+from agnosticfair.commands.output import check_file, check_folder, progress, round_words
 from agnosticfair.commands.private import check_alone, private_fit
 from agnosticfair.settings import DEFAULT
 
@@ -188,10 +188,11 @@ def _fitted(
 
     resume = how["checkpoint"] is not None and (how["checkpoint"] / FILE).exists()
     add = None if run is None else record.rounds(run, chosen, len(clients), resume)
-    with progress(chosen.max_rounds, "rounds", at_most=True) as advance:
+    most = chosen.max_rounds if chosen.rule is None else 0  # learners have rounds of their own
+    with progress(most, "rounds", at_most=True) as advance:
 
         def on_round(entry: dict) -> None:
-            advance(f"loss {entry['loss']:.4f}")
+            advance(round_words(entry))
             tell("round", entry)
             if add is not None:
                 add(entry)

@@ -92,6 +92,7 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
         about: dict[str, Any] = {"model": str(out), "method": fitted.method.name}
         about["positive"] = fitted.model.positive
         about["warnings"] = _warnings(fitted, found, out)
+        about |= _of_rule(fitted)
         about |= {"columns": columns, "held_out_rows": tested}
         return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
     show_scores("Training rows", found)
@@ -103,6 +104,8 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
     for text in _warnings(fitted, found, out):
         print("Warning:", text)
+    for text in fitted.statements:
+        print(text)
     for note in filter(None, (fitted.exceeds, fitted.uncompared, fitted.costs)):
         print("Note:", note)
     for event in fitted.events:
@@ -117,6 +120,18 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
             "and is not passed on with the model."
         )
     return None
+
+
+def _of_rule(fitted: Fit) -> dict[str, Any]:
+    """What is said of a rule, for JSON; nothing of other fits."""
+    from agnosticfair.auditing.certificate import plain
+
+    if fitted.method.rule is None:
+        return {}
+    said = fitted.optimum
+    about = None if said is None else {**vars(said), "retained": said.retained}
+    told = {"learner": fitted.learner, "held_out": dict(fitted.held_out), "optimum": about}
+    return {"rule": plain({**told, "statements": fitted.statements})}
 
 
 def promised_files(
@@ -146,7 +161,9 @@ def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
     """What a user should know before using the model."""
     from agnosticfair.data.encoding import shown
 
-    said = reading.warned(found, tau=fitted.method.fairness is not None)
+    own = fitted.method.rule
+    priced = own is not None and own.costs is not None  # then accuracy is not what is asked for
+    said = [] if priced else reading.warned(found, tau=fitted.method.fairness is not None)
     if fitted.collapsed is not None:
         said.append(fitted.collapsed)
     if not fitted.converged:

@@ -40,7 +40,7 @@ def labelled(
             file,
             model.encoding,
             target=target,
-            sensitive_features=tuple(sensitive_features),
+            sensitive_features=tuple(dict.fromkeys((*sensitive_features, *model.further_columns))),
             client=client,
             dialect=dialect or FOUND,
         )

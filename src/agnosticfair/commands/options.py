@@ -184,7 +184,7 @@ PANELS = {
     "Set": "depth least mixtures confidence precision bootstrap",
     "Training": "method methods seed seeds strict checkpoint workers device secure "
     "epsilon delta ledgers site_rows folds jobs",
-    "Output": "out as_json force run track onnx key page prometheus alert",
+    "Output": "out explain as_json force run track onnx key page prometheus alert",
 }
 """The groups in which a command's help shows its options."""
 

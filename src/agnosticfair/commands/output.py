@@ -60,7 +60,7 @@ def show(table: Grid) -> None:
 def progress(total: int, what: str, at_most: bool = False) -> Iterator[Callable[[str], None]]:
     """A bar on stderr with counts and time left; a line now and then where that is no terminal.
 
-    at_most: it may end before ``total``, so that no time left is told.
+    at_most: it may end before ``total``, so that no time left is told.  total 0: nobody knows how much there is.
     """
     from rich import progress as bars
     from rich.console import Console
@@ -71,7 +71,7 @@ def progress(total: int, what: str, at_most: bool = False) -> Iterator[Callable[
         texts = bars.TextColumn(what), bars.TextColumn("{task.description}")
         columns = (texts[0], bars.BarColumn(), bars.MofNCompleteColumn(), time, texts[1])
         with bars.Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("", total=total)
+            task = bar.add_task("", total=total or None)
             yield lambda text: bar.update(task, advance=1, description=text)
         return
     done, begin, over = 0, perf_counter(), Event()
@@ -101,9 +101,24 @@ def how_far(done: int, total: int, what: str, gone: float, at_most: bool = False
 
     >>> how_far(5, 20, "fits", 10.0), how_far(0, 20, "fits", 2.0)
     ('5 of 20 fits, about 30 s left', '0 of 20 fits, 2 s so far')
+    >>> how_far(7, 0, "rounds", 10.0)
+    '7 rounds, 10 s so far'
     """
+    if not total:
+        return f"{done} {what}, {gone:.0f} s so far"
     left = f"about {gone / done * (total - done):.0f} s left" if done and not at_most else ""
     return f"{done} of {'at most ' * at_most}{total} {what}, {left or f'{gone:.0f} s so far'}"
+
+
+def round_words(entry: Mapping[str, Any]) -> str:
+    """How a round stands, in a word and a number.
+
+    >>> round_words({"loss": 0.25}), round_words({"stage": "trees", "held_out": 0.5})
+    ('loss 0.2500', 'trees 0.5000')
+    """
+    told = entry.get("loss", entry.get("held_out"))
+    stage = entry.get("stage", "loss")
+    return stage if told is None else f"{stage} {told:.4f}"
 
 
 @contextmanager
@@ -167,7 +182,7 @@ def _is_ours(path: Path, looked_at: int = 1 << 16) -> bool:
         file.seek(max(path.stat().st_size - looked_at, 0))
         tail = file.read(looked_at)
     first = head.partition(b"\n")[0].strip()
-    return not head or b"agnosticfair" in head + tail or first.endswith(b"prediction,probability")
+    return not head or b"agnosticfair" in head + tail or b"prediction,probability" in first
 
 
 def deliver_study(

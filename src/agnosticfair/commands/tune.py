@@ -79,11 +79,20 @@ def tune(
     write_files(out, {})
     left = leave(picked, clients, out / MODEL, target=target, seed=seed, run=out, keep=True)
     written = dict.fromkeys((MODEL, *left.cards, *left.kept))
-    _deliver(found, picked.method.fairness.tau, out, written, as_json)
+    said = [
+        *picked.statements,
+        *([] if picked.collapsed is None else [f"Warning: {picked.collapsed}"]),
+    ]
+    _deliver(found, picked.method.fairness.tau, out, written, said, as_json)
 
 
 def _deliver(
-    found: Frontier, taken: float, out: Path, written: Iterable[str], as_json: bool
+    found: Frontier,
+    taken: float,
+    out: Path,
+    written: Iterable[str],
+    about: Iterable[str],
+    as_json: bool,
 ) -> None:
     """Write the frontier beside what the picked fit left, and show it."""
     from agnosticfair.report import frontier as report
@@ -95,7 +104,7 @@ def _deliver(
     text = json.dumps(told, indent=1)
     files = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(found))}
     beside = ", ".join(str(out / name) for name in written)
-    said = f"The model is that of tau {taken:g}; beside it: {beside}."
+    said = "\n".join((*about, f"The model is that of tau {taken:g}; beside it: {beside}."))
     deliver(out, files, [report.grid(found)], said, text if as_json else None)
 
 

@@ -24,6 +24,7 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator.frames import (
     ALL,
     Layout,
+    check_part_columns,
     dealt,
     feature_columns,
     groups_of,
@@ -31,19 +32,16 @@ from agnosticfair.estimator.frames import (
     layout_of,
     memberships_of,
     numbers_of,
-    others_of,
-    parts_in_units,
     ranges,
-    rows_of,
+    table_as_read,
     table_of_rows,
-    with_part_columns,
 )
 from agnosticfair.federation import Fit, checked_centres, fit
+from agnosticfair.learners import local
 from agnosticfair.mathematics.basis import Basis, checked, comes_with_rows
 from agnosticfair.mathematics.linear import on_grid, sigmoid
 from agnosticfair.methods import (
     DEFAULT,
-    METHODS,
     Method,
     Network,
     default_for,
@@ -58,7 +56,6 @@ try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
     from agnosticfair.estimator.parameters import (
-        SETS,
         TAKEN,
         basis_of,
         constructor,
@@ -67,6 +64,7 @@ try:
         network_of,
         print_round,
         seed_of,
+        unprotected,
     )
 except ImportError as error:  # pragma: no cover
     raise ImportError(
@@ -228,17 +226,21 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
         self.classes_, codes_y = labels_of(y, weights)
         sensitive = feature_columns(self._groups(given, sensitive_features), len(X))
-        recipe = with_part_columns(recipe, self._layout, self._feature_names(), [*sensitive])
         if needs_groups(recipe) and not sensitive:
-            recipe = self._unprotected(recipe)
+            recipe = unprotected(self, recipe)
+            warn(UNPROTECTED, UserWarning, stacklevel=3)
+        check_part_columns(recipe, self._layout, self._feature_names(), [*sensitive])
+        self._group_names = tuple(sensitive)
         owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
         low, span = ranges(X, weights, self.scale)
+        how = self._how(sensitive, low, span)
+        if recipe.rule is not None:  # as a file of these rows: a rule has no weight per column
+            read = (self._feature_names(), sensitive, self._group_names, codes_y, weights)
+            table = table_as_read(self._layout, given, X, *read)
+            return dealt(table, owners, keys), recipe, how | {"scale": self.scale}, (low, span)
         X = (X - low) / span
         X = on_grid(X, FEATURE_BITS) if self.scale else X
-        table = table_of_rows(
-            X, codes_y, sensitive, weights, K, others_of(recipe, self._layout, given)
-        )
-        how = self._how(sensitive, low, span)
+        table = table_of_rows(X, codes_y, sensitive, weights, K)
         return dealt(table, owners, keys), recipe, how, (low, span)
 
     def _feature_names(self) -> list[str]:
@@ -246,19 +248,6 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         layout: Layout | None = self._layout
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         return [n if isinstance(n, str) else f"x{n}" for n in (layout.names if layout else names)]
-
-    def _unprotected(self, recipe: Method) -> Method:
-        """What is fitted without groups, with a warning, where nothing that is about them was asked for."""
-        asked = [s.name for s in TAKEN if s.reach in SETS and getattr(self, s.name) is not None]
-        if self.method != DEFAULT or self.limit is not None or asked:
-            raise DataError(
-                f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
-                "value per row, name columns of X by sensitive_columns, or take method 'fl'"
-            )
-        warn(UNPROTECTED, UserWarning, stacklevel=4)
-        own = {s.name: getattr(recipe, s.name) for s in TAKEN if s.reach not in SETS}
-        given = {k: v for k, v in own.items() if getattr(self, k) is not None}
-        return replace(METHODS["fl"], **given)
 
     def _how(
         self, sensitive: Mapping[str, Column], low: np.ndarray, span: np.ndarray
@@ -340,8 +329,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         (n, 2) array
             A column each, in the order of ``classes_``.
         """
-        d, model = self.decision_function(X), self.fit_.model
-        p = sigmoid(d) if model.rule is None else model.probabilities(self._ruled(X))
+        check_is_fitted(self)
+        model = self.fit_.model
+        ruled = model.rule is not None
+        p = model.probabilities(self._ruled(X)) if ruled else sigmoid(self.decision_function(X))
         return np.column_stack([1.0 - p, p])
 
     def audit(
@@ -408,26 +399,24 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         rows' ranges."""
         if basis.kind != "named":
             return checked(self.basis, X, len(x)) if comes_with_rows(basis) else None
-        assert self.fit_.named is not None
-        return memberships_of(self.fit_.named, rows_of(self._layout, X, x, sensitive))
+        if self.fit_.named is None:
+            return np.ones((len(x), 1))
+        return memberships_of(self.fit_.named, self._ruled(X, sensitive))
 
-    def _ruled(self, X: Any) -> Table:
-        """Rows to be decided by a rule, with their groups if it looks at them."""
-        rows, (low, span), estimates = self._numbers(X), self._units, self.fit_.model.estimates
-        given = self._groups(X, None) if estimates is not None and estimates.aware else None
-        groups = feature_columns(given, len(rows))
-        return rows_of(self._layout, X, (rows - low) / span, groups, self.scale)
+    def _ruled(self, X: Any, groups: Mapping[str, Column] | None = None) -> Table:
+        """Rows to be decided by a rule, with their groups, if they are given or it looks at them."""
+        rows, model, layout = self._numbers(X), self.fit_.model, self._layout
+        if groups is None:
+            reads = bool({*model.sensitive_features} & {*model.further_columns})
+            groups = feature_columns(self._groups(X, None), len(rows)) if reads else {}
+        return table_as_read(layout, X, rows, self._feature_names(), groups, self._group_names)
 
     @property
     def worst_parts_(self) -> tuple[tuple[str, float], ...]:
         """The named parts in which decisions on the training rows differ most, the worst first, in the columns' own
         names and units; none where the fit has no named parts."""
         check_is_fitted(self)
-        if self.fit_.named is None:
-            return ()
-        dates = () if self._layout is None else self._layout.dates
-        said = parts_in_units(*self.fit_.named.agreed, self._feature_names(), *self._units, dates)
-        return tuple((said[name], worst) for name, worst in self.fit_.worst_parts)
+        return self.fit_.worst_parts
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
@@ -450,7 +439,19 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         state = dict(super().__getstate__())
         if "_training" in state:
             state["_training"] = None
+        if "fit_" in state:
+            state["_classifiers"] = local.trained_classifiers(self.fit_.model.estimates)
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A classifier that learned in another process is known under another name here."""
+        models = state.pop("_classifiers", None)
+        if models is not None:
+            made, estimates = state["fit_"], state["fit_"].model.estimates
+            known = local.known_here(estimates, models)
+            model = replace(made.model, estimates=known)
+            state["fit_"] = replace(made, model=model, start=None, learner=known.kind)
+        super().__setstate__(state)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.auditing.inputs import codes, days, name_of
-from agnosticfair.data.axes import FEATURES, SITE, band_axis, codes_of
-from agnosticfair.data.census import MOST_VALUES
-from agnosticfair.data.encoding import FEATURE_BITS, shown
+from agnosticfair.data.axes import FEATURES, SITE, codes_of
+from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.linear import on_grid, units
+from agnosticfair.mathematics.linear import units
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.parts import Axis, Named, Part, memberships, part_name
+from agnosticfair.mathematics.parts import Named, memberships
 from agnosticfair.methods import Method
 from agnosticfair.settings import names_of, require_name
 
@@ -43,7 +42,7 @@ class Layout:
 
     features: their names, in order.  categories: of those with texts.  sensitive: the names of the groups'
     columns.  parts: of those that name parts of the population and are no features.  dates: of the features that
-    are dates.
+    are dates.  commonest: the text of each column with texts that most rows have.
     """
 
     features: tuple[Any, ...]
@@ -51,6 +50,7 @@ class Layout:
     sensitive: tuple[Any, ...] = ()
     parts: tuple[Any, ...] = ()
     dates: tuple[Any, ...] = ()
+    commonest: Mapping[Any, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,40 +62,6 @@ class Layout:
             for name in self.features
         ]
         return tuple(name for part in made for name in part)
-
-
-def parts_in_units(
-    axes: Sequence[Axis],
-    parts: Sequence[Part],
-    columns: Sequence[str],
-    low: np.ndarray,
-    span: np.ndarray,
-    dates: Sequence[Any] = (),
-) -> dict[str, str]:
-    """What a fit calls each of its named parts -> the same in the columns' own names and units.  dates: the columns
-    that are days since 1970.
-
-    >>> axes = (band_axis("x0", (0.5,)), band_axis("x1", (1.0,)))
-    >>> low, span = np.array([20.0, 0.0]), np.array([40.0, 1.0])
-    >>> parts_in_units(axes, [((0, 1), (1, 0))], ("age", "job=a"), low, span)
-    {'x0 = 0.5 or more and x1 = under 1': 'age = 40 or more and job=a = no'}
-    """
-    own = []
-    for axis in axes:
-        j = int(axis.name[1:]) if axis.edges else -1  # as ``table_of_rows`` names them
-        if j < 0:
-            own.append(Axis(axis.name.removeprefix(OF_FRAME), axis.values))
-        elif "=" in columns[j] and len(axis.edges) == 1 and (low[j], span[j]) == (0.0, 1.0):
-            own.append(Axis(columns[j], ("no", "yes")))
-        else:
-            edges = [low[j] + span[j] * edge for edge in axis.edges]
-            dated = columns[j] in dates
-            if dated and float(low[j]).is_integer() and float(span[j]).is_integer():
-                edges = [
-                    float(np.ceil(edge - 1e-3)) for edge in edges
-                ]  # no row between: whole days
-            own.append(band_axis(columns[j], edges, dated))
-    return {part_name(axes, part): part_name(own, part) for part in parts}
 
 
 def layout_of(
@@ -130,7 +96,8 @@ def layout_of(
     texts = {name: _texts(_values(X, name)) for name in features}
     categories = {k: tuple(sorted({*v})) for k, v in texts.items() if v is not None}
     dated = tuple(name for name in features if _values(X, name).dtype.kind == "M")
-    made = Layout(features, categories, groups, others, dated)
+    commonest = {k: Counter(sorted(v)).most_common(1)[0][0] for k, v in texts.items() if v}
+    made = Layout(features, categories, groups, others, dated, commonest)
     return made if named or categories or dated else None
 
 
@@ -149,56 +116,6 @@ def groups_of(layout: Layout, X: Any) -> dict[str, Any]:
     """The sensitive columns of a frame, by name."""
     check_columns(layout, X, layout.sensitive)
     return {str(name): _values(X, name) for name in layout.sensitive}
-
-
-OF_FRAME = "column "
-"""Before the names of a frame's columns, among those that name parts: no column of numbers is called so."""
-
-
-def columns_by_name(layout: Layout | None, X: Any) -> dict[str, Column]:
-    """The frame's columns of texts, and those that name parts alone, for ``Table.other``."""
-    if layout is None:
-        return {}
-    check_columns(layout, X, (*layout.categories, *layout.parts))
-    found = {}
-    for name in (*layout.categories, *layout.parts):
-        values = _values(X, name)
-        found[f"{OF_FRAME}{name}"] = Column.of(_texts(values) or map(name_of, values.tolist()))
-    return found
-
-
-def others_of(recipe: Method, layout: Layout | None, X: Any) -> dict[str, Column]:
-    """The columns by which a method's parts are named, beside those of numbers."""
-    named = recipe.fairness is not None and recipe.fairness.basis.kind == "named"
-    return columns_by_name(layout, X) if named else {}
-
-
-def with_part_columns(
-    recipe: Method, layout: Layout | None, features: Sequence[str], others: Sequence[str]
-) -> Method:
-    """The recipe whose named parts have the frame's columns: as they are called in the fit.
-
-    features: the names of the numbers that are fitted on.  others: of further columns, and of groups.
-    """
-    fairness, given = recipe.fairness, layout.parts if layout else ()
-    if fairness is None or fairness.basis.kind != "named":
-        return recipe
-    basis = fairness.basis
-    if basis.columns is None and not (layout and (layout.categories or given)):
-        return recipe
-    digits, texts = len(str(len(features))), layout.categories if layout else {}
-    dummies = {f"{name}={value}" for name, values in texts.items() for value in values}
-    own = {n: f"x{j:0{digits}d}" for j, n in enumerate(features) if n not in dummies}
-    own |= {str(k): f"{OF_FRAME}{k}" for k, values in texts.items() if len(values) <= MOST_VALUES}
-    known = own | {str(name): f"{OF_FRAME}{name}" for name in given}
-    known |= {name: name for name in (*others, SITE)}
-    named: list[str] = []
-    for name in (FEATURES,) if basis.columns is None else basis.columns:
-        if name != FEATURES and name not in known:
-            raise SettingsError(f"no column {name!r} to name parts by; there are {shown([*known])}")
-        named += own.values() if name == FEATURES else [known[name]]
-    basis = replace(basis, columns=tuple(dict.fromkeys(named)))
-    return replace(recipe, fairness=replace(fairness, basis=basis))
 
 
 def check_columns(layout: Layout, X: Any, needed: Sequence[Any] | None = None) -> None:
@@ -240,8 +157,7 @@ def _numbers(layout: Layout, X: Any, name: Any, unknown: str) -> np.ndarray:
     values = _values(X, name)
     if name in layout.categories:
         known = layout.categories[name]
-        texts = _texts(values)
-        texts = texts if texts is not None else [name_of(v) for v in values.tolist()]
+        texts = _as_texts(values)
         strange = sorted({*texts} - {*known})
         if strange and unknown == "error":
             raise DataError(
@@ -334,29 +250,80 @@ def table_of_rows(
     """A table whose columns are named so that their order is that of X."""
     digits = len(str(X.shape[1]))
     numeric = {f"x{j:0{digits}d}": X[:, j] for j in range(X.shape[1])}
-    if weights is not None and not _are_few(weights):
-        # only their ratios count; around one they suit the grid that sums are made on
-        weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
-    return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K, other=others or {})
+    counted = around_one(weights)
+    return Table(numeric, {}, y, sensitive_features, weights=counted, kernels=K, other=others or {})
 
 
-def rows_of(
+def around_one(weights: np.ndarray | None) -> np.ndarray | None:
+    """Weights that suit the grid that sums are made on: only their ratios count, unless they are repeated rows."""
+    if weights is None or _are_few(weights):
+        return weights
+    return np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
+
+
+def table_as_read(
     layout: Layout | None,
     X: Any,
     x: np.ndarray,
+    names: Sequence[str],
     sensitive: Mapping[str, Column],
-    on_its_grid: bool = True,
+    groups: Sequence[str],
+    y: Column | None = None,
+    weights: np.ndarray | None = None,
 ) -> Table:
-    """Rows as a fit had them, without labels.  x: in units of the training rows' ranges."""
-    x = on_grid(x, FEATURE_BITS) if on_its_grid else x
-    none = Column(np.zeros(len(x), np.int32), ("",))
-    others = {SITE: none, **columns_by_name(layout, X), **sensitive}
-    return table_of_rows(x, none, sensitive, None, None, others)
+    """The table that a file with these rows would be: columns by their own names and in their own units, texts as
+    categories; one that the fit has not seen is the commonest.
+
+    x: the numbers of the features.  names: of its columns.  groups: the names of sensitive features in the fit, which
+    no feature has.
+    """
+    found = layout or Layout((), {})
+    check_columns(found, X, found.parts) if found.parts else None
+    dummies = {f"{k}={value}" for k, values in found.categories.items() for value in values}
+    apart = {str(name): f"{name} (feature)" for name in groups}
+    named = {str(name): apart.get(str(name), str(name)) for name in (*names, *found.features)}
+    numeric = {named[name]: x[:, j] for j, name in enumerate(names) if name not in dummies}
+    categorical = {
+        named[str(k)]: _known_texts(_values(X, k), known, found.commonest[k])
+        for k, known in found.categories.items()
+    }
+    parts = {str(k): Column.of(_as_texts(_values(X, k))) for k in found.parts}
+    how = {named[str(k)]: DATED for k in found.dates}
+    target = Column(np.zeros(len(x), np.int32), ("",)) if y is None else y
+    counted = around_one(weights)
+    return Table(numeric, categorical, target, sensitive, parts, weights=counted, how=how)
+
+
+def _as_texts(values: np.ndarray) -> list[str]:
+    return _texts(values) or [name_of(v) for v in values.tolist()]
+
+
+def _known_texts(values: np.ndarray, known: tuple[str, ...], commonest: str) -> Column:
+    """The texts as a column; those that are not known are the commonest."""
+    column = Column.of(_as_texts(values))
+    place = column.aligned(known)
+    return Column(np.where(place < 0, known.index(commonest), place).astype(np.int32), known)
+
+
+def check_part_columns(
+    recipe: Method, layout: Layout | None, features: Sequence[str], others: Sequence[str]
+) -> None:
+    """Raise where subgroups are named by a column that there is not.  others: the names of groups."""
+    fairness = recipe.fairness
+    if fairness is None or fairness.basis.kind != "named":
+        return
+    texts, parts = (layout.categories, layout.parts) if layout else ({}, ())
+    known = [*features, *map(str, texts), *map(str, parts), *others, SITE, FEATURES]
+    for name in fairness.basis.columns or ():
+        if name not in known:
+            raise SettingsError(f"no column {name!r} to name parts by; there are {shown(known)}")
 
 
 def memberships_of(named: Named, rows: Table) -> np.ndarray:
     """Which of a fit's subgroups each row lies in, (n, M); not those of sites, which rows by themselves do not tell."""
     axes, parts = named.agreed
+    none = Column(np.zeros(len(rows), np.int32), ("",))
+    rows = replace(rows, other={SITE: none, **rows.other})
     told = [part for part in parts if all(axes[a].name != SITE for a, _ in part)]
     return memberships(codes_of(rows, axes), told)
 

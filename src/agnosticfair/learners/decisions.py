@@ -1,6 +1,8 @@
 """How a rule decides: the score of a row from its estimates, and what each subgroup that it lies in adds.
 
-score(x) = c(x) - shift - sum_s pi_s(x) sum_k b_k(x) A_ks,   c = false_negative eta - false_positive (1 - eta)
+score(x) = c(x) w(x) - shift - sum_s pi_s(x) sum_k b_k(x) A_ks,   c = false_negative eta - false_positive (1 - eta)
+
+w(x) is 1, or sum_k b_k(x) W_k where the worst subgroup's utility counts.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.table import Table
 from agnosticfair.learners.estimates import PROBABILITY_BITS, Estimates, predict
 from agnosticfair.learners.heads import joint, strata
+from agnosticfair.learners.kernels import Kernels, names_of, weights
 from agnosticfair.mathematics.crossed import cross, entries, weighed_at
 from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.mathematics.parts import SITE, Named, members, sizes_of
+from agnosticfair.mathematics.parts import SITE, Named, members, memberships, part_name, sizes_of
 
 COEFFICIENT_BITS = 28
 """Coefficients are multiples of 2^-28: what a row's subgroups add up to does not hang on the order of addition."""
@@ -36,12 +39,54 @@ class Decision:
         The multiplier of the positive rate.
     subgroups : Named or None
         The K - 1 subgroups.
+    kernels : Kernels or None
+        The K - 1 kernels, or clients, instead.
+    weights : (K,) array or None
+        How much each one's utility counts, the last overall; None for the mean.
     """
 
     prices: tuple[float, float]
     coefficients: np.ndarray
     shift: float = 0.0
     subgroups: Named | None = None
+    kernels: Kernels | None = None
+    weights: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What makes up the scores of some rows: ``utility - shift + overall + subgroups.sum(axis=1)``.
+
+    Parameters
+    ----------
+    utility : (n,) array
+        What a positive decision is worth, by the learner's own estimate, times how much the row's subgroups count.
+    shift : float
+        Of the positive rate.
+    overall : (n,) array
+        What the limit of the difference overall adds.
+    subgroups : (n, a) array
+        What each subgroup adds that a row lies in, 0 elsewhere; of those in which the rule had to act.
+    names : tuple of str
+        Of these subgroups.
+    """
+
+    utility: np.ndarray
+    shift: float
+    overall: np.ndarray
+    subgroups: np.ndarray
+    names: tuple[str, ...]
+
+    @property
+    def score(self) -> np.ndarray:
+        """(n,); positive where the decision is."""
+        return self.utility - self.shift + self.overall + self.subgroups.sum(axis=1)
+
+    def of_row(self, i: int) -> dict[str, float]:
+        """What each subgroup adds that the row lies in, the largest first."""
+        own = self.subgroups[i]
+        order = np.argsort(-np.abs(own), kind="stable")
+        return {self.names[k]: float(own[k]) for k in order.tolist() if own[k]}
 
 
 def plain(estimates: Estimates, prices: tuple[float, float]) -> Decision:
@@ -69,7 +114,28 @@ def scores(
 ) -> np.ndarray:
     """The score of every row, (n,), by the model of all rows; positive where the decision is."""
     P = predict(estimates, encoding, estimates.folds, table, who)
-    return of_probabilities(decision, estimates, P, codes(decision, table, who, client))
+    own = weighing(decision, encoding, table, who, client)
+    return of_probabilities(decision, estimates, P, own)
+
+
+def weighing(
+    decision: Decision, encoding: Encoding, table: Table, who: str = "the data", client: str = ""
+) -> np.ndarray:
+    """By what the weight functions of every row are known: its values on the axes of the subgroups, (n, axes), or the
+    weights of its kernels, (n, K - 1)."""
+    if decision.kernels is None:
+        return codes(decision, table, who, client)
+    return weights(decision.kernels, encoding, table, who, client)
+
+
+def threshold_shifts(decision: Decision) -> np.ndarray:
+    """By how much the threshold on P(Y = 1 | x) rises in each subgroup for a row that is surely of a stratum, (K, C); a
+    row gets the mean by its own probabilities, and what its subgroups add up to.
+
+    >>> threshold_shifts(Decision((1.0, 1.0), np.array([[0.5, -0.25]])))
+    array([[ 0.25 , -0.125]])
+    """
+    return np.asarray(decision.coefficients, float) / sum(decision.prices)
 
 
 def codes(decision: Decision, table: Table, who: str, client: str = "") -> np.ndarray:
@@ -89,8 +155,8 @@ def codes(decision: Decision, table: Table, who: str, client: str = "") -> np.nd
 def of_probabilities(
     decision: Decision, estimates: Estimates, P: np.ndarray, codes: np.ndarray
 ) -> np.ndarray:
-    """The score of every row, (n,), from the probabilities of its heads, (H, n), and its values, (n, axes)."""
-    found = utility(P[0], decision.prices) - decision.shift
+    """The score of every row, (n,), from the probabilities of its heads, (H, n), and ``weighing``."""
+    found = weighed_utility(decision, P, codes) - decision.shift
     A = on_grid(np.array(decision.coefficients, float), COEFFICIENT_BITS)
     if not A.any():
         return found
@@ -100,9 +166,59 @@ def of_probabilities(
     return found
 
 
+def weighed_utility(decision: Decision, P: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """What a positive decision is worth to every row, (n,), times how much its subgroups count."""
+    found = utility(P[0], decision.prices)
+    if decision.weights is None:
+        return found
+    W = on_grid(np.array(decision.weights, float), COEFFICIENT_BITS)
+    return found * _weighed(decision, codes, W)
+
+
+def explain(
+    decision: Decision, estimates: Estimates, P: np.ndarray, codes: np.ndarray
+) -> Explanation:
+    """What each row's score is made of, from the probabilities of its heads, (H, n), and ``weighing``.
+
+    >>> from agnosticfair.learners.heads import heads
+    >>> both = Estimates("given", heads([("sex", ("F", "M"))]), 0, 0)
+    >>> P, A = np.array([[0.75], [0.5]]), np.array([[0.5, -0.25]])
+    >>> made = explain(Decision((1.0, 1.0), A), both, P, np.zeros((1, 0)))
+    >>> made.utility.tolist(), made.overall.tolist(), made.score.tolist()
+    ([0.5], [-0.125], [0.375])
+    """
+    A = on_grid(np.array(decision.coefficients, float), COEFFICIENT_BITS)
+    pi = joint(estimates.heads, P)
+    overall = -np.einsum("sn,s->n", pi, A[-1])
+    names: tuple[str, ...] = ()
+    added = np.zeros((P.shape[1], 0))
+    on = np.flatnonzero(A[:-1].any(axis=1)).tolist()
+    if decision.subgroups is not None and on:
+        axes, parts = decision.subgroups.agreed
+        names = tuple(part_name(axes, parts[k]) for k in on)
+        added = -memberships(codes, [parts[k] for k in on]) * np.einsum("sn,ks->nk", pi, A[on])
+    if decision.kernels is not None and on:
+        names = tuple(names_of(decision.kernels)[k] for k in on)
+        added = -codes[:, on] * np.einsum("sn,ks->nk", pi, A[on])
+    worth = weighed_utility(decision, P, codes)
+    return Explanation(worth, decision.shift, overall, added, names)
+
+
+def further_columns(
+    decision: Decision, estimates: Estimates, encoding: Encoding
+) -> tuple[str, ...]:
+    """The columns, no features, that a rule reads: those that name subgroups, and the sensitive ones if it is aware."""
+    known = {name for name, *_ in (*encoding.numeric, *encoding.categorical)} | {SITE}
+    axes = () if decision.subgroups is None else decision.subgroups.agreed[0]
+    aware = [name for head in estimates.heads for name in head.features if estimates.aware]
+    return tuple(dict.fromkeys(n for n in (*aware, *(a.name for a in axes)) if n not in known))
+
+
 def _weighed(decision: Decision, codes: np.ndarray, a: np.ndarray) -> np.ndarray:
     """sum_k b_k(x) a_k of every row, (n,), overall last."""
     found = np.full(len(codes), a[-1])
+    if decision.kernels is not None:
+        return found + np.einsum("ik,k->i", codes, a[:-1])
     if decision.subgroups is None or not a[:-1].any():
         return found
     at, (axes, parts) = decision.subgroups.places, decision.subgroups.agreed

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.encoding import Encoding, indicators
 from agnosticfair.data.table import Column, Table
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics.linear import log_loss
@@ -25,6 +25,31 @@ def gains(estimates: Estimates, encoding: Encoding, head: int = 0) -> dict[str, 
     shares = gain / max(gain.sum(), 1e-300)
     order = np.argsort(-shares, kind="stable")
     return {names[k]: float(shares[k]) for k in order}
+
+
+def effects(
+    estimates: Estimates, encoding: Encoding, head: int = 0
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """What every column of numbers adds to a head's log odds, as a broken line: x and y, two points for each bin, y
+    centred; the widest effect first.
+
+    estimates: of the additive or the linear learner.
+    """
+    w, found = np.asarray(estimates.arrays["w"][-1][head], float), {}
+    starts = indicators(encoding)[len(encoding.categorical) :]
+    bins = {name: (edges, at) for (name, edges), at in zip(encoding.bands, starts, strict=False)}
+    for j, (name, low, high) in enumerate(encoding.numeric):
+        edges, at = bins.get(name, ((), -1))
+        cuts = np.array([low, *(e for e in edges if low < e < high), high])
+        x = np.repeat(cuts, 2)[1:-1]
+        width = (high - low) or 1.0
+        y = w[j] * ((x - low) / width if encoding.scale else x)
+        if at >= 0:
+            middle = (cuts[:-1] + cuts[1:]) / 2
+            y = y + np.repeat(w[at + np.searchsorted(edges, middle, "right")], 2)
+        found[name] = (x, y - (y.min() + y.max()) / 2)
+    order = sorted(found, key=lambda name: -float(np.ptp(found[name][1])))
+    return {name: found[name] for name in order}
 
 
 def permutation_importances(
@@ -70,21 +95,24 @@ def mean_log_loss(p: np.ndarray, y: np.ndarray) -> float:
 def partial_dependence(
     probabilities: Probabilities, table: Table, name: str, points: int = 20
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The values of a column, and the mean probability over all rows if every row had each of them.
+    """The values of a column, and the mean probability over all rows if every row had each of them; of several heads,
+    where the probabilities are (heads, n), a column each.
 
-    Of a column of numbers the values are quantiles, at most so many; of one of categories all that occur.
+    Of a column of numbers the values are quantiles of those that occur, at most so many; of one of categories all.
     """
+    n = len(table)
     if name in table.numeric:
-        values = np.unique(np.nanquantile(table.numeric[name], np.linspace(0, 1, points)))
-        tables = (
-            replace(table, numeric={**table.numeric, name: np.full(len(table), v)}) for v in values
-        )
+        seen = np.unique(table.numeric[name])
+        values = np.unique(np.nanquantile(seen, np.linspace(0, 1, points)))
+    else:
+        values = np.array(table.categorical[name].categories, dtype=object)
+    every = table.take(np.tile(np.arange(n), len(values)))
+    if name in table.numeric:
+        every = replace(every, numeric={**every.numeric, name: np.repeat(values, n)})
     else:
         column = table.categorical[name]
-        values = np.array(column.categories, dtype=object)
-        columns = (
-            Column(np.full(len(table), k, column.codes.dtype), column.categories)
-            for k in range(len(values))
-        )
-        tables = (replace(table, categorical={**table.categorical, name: own}) for own in columns)
-    return values, np.array([probabilities(each).mean() for each in tables])
+        codes = np.repeat(np.arange(len(values), dtype=column.codes.dtype), n)
+        own = Column(codes, column.categories)
+        every = replace(every, categorical={**every.categorical, name: own})
+    found = probabilities(every)
+    return values, found.reshape(*found.shape[:-1], len(values), n).mean(axis=-1).T

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -20,6 +21,7 @@ LOCAL = "local:"
 """Learners whose names begin so are known in this process alone."""
 
 _NUMBERS = count()
+_TRAINED: dict[str, list[Any]] = {}
 _TINY = 1e-6
 
 
@@ -44,7 +46,7 @@ def trained(
         ]
         for f in range(folds + 1)
     ]
-    made = Estimates(_known_as(classifier, models), heads, folds, seed)
+    made = Estimates(_known_as(type(classifier).__name__, models), heads, folds, seed)
     loss = 0.0
     for f in range(folds):
         for h in range(len(heads)):
@@ -80,9 +82,9 @@ def _positive(model: Any, X: np.ndarray) -> np.ndarray:
     return np.asarray(model.predict_proba(X), float)[:, 1]
 
 
-def _known_as(classifier: Any, models: list[list[Any]]) -> str:
-    """The name under which these models are a learner in this process."""
-    name = f"{LOCAL}{type(classifier).__name__}-{next(_NUMBERS)}"
+def _known_as(called: str, models: list[list[Any]]) -> str:
+    """The name under which these models are a learner in this process.  called: their class."""
+    name = f"{LOCAL}{called}-{next(_NUMBERS)}"
 
     def predict(
         arrays: Mapping[str, np.ndarray], encoding: Encoding, index: int, table: Table, who: str
@@ -97,5 +99,17 @@ def _known_as(classifier: Any, models: list[list[Any]]) -> str:
     def check(arrays: Mapping[str, np.ndarray], encoding: Encoding, heads: int) -> None:
         raise ValueError(f"{name} is known in the process that trained it alone")
 
-    register_learner(Learner(name, type(classifier).__name__, predict, of_all_rows, check))
+    register_learner(Learner(name, called, predict, of_all_rows, check))
+    _TRAINED[name] = models[-1]
     return name
+
+
+def trained_classifiers(estimates: Estimates | None) -> list[Any] | None:
+    """The classifiers of all rows, a head each, to send to another process; None where they are none of this room's."""
+    return None if estimates is None else _TRAINED.get(estimates.kind)
+
+
+def known_here(estimates: Estimates, models: list[Any]) -> Estimates:
+    """The estimates of classifiers that another process trained, under a name of this one."""
+    called = estimates.kind.removeprefix(LOCAL).partition("-")[0]
+    return replace(estimates, kind=_known_as(called, [models]))

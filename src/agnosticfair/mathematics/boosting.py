@@ -189,7 +189,7 @@ def leaf_values(
 ) -> np.ndarray:
     """-G / (H + l2) within bounds, before shrinkage.  sums: (..., 3).  bounds: (..., 2).
 
-    >>> leaf_values(np.array([3.0, 2.0, 9.0]), Boosting(l2=1.0))
+    >>> leaf_values(np.array([3.0, 2.0, 9.0]), Boosting(l2=1.0)).round(6)
     np.float64(-1.0)
     """
     value = -sums[..., G] / (sums[..., H] + settings.l2 + _TINY)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-MAX_SWEEPS, HALVINGS = 300, 12
-"""Of ``lasso_step``; each sweep costs one product with H and one solve on the support."""
+MAX_SWEEPS, MAX_SIGNS, MAX_PRICES = 60, 2000, 40
+"""Of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of ``lasso_on_simplex``."""
 
 
 def kinked(x: np.ndarray, up: np.ndarray, down: np.ndarray) -> float:
@@ -48,8 +48,9 @@ def lasso_step(
 ) -> np.ndarray:
     """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + sum up max(x, 0) + down max(-x, 0).
 
-    H: (a, a), positive definite.  A proximal step finds the support and its signs; the exact solution on that
-    support follows, cut back where a sign would change.  All in whole arrays.
+    H: (a, a), positive definite.  A proximal step finds the support and its signs; the exact solution for these
+    follows, or the best point of the way to it at which a sign changes.  All in whole arrays.  What a
+    near-singular H leaves is settled sign by sign (``_by_signs``), which ends at the optimum.
 
     >>> lasso_step(np.eye(2), np.array([-2.0, 0.2]), np.zeros(2), np.full(2, 0.5), np.full(2, 0.5))
     array([1.5, 0. ])
@@ -62,10 +63,119 @@ def lasso_step(
     for _ in range(MAX_SWEEPS):
         q = g + product
         if residual(q, x, up, down).max() <= tolerance:
-            break
+            return x
         x = proximal(x - q / majorant, u, v)
         x = _on_support(H, g, x0, x, up, down)
         product = H @ (x - x0)
+    return _by_signs(H, g, x0, x, up, down, tolerance)
+
+
+def _by_signs(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    x: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    tolerance: float,
+) -> np.ndarray:
+    """The optimum from x on, by feature-sign search (Lee et al., 2007): the exact solution for the signs at hand, the
+    best point of the way to it, and where the support is settled one coordinate more.  Each set of signs is met once,
+    so that it ends."""
+    signs = np.sign(x)
+    for _ in range(MAX_SIGNS):
+        q = g + H @ (x - x0)
+        on = np.flatnonzero(signs)
+        slope = np.where(signs > 0, up, -down)[on]
+        if not len(on) or np.abs(q[on] + slope).max() <= tolerance:
+            left = residual(q, x, up, down)
+            left[on] = 0.0
+            worst = int(np.argmax(left))
+            if left[worst] <= tolerance:
+                break
+            signs[worst] = -np.sign(q[worst])
+            continue
+        block = H[np.ix_(on, on)]
+        move = _solved(block, -(q[on] + slope))
+        new = _along(block, q[on], x[on], move, up[on], down[on])
+        if new is None:  # rounding is all that is left
+            break
+        x = x.copy()
+        x[on] = new
+        signs = np.sign(x)
+    return x
+
+
+def _along(
+    block: np.ndarray,
+    q: np.ndarray,
+    x: np.ndarray,
+    move: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+) -> np.ndarray | None:
+    """The best of the points between x and x + move at which a coordinate is 0, and the last; None where x is."""
+    crossing = np.flatnonzero(x * (x + move) < 0)
+    t = np.append(-x[crossing] / move[crossing], 1.0)
+    points = x + t[:, None] * move
+    points[np.arange(len(crossing)), crossing] = 0.0
+    slopes = np.where(points > 0, up, down)
+    slopes[points == 0] = 0.0
+    change = (q @ move) * t + (move @ block @ move) * t**2 / 2
+    change += (slopes * np.abs(points)).sum(axis=1) - kinked(x, up, down)
+    best = int(np.argmin(change))
+    return points[best] if change[best] < 0 else None
+
+
+def lasso_on_simplex(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    inside: np.ndarray,
+) -> np.ndarray:
+    """The same, where the coordinates ``inside``, (a,) bool, stay non-negative and keep their sum.
+
+    The sum falls with a price on these coordinates, which is found between two that are tried.
+
+    >>> both = np.ones(2, bool)
+    >>> free, held = np.zeros(2), np.full(2, np.inf)
+    >>> lasso_on_simplex(np.eye(2), np.array([0.0, 0.5]), np.array([0.5, 0.5]), free, held, both).round(6)
+    array([0.75, 0.25])
+    """
+    total = x0[inside].sum()
+
+    def at(price: float) -> tuple[float, np.ndarray]:
+        x = lasso_step(H, g, x0, up + price * inside, down)
+        return float(x[inside].sum() - total), x
+
+    centre = -float(np.median(g[inside]))
+    width = float(np.ptp(g[inside])) + float(np.abs(np.diag(H)).max()) * 1e-3 + 1e-6
+    (low, (above, x_low)), (high, (below, x_high)) = (
+        (p, at(p)) for p in (centre - width, centre + width)
+    )
+    while above < 0:
+        low -= (width := 2 * width)
+        above, x_low = at(low)
+    while below > 0:
+        high += (width := 2 * width)
+        below, x_high = at(high)
+    for _ in range(MAX_PRICES):
+        if above - below <= 1e-9 * max(total, 1e-12):
+            break
+        # the sum is piecewise linear in the price: between a chord's zero and the middle
+        share = min(max(above / (above - below), 0.05), 0.95)
+        price = low + share * (high - low)
+        more, x = at(price)
+        if more >= 0:
+            low, above, x_low = price, more, x
+        else:
+            high, below, x_high = price, more, x
+    t = above / (above - below) if above > below else 0.0
+    x = x_low + t * (x_high - x_low)
+    inner = np.maximum(x[inside], 0.0)
+    x[inside] = inner * (total / inner.sum())
     return x
 
 
@@ -77,27 +187,24 @@ def _on_support(
     up: np.ndarray,
     down: np.ndarray,
 ) -> np.ndarray:
-    """The best of a few points between x and the exact solution on its support, signs kept."""
+    """The best of some points between x and the exact solution for the signs of its support."""
     on = np.flatnonzero(x)
     if not len(on):
         return x
-    block, signs = H[np.ix_(on, on)], np.sign(x[on])
-    slope = np.where(signs > 0, up[on], -down[on])
-    start = x - x0
-    q = g[on] + H[on] @ start
-    try:
-        move = -np.linalg.solve(block, q + slope)
-    except np.linalg.LinAlgError:
+    slope = np.where(x[on] > 0, up[on], -down[on])
+    q = g[on] + H[on] @ (x - x0)
+    block = H[np.ix_(on, on)]
+    new = _along(block, q, x[on], _solved(block, -(q + slope)), up[on], down[on])
+    if new is None:
         return x
-    t = 1.0
-    for _ in range(HALVINGS):
-        new = x[on] + t * move
-        new = np.where(np.sign(new) == signs, new, 0.0)
-        change = new - x[on]
-        gain = q @ change + change @ (block @ change) / 2 + slope @ change
-        if gain < 0:
-            out = x.copy()
-            out[on] = new
-            return out
-        t /= 2
-    return x
+    out = x.copy()
+    out[on] = new
+    return out
+
+
+def _solved(block: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A solution of block @ z = b; of a singular one the shortest that comes nearest."""
+    try:
+        return np.linalg.solve(block, b)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(block, b, rcond=None)[0]

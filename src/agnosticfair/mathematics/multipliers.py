@@ -1,7 +1,10 @@
 """The multipliers of the rule's program: which comparisons there are, their limits, and the objective from sums.
 
 A multiplier x_e belongs to a weight function b_k and two compared groups; mixtures of weight functions and the bounds
-of the positive rate have theirs, too.
+of the positive rate have theirs, too.  Where the worst utility of any weight function counts, its adversary's weights
+alpha >= 0, sum alpha = 1, are further coordinates: decisions have the utility
+
+    -(1 - share) loss - share sum_k alpha_k loss_k,   loss_k = E[b_k (false_negative eta - d c)] / E[b_k]
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agnosticfair.mathematics.lasso import kinked
+from agnosticfair.mathematics.lasso import kinked, residual
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.scores import COEFFICIENT_BITS, Directions
 
@@ -22,11 +25,32 @@ PATH = (0.3, 0.1, 0.03, 0.01, 0.005)
 @dataclass(frozen=True)
 class Mixtures:
     """Reweightings sum alpha_k b_k with 0 <= alpha <= bound and mean one (``ambiguity``), overall aside.  tau: the
-    limit of each.  floor: the least share of people that each group keeps."""
+    limit of each.  floor: the least share of people that each group keeps.  trust: theta = trust + (1 - trust)
+    sum alpha_k b_k instead."""
 
     tau: float
     bound: float | None = None
     floor: float = 0.0
+    trust: float = 0.0
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The worst utility of any weight function counts.  share: how much of all; the rest is the mean's, by which rows
+    that the adversary leaves are decided.  prices: of a false positive and a false negative."""
+
+    share: float
+    prices: tuple[float, float]
+
+    def losses(self, worth: np.ndarray, worths: np.ndarray) -> np.ndarray:
+        """Mean loss, from the mean of d c and that of c, which says how often a positive is expected.
+
+        >>> Worst(0.9, (1.0, 1.0)).losses(np.array([0.25]), np.array([0.5]))
+        array([0.5])
+        """
+        false_positive, false_negative = self.prices
+        positives = (worths + false_positive) / (false_positive + false_negative)
+        return false_negative * positives - worth
 
 
 @dataclass(frozen=True)
@@ -52,6 +76,8 @@ class RateLimits:
     max_rounds : int
     mixtures : Mixtures or None
         RateLimits on every mixture of the weight functions, too.
+    worst : Worst or None
+        None where the mean utility counts.
     """
 
     tau: np.ndarray
@@ -63,13 +89,15 @@ class RateLimits:
     path: tuple[float, ...] = PATH
     max_rounds: int = 60
     mixtures: Mixtures | None = None
+    worst: Worst | None = None
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The multipliers.  k, j, other: weight function and groups, (E,).  up, down: slopes of the penalty, (E + 1,), the
-    last of the positive rate.  mass: (K, P), E[b_k pi_p].  mixed: (m, K, P), differences of rates that mix weight
-    functions, whose multipliers come after the E others."""
+    """The multipliers.  k, j, other: weight function and groups, (E,).  up, down: slopes of the penalty, the last of
+    the positive rate.  mass: (K, P), E[b_k pi_p].  mixed: (m, K, P), differences of rates that mix weight functions,
+    whose multipliers come after the E others.  members, worths: (K,), E[b_k] and E[b_k c] / E[b_k] where the worst
+    utility counts, whose adversary's K weights come next; empty otherwise.  worst: how it counts."""
 
     k: np.ndarray
     j: np.ndarray
@@ -78,18 +106,50 @@ class Coordinates:
     down: np.ndarray
     mass: np.ndarray
     mixed: np.ndarray
+    members: np.ndarray
+    worths: np.ndarray
+    worst: Worst | None = None
 
     @property
     def size(self) -> int:
         """How many there are, with the positive rate's."""
         return len(self.up)
 
+    @property
+    def rates(self) -> int:
+        """How many differences of rates there are, E + m; the adversary's weights come after them."""
+        return len(self.k) + len(self.mixed)
+
+    def zero(self) -> np.ndarray:
+        """Multipliers of the learner's own decisions: the adversary has the mean."""
+        x = np.zeros(self.size)
+        if self.worst is not None:
+            x[-2] = 1.0
+        return x
+
+    def feasible(self, x: np.ndarray) -> np.ndarray:
+        """x, with an adversary's weights that add up to 1."""
+        if self.worst is None:
+            return x
+        x = x.copy()
+        alpha = np.maximum(x[self.rates : -1], 0.0)
+        x[self.rates : -1] = alpha / alpha.sum()
+        return x
+
+    def weights(self, x: np.ndarray) -> np.ndarray | None:
+        """W, (K,): how much each weight function's utility counts, on its grid; None for the mean."""
+        if self.worst is None:
+            return None
+        W = self.worst.share * x[self.rates : -1] / self.members
+        W[-1] += 1.0 - self.worst.share
+        return on_grid(W, COEFFICIENT_BITS)
+
     def coefficients(self, x: np.ndarray) -> np.ndarray:
         """A, (K, P), of these multipliers, on its grid."""
         A, E = np.zeros(self.mass.shape), len(self.k)
         np.add.at(A, (self.k, self.j), x[:E] / self.mass[self.k, self.j])
         np.add.at(A, (self.k, self.other), -x[:E] / self.mass[self.k, self.other])
-        A += np.einsum("m,mkp->kp", x[E:-1], self.mixed)
+        A += np.einsum("m,mkp->kp", x[E : self.rates], self.mixed)
         return on_grid(A, COEFFICIENT_BITS)
 
     def differences(self, decided: np.ndarray) -> np.ndarray:
@@ -103,35 +163,52 @@ class Coordinates:
         E = len(self.k)
         found = np.ones(self.size)
         found[:E] = np.minimum(self.mass[self.k, self.j], self.mass[self.k, self.other])
-        found[E:-1] = 1.0 / np.abs(self.mixed).max(axis=(1, 2), initial=1e-300)
+        R = self.rates
+        found[E:R] = 1.0 / np.abs(self.mixed).max(axis=(1, 2), initial=1e-300)
+        if self.worst is not None:
+            found[R:-1] = self.members / (self.worst.share * max(self.worst.prices))
         return found[which]
 
     def directions(self, which: np.ndarray) -> Directions:
-        """The Hessian's directions of these coordinates, scaled; mixed ones last, as their numbers are."""
-        E, last = len(self.k), self.size - 1
+        """The Hessian's directions of these coordinates, scaled; mixed ones last, as ``ordered`` has them."""
+        E, R, last = len(self.k), self.rates, self.size - 1
         each, rate = which[which < E], which[which == last]
-        scale, ones = self.scales(each), np.ones(len(rate))
-        none = np.full(len(rate), -1)
-        overall = np.full(len(rate), len(self.mass) - 1)
-        mixed = which[(which >= E) & (which < last)]
+        of_worst = which[(which >= R) & (which < last)]
+        mixed = which[(which >= E) & (which < R)]
+        scale, none = self.scales(each), np.full(len(rate), -1)
+        # an adversary's weight adds to the score what a multiplier takes off
+        most = 1.0 if self.worst is None else -1.0 / max(self.worst.prices)
         return Directions(
-            np.append(self.k[each], overall),
-            np.append(self.j[each], none),
-            np.append(self.other[each], none),
-            np.append(scale / self.mass[self.k[each], self.j[each]], ones),
-            np.append(scale / self.mass[self.k[each], self.other[each]], 0 * ones),
+            np.concatenate([self.k[each], none + len(self.mass), of_worst - R]),
+            np.concatenate([self.j[each], none, np.full(len(of_worst), -2)]),
+            np.concatenate([self.other[each], none, np.full(len(of_worst), -1)]),
+            np.concatenate(
+                [
+                    scale / self.mass[self.k[each], self.j[each]],
+                    np.ones(len(rate)),
+                    np.full(len(of_worst), most),
+                ]
+            ),
+            np.append(
+                scale / self.mass[self.k[each], self.other[each]],
+                np.zeros(len(rate) + len(of_worst)),
+            ),
             self.mixed[mixed - E] * self.scales(mixed)[:, None, None],
         )
 
     def ordered(self, which: np.ndarray) -> np.ndarray:
         """Coordinates as ``directions`` has them."""
-        E, last = len(self.k), self.size - 1
-        is_mixed = (which >= E) & (which < last)
-        return np.concatenate([which[which < E], which[which == last], which[is_mixed]])
+        E, R, last = len(self.k), self.rates, self.size - 1
+        of_worst = (which >= R) & (which < last)
+        is_mixed = (which >= E) & (which < R)
+        return np.concatenate(
+            [which[which < E], which[which == last], which[of_worst], which[is_mixed]]
+        )
 
 
-def coordinates(mass: np.ndarray, n: float, limits: RateLimits) -> Coordinates:
-    """The multipliers of all comparisons with enough people.  mass: (K, P), sums."""
+def coordinates(sums: Mapping[str, np.ndarray], n: float, limits: RateLimits) -> Coordinates:
+    """The multipliers of all comparisons with enough people.  sums: of ``scores.Points.masses``."""
+    mass = sums["mass"].T
     pairs = np.array(limits.pairs, int).reshape(-1, 2)
     k, at = (v.ravel() for v in np.indices((len(mass), len(pairs))))
     j, other = pairs[at].T
@@ -139,13 +216,29 @@ def coordinates(mass: np.ndarray, n: float, limits: RateLimits) -> Coordinates:
     on = (least >= max(limits.min_people, 1e-9)) & np.isfinite(limits.tau[k])
     k, j, other = k[on], j[on], other[on]
     low, high = limits.positive_rate or (-np.inf, np.inf)
-    up, down = np.append(limits.tau[k], high), np.append(limits.tau[k], -low)
-    return Coordinates(k, j, other, up, down, mass / n, np.zeros((0, *mass.shape)))
+    members, worths = np.zeros(0), np.zeros(0)
+    if limits.worst is not None:  # with few people a weight function counts for less than its share
+        members = np.maximum(sums["members"], max(limits.min_people, 1e-9)) / n
+        worths = sums["worths"] / n / members
+    free, held = np.zeros(len(members)), np.full(len(members), np.inf)
+    return Coordinates(
+        k,
+        j,
+        other,
+        np.concatenate([limits.tau[k], free, [high]]),
+        np.concatenate([limits.tau[k], held, [-low]]),
+        mass / n,
+        np.zeros((0, *mass.shape)),
+        members,
+        worths,
+        limits.worst,
+    )
 
 
 @dataclass(frozen=True)
 class At:
-    """The objective at x: value, gradient of the smooth part, and the sums it was made from, as means."""
+    """The objective at x: value, gradient of the smooth part, and the sums it was made from, as means.  losses: (K,),
+    of each weight function where the worst counts."""
 
     x: np.ndarray
     eps: float
@@ -157,6 +250,7 @@ class At:
     positive: float
     right: float
     smooth: float
+    losses: np.ndarray
 
 
 def objective(
@@ -166,9 +260,16 @@ def objective(
     decided, positive = sums["decided"][t] / n, float(sums["positives"][t]) / n
     r = at.differences(decided)
     smooth = float(sums["value"][t]) / n
-    own = x[:-1]
+    utility, own, losses = float(sums["utility"][t]) / n, x[: at.rates], np.zeros(0)
+    if at.worst is not None:
+        share, alpha = at.worst.share, x[at.rates : -1]
+        losses = at.worst.losses(sums["worth"][t] / n / at.members, at.worths)
+        without = at.worst.losses(np.zeros(len(at.worths)), at.worths)
+        smooth -= (1.0 - share) * without[-1] + share * float(alpha @ without)
+        utility = -(1.0 - share) * losses[-1] - share * float(losses.max())
     value = smooth + kinked(x, at.up, at.down) + limits.ridge * float(own @ own)
-    gradient = np.append(-r + 2 * limits.ridge * own, -positive)
+    of_worst = np.zeros(0) if at.worst is None else -at.worst.share * losses
+    gradient = np.concatenate([-r + 2 * limits.ridge * own, of_worst, [-positive]])
     return At(
         x,
         eps,
@@ -176,8 +277,19 @@ def objective(
         gradient,
         r,
         decided,
-        float(sums["utility"][t]) / n,
+        utility,
         positive,
         float(sums["right"][t]) / n,
         smooth,
+        losses,
     )
+
+
+def unsettled(at: Coordinates, point: At) -> float:
+    """How far the point is from the optimum: by differences of rates, and by what the adversary could still gain."""
+    left = residual(point.gradient, point.x, at.up, at.down)
+    if at.worst is not None:
+        own = slice(at.rates, -1)
+        g, alpha = point.gradient[own], point.x[own]
+        left[own] = float(alpha @ g - g.min())
+    return float(left.max())

@@ -16,7 +16,7 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.lasso import kinked
 from agnosticfair.mathematics.multipliers import At
-from agnosticfair.mathematics.program import State, dual_bound
+from agnosticfair.mathematics.program import State, dual_bound, worst_mixture
 
 SHARES = (0.95, 0.8)
 """Of the utility gained over one answer: below these the price of the limit is stated."""
@@ -75,29 +75,47 @@ def optimum(state: State) -> Optimum:
     assert own is not None
     hard = state.hard or own
     x, r = hard.x, hard.differences
-    reached = np.append(np.abs(r), nan)
+    R, reached = at.rates, np.full(at.size, nan)
+    reached[:R] = np.abs(r)
     up, down = (np.fmax(limit, reached) for limit in (at.up, at.down))
     up[-1], down[-1] = max(at.up[-1], hard.positive), max(at.down[-1], -hard.positive)
     bound = min(state.bound, dual_bound(at, hard))
-    if bound < state.totals[2] - 1e-9:
+    if bound < lowest(state) - 1e-9:
         raise SettingsError("no rule keeps all limits at once: raise tau, or widen positive_rate")
-    finite = at.up[:-1] > 0
-    scales = np.abs(at.differences(own.decided))[finite] / at.up[:-1][finite]
+    finite = at.up[:R] > 0
+    scales = np.abs(at.differences(own.decided))[finite] / at.up[:R][finite]
     smoothed = hard if state.hard is None or state.here is None else state.here
     return Optimum(
         hard.utility,
         own.utility,
-        max(0.0, float(state.totals[0])),
+        constant(state),
         bound,
         max(hard.smooth + kinked(x, up, down) - hard.utility, 0.0),
         excess(state, hard),
         excess(state, smoothed),
         people(state, hard),
         hard.positive,
-        not x.any(),
+        bool((x == at.zero()).all()),
         float(scales.max(initial=0.0)) if finite.all() else inf,
-        float(np.abs(x[:-1]) @ at.up[:-1]),
+        float(np.abs(x[:R]) @ at.up[:R]),
     )
+
+
+def constant(state: State) -> float:
+    """The utility of the better of two constant answers."""
+    at = state.at
+    assert at is not None
+    if at.worst is None:
+        return max(0.0, float(state.totals[0]))
+    answers = [at.worst.losses(d * at.worths, at.worths) for d in (0.0, 1.0)]
+    share = at.worst.share
+    return max(-(1 - share) * float(v[-1]) - share * float(v.max()) for v in answers)
+
+
+def lowest(state: State) -> float:
+    """No decisions have less utility."""
+    worst = state.limits.worst
+    return float(state.totals[2]) if worst is None else -max(worst.prices)
 
 
 def excess(state: State, point: At) -> float:
@@ -105,9 +123,12 @@ def excess(state: State, point: At) -> float:
     at = state.at
     assert at is not None
     over = np.append(
-        np.abs(point.differences) - at.up[:-1],
+        np.abs(point.differences) - at.up[: at.rates],
         [point.positive - at.up[-1], -point.positive - at.down[-1]],
     )
+    mixtures = state.limits.mixtures
+    if mixtures is not None:
+        over = np.append(over, worst_mixture(state, point) - mixtures.tau)
     return float(over.max())
 
 
@@ -163,29 +184,35 @@ def price(
         return ()
     first = (
         f"The limit {tau:g} leaves {max(said.retained, 0.0):.0%} of what the learner gains over one answer to "
-        f"everybody: utility {said.utility:.4f}, the learner's own {said.own:.4f}, one answer {said.constant:.4f}."
+        "everybody."
     )
     words = [first]
     for share in SHARES:
         if said.retained < share:
             _, most = scale_for(share, [(1.0, said), *solved])
-            words.append(f"{share:.0%} would be left at a tau of at most {_shown(tau * most)}.")
+            words.append(
+                f"{share:.0%} would be left at a tau of at most {_shown(min(tau * most, 1.0))}."
+            )
     return tuple(words)
 
 
-def optimality(said: Optimum) -> str:
-    """How far the rule is from the best one, in a sentence.
+def optimality(said: Optimum, accuracy: bool = False) -> str:
+    """How far the rule is from the best one, in a sentence.  accuracy: both errors cost 1, so that utility counts
+    right answers.
 
     >>> optimality(Optimum(0.2, 0.3, 0.0, 0.2004, 0.0006, 0.002, 0.0, 0.4, 0.5, False, 0.5, 0.0))
     'No rule that decides from these estimates and keeps the limits has more utility than this one by more than \
 0.0004; its decisions exceed a limit by at most 0.002, and by at most 0.4 expected people.'
     """
-    more = max(said.bound - said.utility, 0.0)
-    return (
-        "No rule that decides from these estimates and keeps the limits has more utility than this one by more than "
-        f"{more:.2g}; its decisions exceed a limit by at most {max(said.excess, 0.0):.2g}, and by at "
-        f"most {said.people:.2g} expected people."
-    )
+    more = max(said.bound - said.utility, 1e-4)
+    better = "is right more often than this one" if accuracy else "has more utility than this one"
+    kept = "its decisions exceed no limit, by the same estimates"
+    if said.excess > 0:
+        kept = (
+            f"its decisions exceed a limit by at most {said.excess:.2g}, and by at most {said.people:.2g} expected "
+            "people"
+        )
+    return f"No rule that decides from these estimates and keeps the limits {better} by more than {more:.2g}; {kept}."
 
 
 def _shown(tau: float) -> str:

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.ambiguity import Ambiguity
-from agnosticfair.mathematics.fairness import worst_rate_cuts
-from agnosticfair.mathematics.lasso import kinked, lasso_step, residual
+from agnosticfair.mathematics.ambiguity import Ambiguity, check
+from agnosticfair.mathematics.fairness import shrunk, worst_pair, worst_rate_cuts
+from agnosticfair.mathematics.lasso import kinked, lasso_on_simplex, lasso_step
 from agnosticfair.mathematics.multipliers import (
     At,
     Coordinates,
@@ -31,6 +31,7 @@ from agnosticfair.mathematics.multipliers import (
     RateLimits,
     coordinates,
     objective,
+    unsettled,
 )
 from agnosticfair.mathematics.scores import Points
 
@@ -69,7 +70,10 @@ def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mappin
     factor, E = 1.0 / (4 * eps * n), len(at.k)
     diagonal = np.full(at.size, 1.0 / (4 * eps))
     diagonal[:E] *= 1.0 / at.mass[at.k, at.j] + 1.0 / at.mass[at.k, at.other]
-    diagonal[E:-1] *= 2.0 / at.scales(np.arange(E, at.size - 1))
+    R = at.rates
+    diagonal[E:R] *= 2.0 / at.scales(np.arange(E, R))
+    if at.worst is not None:
+        diagonal[R:-1] *= (at.worst.share * max(at.worst.prices)) ** 2 / at.members
     # the rows drawn for the Hessian stand for all, whose curvature is known
     stands = float(sums["curvature"]) / max(float(sums["drawn"]), 1e-9)
     return StepModel(on, H * (stands * factor) / traced[:, None] / traced, diagonal)
@@ -82,10 +86,13 @@ def solve(
     x, g = here.x, here.gradient
     which, a = model.on, len(model.on)
     H, own = model.H.copy(), np.diag(model.H) + damping * model.diagonal[which]
-    own += 1e-9 + 1e-4 * np.trace(model.H) / max(a, 1) + 2 * limits.ridge * (which < at.size - 1)
+    own += 1e-9 + 1e-4 * np.trace(model.H) / max(a, 1) + 2 * limits.ridge * (which < at.rates)
     np.fill_diagonal(H, own)
     p = np.zeros(at.size)
-    p[which] = lasso_step(H, g[which], x[which], at.up[which], at.down[which]) - x[which]
+    of_worst = (which >= at.rates) & (which < at.size - 1)
+    step = lasso_on_simplex if of_worst.any() else lasso_step
+    more = (of_worst,) if of_worst.any() else ()
+    p[which] = step(H, g[which], x[which], at.up[which], at.down[which], *more) - x[which]
     return p, promise(at, here, p)
 
 
@@ -149,11 +156,14 @@ def request(state: State) -> Points:
     """What the next reply evaluates."""
     if state.at is None:
         A = np.zeros((2, len(state.limits.tau), state.groups))
-        return Points(A, np.zeros(2), np.array([0.0, state.eps]), masses=True)
+        of_all = np.tile(np.eye(len(state.limits.tau))[-1], (2, 1))
+        W = None if state.limits.worst is None else of_all
+        return Points(A, np.zeros(2), np.array([0.0, state.eps]), masses=True, W=W)
     at, eps = state.at, 0.0 if state.stage == "look" else state.eps
     A = np.array([at.coefficients(x) for x in state.trial])
     directions = None if state.stage == "look" else at.directions(state.on)
-    return Points(A, state.trial[:, -1].copy(), np.full(len(A), eps), directions)
+    W = None if at.worst is None else np.array([at.weights(x) for x in state.trial], float)
+    return Points(A, state.trial[:, -1].copy(), np.full(len(A), eps), directions, W=W)
 
 
 def step(state: State, sums: Mapping[str, np.ndarray]) -> State:
@@ -195,14 +205,16 @@ def _length(state: State, t: int) -> float:
 def _started(state: State, sums: Mapping[str, np.ndarray]) -> State:
     """The coordinates; and the learner's own rule, with which the program ends where it keeps everything."""
     n, limits = state.n, state.limits
-    at = coordinates(sums["mass"].T, n, limits)
-    zero = np.zeros(at.size)
+    at = coordinates(sums, n, limits)
+    zero = at.zero()
     own = objective(at, limits, n, zero, 0.0, sums, 0)
     here = objective(at, limits, n, zero, state.eps, sums, 1)
     state = replace(
         state, at=at, own=own, here=here, totals=sums["totals"] / n, members=sums["members"]
     )
-    keeps = residual(own.gradient, zero, at.up, at.down).max() <= limits.tolerance
+    if limits.mixtures is not None:
+        check(Ambiguity(sums["members"][:-1] / n, 1.0, limits.mixtures.bound))
+    keeps = unsettled(at, own) <= limits.tolerance
     if keeps and limits.mixtures is not None:
         keeps = not len(violated(at, limits.mixtures, own, state.members, n, limits))
     if keeps and not limits.ridge:
@@ -233,6 +245,9 @@ def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit."""
     reach = np.where(g < 0, at.up, at.down)
     near = np.abs(g) / np.maximum(np.abs(reach), 1e-12)
+    if at.worst is not None:
+        losses = g[at.rates : -1]
+        near[at.rates : -1] = losses / min(float(losses.min()), -1e-12)
     near[x != 0] += 1e6
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
     support, (few, share) = int((x != 0).sum()), BESIDE
@@ -246,7 +261,7 @@ def _advanced(state: State) -> State:
     at, limits, here, model = state.at, state.limits, state.here, state.model
     assert at is not None and here is not None and model is not None  # noqa: PT018
     last = state.level == len(limits.path) - 1
-    left = residual(here.gradient, here.x, at.up, at.down).max()
+    left = unsettled(at, here)
     loose = limits.tolerance if last or limits.mixtures is not None else LOOSE
     spent = state.round >= limits.max_rounds - 1
     if limits.mixtures is not None and left <= loose and not spent:
@@ -264,27 +279,46 @@ def violated(
     at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, n: float, limits: RateLimits
 ) -> np.ndarray:
     """Differences (m, K, P) of the mixtures that exceed their limit, the worst of each pair of groups first."""
-    A = Ambiguity(members[:-1] / n, 1.0, mixtures.bound)
-    both = [pair for j, other in limits.pairs for pair in ((j, other), (other, j))]
-    psi, theta = here.decided[:, :-1], at.mass.T[:, :-1]
+    A, psi, theta, both = _mixing(at, mixtures, here, members / n, limits)
     target = mixtures.tau + limits.tolerance
     cuts = worst_rate_cuts(A, psi, theta, both, mixtures.floor, limits.tolerance / 2, target)
     over = np.einsum("cpk,pk->c", cuts, psi) > target
-    found = np.zeros((int(over.sum()), *at.mass.shape))
-    found[:, :-1] = cuts[over].transpose(0, 2, 1)
-    return found
+    cuts, p = cuts[over].transpose(0, 2, 1), members[:-1] / n
+    overall = mixtures.trust * np.einsum("k,mkp->mp", p, cuts)[:, None]
+    return np.concatenate([(1 - mixtures.trust) * cuts, overall], axis=1)
+
+
+def _mixing(
+    at: Coordinates, mixtures: Mixtures, here: At, members: np.ndarray, limits: RateLimits
+) -> tuple[Ambiguity, np.ndarray, np.ndarray, list[tuple[int, int]]]:
+    """The set of mixtures, what is decided and what there is of each group and weight function, and the pairs."""
+    p, trust = members[:-1], mixtures.trust
+    both = [pair for j, other in limits.pairs for pair in ((j, other), (other, j))]
+    psi, theta = (shrunk(v, p, trust)[:, :-1] for v in (here.decided, at.mass.T))
+    return Ambiguity(p, 1.0, mixtures.bound), psi, theta, both
+
+
+def worst_mixture(state: State, here: At) -> float:
+    """The largest difference of rates under any mixture; 0 where mixtures are not limited."""
+    at, mixtures = state.at, state.limits.mixtures
+    if mixtures is None:
+        return 0.0
+    assert at is not None
+    own = _mixing(at, mixtures, here, state.members / state.n, state.limits)
+    found = worst_pair(*own, mixtures.floor)
+    return 0.0 if found is None else found.worst.value
 
 
 def _joined(state: State, more: np.ndarray) -> State:
     """Mixtures join the coordinates, and the present point is evaluated once more."""
     at, here, mixtures = state.at, state.here, state.limits.mixtures
     assert at is not None and here is not None and mixtures is not None  # noqa: PT018
-    limits = np.full(len(more), mixtures.tau)
-    up, down = (np.concatenate([v[:-1], limits, v[-1:]]) for v in (at.up, at.down))
+    limits, R = np.full(len(more), mixtures.tau), at.rates
+    up, down = (np.concatenate([v[:R], limits, v[R:]]) for v in (at.up, at.down))
     at = replace(at, up=up, down=down, mixed=np.concatenate([at.mixed, more]))
-    x = np.concatenate([here.x[:-1], np.zeros(len(more)), here.x[-1:]])
+    x = np.concatenate([here.x[:R], np.zeros(len(more)), here.x[R:]])
     r = at.differences(here.decided)
-    g = np.append(-r + 2 * state.limits.ridge * x[:-1], here.gradient[-1])
+    g = np.append(-r + 2 * state.limits.ridge * x[: at.rates], here.gradient[R:])
     here = replace(here, x=x, gradient=g, differences=r)
     return _again(replace(state, at=at, here=here))
 
@@ -336,7 +370,7 @@ def _looked(state: State, sums: Mapping[str, np.ndarray]) -> State:
     known = points if state.hard is None else [state.hard, *points]
     hard = known[int(np.argmin([merit(state, point) for point in known]))]
     state = replace(state, hard=hard, bound=bound, looks=state.looks + 1)
-    over = np.abs(hard.differences) - at.up[:-1]
+    over = np.abs(hard.differences) - at.up[: at.rates]
     enough = limits.ridge or over.max(initial=0.0) <= limits.tolerance
     if enough or state.looks > MAX_LOOKS or state.round >= limits.max_rounds:
         return replace(state, stage="done")
@@ -352,20 +386,20 @@ def merit(state: State, hard: At) -> float:
     """Lost utility, and what decisions exceed a limit by at more than twice the price of that limit."""
     at, here = state.at, state.here
     assert at is not None and here is not None  # noqa: PT018
-    over = np.maximum(np.abs(hard.differences) - at.up[:-1], 0.0)
+    over = np.maximum(np.abs(hard.differences) - at.up[: at.rates], 0.0)
     outside = max(hard.positive - at.up[-1], -hard.positive - at.down[-1], 0.0)
     prices = 2 * np.abs(here.x) + LEAST_PRICE
-    return float(-hard.utility + prices[:-1] @ over + (1.0 + prices[-1]) * outside)
+    return float(-hard.utility + prices[: at.rates] @ over + (1.0 + prices[-1]) * outside)
 
 
 def _candidates(state: State, hard: At) -> np.ndarray:
     """Multipliers around hard decisions: along the step that their own differences ask for, and at random."""
     at, model = state.at, state.model
     assert at is not None and model is not None  # noqa: PT018
-    g = np.append(-hard.differences, -hard.positive)
+    g = np.concatenate([-hard.differences, hard.gradient[at.rates :]])
     p, _ = solve(at, state.limits, replace(hard, gradient=g), model, FIRST_DAMPING)
     along = [hard.x + 0.5**k * p for k in range(7)]
     rng = np.random.default_rng(state.round)
     beside = [hard.x * (1 + 0.01 * 0.5**k * rng.normal(size=at.size)) for k in range(5)]
     room = max(1, MAX_NUMBERS // at.mass.size)
-    return np.array([*along, *beside][:room])
+    return np.array([at.feasible(x) for x in [*along, *beside][:room]])

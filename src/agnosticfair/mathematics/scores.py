@@ -1,9 +1,10 @@
 """The rule row by row: scores, smoothed decisions, and the sums over rows that the rule's program needs.
 
-    score(x) = c(x) - nu - sum_p pi_p(x) sum_k b_k(x) A_kp
+    score(x) = c(x) w(x) - nu - sum_p pi_p(x) sum_k b_k(x) A_kp
 
 c is the utility of a positive decision, pi_p the probability of a compared group (and label event), b_k a weight
-function (membership of a subgroup, a kernel, a client), A the coefficients that the program finds.
+function (membership of a subgroup, a kernel, a client), A the coefficients that the program finds; w(x) is 1, or
+sum_k b_k(x) W_k where the utility of the worst subgroup counts.
 """
 
 from __future__ import annotations
@@ -107,15 +108,18 @@ def utility(eta: np.ndarray, costs: tuple[float, float] = (1.0, 1.0)) -> np.ndar
     return on_grid(false_negative * eta - false_positive * (1.0 - eta), PROBABILITY_BITS)
 
 
-def score(rows: Estimated, b: Weights, A: np.ndarray, nu: float = 0.0) -> np.ndarray:
-    """The rule's score of every row, (n,); a decision is positive where it is above 0.  A: (K, P).
+def score(
+    rows: Estimated, b: Weights, A: np.ndarray, nu: float = 0.0, W: np.ndarray | None = None
+) -> np.ndarray:
+    """The rule's score of every row, (n,); a decision is positive where it is above 0.  A: (K, P).  W: (K,), or None.
 
     >>> rows = Estimated(np.array([0.5]), np.array([[0.25], [0.75]]))
     >>> score(rows, Dense(np.ones((1, 1))), np.array([[1.0, -1.0]]))
     array([1.])
     """
     A = on_grid(np.array(A, float), COEFFICIENT_BITS)
-    found = rows.c - nu
+    c = rows.c if W is None else rows.c * b.weigh(on_grid(np.array(W, float), COEFFICIENT_BITS))
+    found = c - nu
     for p, a in enumerate(A.T):
         if a.any():
             found -= rows.pi[p] * b.weigh(a)
@@ -142,7 +146,8 @@ class Directions:
     Parameters
     ----------
     k, j, other : (a,) arrays of int
-        The weight function and the two groups; j = -1 is the constant 1, other = -1 no second group.
+        The weight function and the two groups; j = -1 is the constant 1, j = -2 the utility c, other = -1 no second
+        group.
     first, second : (a,) arrays
         What the groups' probabilities are multiplied with, at most 1.
     mixed : (m, K, P) array
@@ -205,11 +210,12 @@ def _directed(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Chunks of the chosen rows, and their v, (a, rows), on the grid."""
     P = len(rows.pi)
-    j, other = np.where(at.j < 0, P, at.j), np.where(at.other < 0, P + 1, at.other)
+    j, other = np.where(at.j < 0, P + 1 - at.j, at.j), np.where(at.other < 0, P, at.other)
     mixed = [_mixed(rows, b, C) for C in at.mixed]
     for start in range(0, len(chosen), CHUNK):
         part = chosen[start : start + CHUNK]
-        own = np.vstack([rows.pi[:, part], np.ones(len(part)), np.zeros(len(part))])
+        zeros, c = np.zeros((2, len(part))), rows.c[None, part]
+        own = np.vstack([rows.pi[:, part], zeros, zeros[:1] + 1.0, c])
         v = np.empty((at.size, len(part)))
         each = v[: len(at.k)]
         np.take(own, j, axis=0, out=each, mode="clip")
@@ -243,6 +249,8 @@ class Points:
         Of the Hessian at the first point.
     masses : bool
         Whether what no point changes is added up, too.
+    W : (T, K) array or None
+        How much each weight function's utility counts; None for the mean.
     """
 
     A: np.ndarray
@@ -250,17 +258,22 @@ class Points:
     eps: np.ndarray
     directions: Directions | None = None
     masses: bool = False
+    W: np.ndarray | None = None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """What a site's sums look like."""
         T, K, P = self.A.shape
         found: dict[str, tuple[int, ...]] = dict.fromkeys(("value", "utility", "right"), (T,))
         found |= {"positives": (T,), "decided": (T, P, K)}
+        if self.W is not None:
+            found["worth"] = (T, K)
         if self.directions is not None:
             a = self.directions.size
             found |= {"hessian": (a * (a + 1) // 2,), "curvature": (), "drawn": ()}
         if self.masses:
             found |= {"mass": (P, K), "members": (K,), "totals": (3,)}
+        if self.masses and self.W is not None:
+            found["worths"] = (K,)
         return found
 
 
@@ -273,7 +286,7 @@ def evaluate(
     """
     found = {k: np.zeros(v) for k, v in points.shapes().items()}
     for t, eps in enumerate(points.eps):
-        own = score(rows, b, points.A[t], points.nu[t])
+        own = score(rows, b, points.A[t], points.nu[t], None if points.W is None else points.W[t])
         value, d, curvature = smoothed(own, float(eps))
         hard = (own > 0) == (y > 0)
         plain = weighed(np.stack([value, d * rows.c, hard, d]), bits, rows.weights)
@@ -286,6 +299,10 @@ def evaluate(
             found |= {"hessian": h[np.triu_indices(len(h))], "drawn": np.array(total)}
             found["curvature"] = weighed(curvature[None], bits, rows.weights).sum()
         found["decided"][t] = b.add(V)
+        if points.W is not None:
+            found["worth"][t] = b.add(plain[1:2])[0]
+    if points.masses and points.W is not None:
+        found["worths"] = b.add(weighed(rows.c[None].copy(), bits, rows.weights))[0]
     return found | (_masses(rows, b, bits) if points.masses else {})
 
 

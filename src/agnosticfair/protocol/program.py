@@ -21,13 +21,15 @@ from agnosticfair.protocol.questions import Shapes, Task, question
     mass="how many people of each group are expected in each subgroup: with few, who they are",
     members="how many rows each subgroup has: with few, who they are",
     totals="what positive decisions for all would be worth by the estimates",
+    worth="what the rule's decisions are worth in each subgroup: with few people, who they are",
+    worths="what positive decisions for all would be worth in each subgroup: with few people, who they are",
 )
 class ProgramSums:
     """Sums at several points of the program: coefficients A, (T, K, P), shifts nu and smoothings eps, (T,).
 
     prices: of a false positive and a false negative.  directions: of the Hessian at the first point, (a, 5), columns as
     ``Directions`` has them, with -1 for none; mixed: those that mix weight functions, (m, K, P).  hessian, masses:
-    whether they are asked for.
+    whether they are asked for.  W: how much each weight function's utility counts, (T, K); (T, 0) for the mean.
     """
 
     prices: tuple[float, float]
@@ -38,13 +40,15 @@ class ProgramSums:
     eps: np.ndarray
     directions: np.ndarray
     mixed: np.ndarray
+    W: np.ndarray
 
     def points(self) -> Points:
         """The points as the mathematics has them."""
         k, j, other = self.directions[:, :3].astype(int).T
         first, second = self.directions[:, 3:].T
         at = Directions(k, j, other, first, second, self.mixed)
-        return Points(self.A, self.nu, self.eps, at if self.hessian else None, self.masses)
+        W = self.W if self.W.shape[1] else None
+        return Points(self.A, self.nu, self.eps, at if self.hessian else None, self.masses, W)
 
     def shapes(self, task: Task) -> Shapes:
         return self.points().shapes()
@@ -58,10 +62,18 @@ def asked(points: Points, prices: tuple[float, float]) -> ProgramSums:
     True
     """
     at = points.directions
-    if at is None:
-        none = np.zeros((0, 5)), np.zeros((0, *points.A.shape[1:]))
-        return ProgramSums(prices, False, points.masses, points.A, points.nu, points.eps, *none)
-    directions = np.column_stack([at.k, at.j, at.other, at.first, at.second]).astype(float)
+    directions, mixed = np.zeros((0, 5)), np.zeros((0, *points.A.shape[1:]))
+    if at is not None:
+        directions = np.column_stack([at.k, at.j, at.other, at.first, at.second]).astype(float)
+        mixed = at.mixed
     return ProgramSums(
-        prices, True, points.masses, points.A, points.nu, points.eps, directions, at.mixed
+        prices,
+        at is not None,
+        points.masses,
+        points.A,
+        points.nu,
+        points.eps,
+        directions,
+        mixed,
+        np.zeros((len(points.A), 0)) if points.W is None else points.W,
     )

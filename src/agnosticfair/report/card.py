@@ -7,12 +7,11 @@ came out of a user's file (names of columns, groups and labels) is escaped when 
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from html import escape
+from dataclasses import replace
 from importlib.metadata import version
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -32,35 +31,25 @@ from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.private import private_sentences
+from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
 from agnosticfair.report.certified import reached
 from agnosticfair.report.facts import LIMIT, poor
-from agnosticfair.report.static import static
+from agnosticfair.report.figures import png
+from agnosticfair.report.sections import SIGNS, Section
+from agnosticfair.report.sections import html as html
+from agnosticfair.report.sections import markdown as markdown
 from agnosticfair.report.tables import one
 from agnosticfair.runs.provenance import compared_in
+from agnosticfair.runs.ruled import about
 from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
 
 MOST_PARTS, MOST_FEW = 8, 3
 """Parts that a card names: estimable ones, and others."""
 
-SIGNS = {"does not keep": "✗", "not known": "?", "keeps": "✓"}
-"""What a verdict may be, the worst first, and its sign."""
-
 FEW = 100
 """Rows of a group under which its rates are said to be uncertain."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """Paragraphs, then points of a list, then a table whose first line is its header; before them a verdict, its state
-    and its text, where there is one."""
-
-    title: str
-    says: tuple[str, ...] = ()
-    points: tuple[str, ...] = ()
-    lines: tuple[tuple[str, ...], ...] = ()
-    verdict: tuple[str, str] | None = None
 
 
 Certified = Mapping[str, Certificate | str]
@@ -86,6 +75,7 @@ def card(
         replace(_about(model, target), verdict=_verdict(fitted, certified)),
         _uses(model),
         _data(model, clients),
+        *_rule(fitted, [*clients.values()]),
         *(_groups(y, y_hat, name, values) for name, values in groups.items()),
         *(_certified(name, made) for name, made in certified.items()),
         _limits(fitted, y, y_hat, groups),
@@ -109,89 +99,6 @@ def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
     )
 
 
-def markdown(sections: Sequence[Section]) -> str:
-    """The card as Markdown; texts are escaped, so that none of them can be markup or HTML."""
-    parts = []
-    for level, section in zip(["#", *["##"] * len(sections)], sections, strict=False):
-        parts.append(f"{level} {_plain(section.title)}")
-        if section.verdict is not None:
-            state, text = section.verdict
-            parts.append(f"**{SIGNS[state]} {_plain(text)}**")
-        parts += map(_plain, section.says)
-        if section.points:
-            parts.append("\n".join(f"- {_plain(point)}" for point in section.points))
-        if section.lines:
-            rows = [f"| {' | '.join(map(_plain, line))} |" for line in section.lines]
-            rule = f"|---|{'---:|' * (len(section.lines[0]) - 1)}"
-            parts.append("\n".join([rows[0], rule, *rows[1:]]))
-    return "\n\n".join(parts) + "\n"
-
-
-def html(sections: Sequence[Section]) -> str:
-    """The card as one page that asks for nothing from elsewhere."""
-    first, *rest = sections
-    parts = [f"<header><h1>{escape(first.title)}</h1></header>"]
-    parts += ["<main id='main'>", f"<section>{_body(first)}</section>"]
-    parts += [
-        f"<section><h2 class='part'>{escape(section.title)}</h2>{_body(section)}</section>"
-        for section in rest
-    ]
-    meta = "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-    head = f"<meta charset='utf-8'>{meta}<title>{escape(first.title)}</title>"
-    body = "\n".join(parts)
-    return (
-        f"<!doctype html>\n<html lang='en'><head>{head}\n<style>{static('page.css')}</style></head>\n"
-        f"<body class='model-card'>\n{body}\n</main></body></html>\n"
-    )
-
-
-def _body(section: Section) -> str:
-    told = ""
-    if section.verdict is not None:
-        state, text = section.verdict
-        sign = f"<span class='sign' aria-hidden='true'>{SIGNS[state]}</span>"
-        told = f"<p class='verdict {state.replace(' ', '-')}'>{sign}<span>{escape(text)}</span></p>"
-    says = told + "".join(f"<p>{escape(text)}</p>" for text in section.says)
-    points = "".join(f"<li>{escape(point)}</li>" for point in section.points)
-    points = f"<ul>{points}</ul>" if points else ""
-    return says + points + (_table(section.title, section.lines) if section.lines else "")
-
-
-def _table(title: str, lines: Sequence[Sequence[str]]) -> str:
-    """A table that the page's style folds into blocks where there is no room."""
-    header, *rest = lines
-    kinds = ("", *["n"] * (len(header) - 1))
-    top = "".join(
-        f"<th role='columnheader' scope='col' class='{kind}'>{escape(text)}</th>"
-        for kind, text in zip(kinds, header, strict=True)
-    )
-    rows = []
-    for first, *cells in rest:
-        inner = "".join(
-            f"<td role='cell' class='n' data-label='{escape(label)}'>{escape(text)}</td>"
-            for label, text in zip(header[1:], cells, strict=True)
-        )
-        rows.append(
-            f"<tr role='row'><th role='rowheader' scope='row'>{escape(first)}</th>{inner}</tr>"
-        )
-    size = "wide" if len(header) > 6 else "middling" if len(header) > 3 else "settings"
-    return (
-        f"<div class='scroll' tabindex='0' role='group' aria-label='{escape(title)}'>"
-        f"<table role='table' class='{size}'><thead role='rowgroup'><tr role='row'>{top}</tr></thead>"
-        f"<tbody role='rowgroup'>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _plain(text: str) -> str:
-    r"""The text for Markdown: on one line, its marks escaped, with entities for HTML and a table's bars.
-
-    >>> print(_plain("a_b <i> | *c*"))
-    a\_b &lt;i&gt; &#124; \*c\*
-    """
-    marked = re.sub(r"([\\`*_\[\]#~])", r"\\\1", " ".join(text.split()))
-    return escape(marked, quote=False).replace("|", "&#124;")
-
-
 def _about(model: Model, target: str) -> Section:
     columns = len(model.encoding.numeric) + len(model.encoding.categorical)
     held = "one holder" if model.clients == 1 else f"{model.clients} holders, who kept their rows"
@@ -211,7 +118,8 @@ def _verdict(fitted: Fit, certified: Certified) -> tuple[str, str] | None:
     for made in certified.values():
         if isinstance(made, str):
             continue
-        method = {"name": fitted.method.name, "difference": one(made.difference)}
+        method: dict[str, Any] = {"name": fitted.method.name, "difference": one(made.difference)}
+        method["rule"] = fitted.method.rule is not None
         study = {
             "kind": "fit",
             "methods": [method | reached(made.to_json())],
@@ -235,6 +143,12 @@ def _asked(model: Model) -> str:
 
 
 def _kind(model: Model) -> str:
+    if model.rule is not None:
+        return (
+            "It is a rule: a learner estimates the probabilities of the label and of the groups from the columns, and "
+            "a program finds the decisions of most utility among those that keep groups' rates within a limit in "
+            "every subgroup. A score above zero is a positive decision."
+        )
     if model.network is None:
         return (
             "It is a linear classifier: every column adds or takes away a fixed number of points, and a "
@@ -264,20 +178,65 @@ def _uses(model: Model) -> Section:
 
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
-    bands = {name: ", ".join(model.encoding.bands_of(name)) for name, _ in model.encoding.bands}
-    cut = tuple(f"{name} counts by its bands, too: {names}." for name, names in bands.items())
+    cut = tuple(
+        f"{name} counts by its {len(edges) + 1} bins, too." for name, edges in model.encoding.bands
+    )
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
     return Section(
         "Training data",
         (
             f"Columns of numbers: {', '.join(name for name, _, _ in numbers) or 'none'}. Columns of "
             f"categories: {', '.join(name for name, _ in texts) or 'none'}.",
-            f"Not used to decide: {shown(model.sensitive_features) or 'nothing'}. Other columns may carry the "
-            "same information, which is why the groups' decisions are compared.",
+            _unused(model),
         ),
         cut,
         lines=(("holder", "rows", f"labelled {model.positive}"), *rows),
     )
+
+
+def _unused(model: Model) -> str:
+    """Which columns do not decide, in a sentence."""
+    names = shown(model.sensitive_features)
+    if model.estimates is not None and model.estimates.aware:
+        return f"Used to decide, too: {names}."
+    return (
+        f"Not used to decide: {names or 'nothing'}. Other columns may carry the same information, which is why the "
+        "groups' decisions are compared."
+    )
+
+
+def _rule(fitted: Fit, tables: Sequence[Table]) -> list[Section]:
+    """How a rule decides: its learner, what its limits cost, where it had to act, and how its estimates agree with the
+    rows; none of a fit without one."""
+    told, positive = about(fitted, tables), fitted.model.positive
+    if told is None:
+        return []
+    pictures = [
+        (title, text, png(figure, 110)) for title, text, figure in ruled.pictures(told, positive)
+    ]
+    first, rest = (
+        [p for p in pictures if p[0] == ruled.ACTED],
+        [p for p in pictures if p[0] != ruled.ACTED],
+    )
+    made = [
+        Section(
+            "How it decides", (ruled.learner_words(told), told["proxy"]), tuple(told["statements"])
+        )
+    ]
+    if fitted.method.fairness is not None:
+        lines = ruled.acted_lines(told)
+        made.append(Section(ruled.ACTED, (ruled.acted_words(told),), (), lines, None, (*first,)))
+    if told["calibration"]:
+        title, lines = (
+            "Do the estimates agree with the rows?",
+            ruled.calibrated_lines(told, positive),
+        )
+        made.append(Section(title, (ruled.calibrated_words(told),), (), lines))
+    lines = ruled.importance_lines(told, positive)
+    if lines or rest:
+        says = (ruled.IMPORTANCE,) if "gains" in told else ()
+        made.append(Section("What the estimates hang on", says, (), lines, None, (*rest,)))
+    return made
 
 
 def _groups(y: np.ndarray, y_hat: np.ndarray, sensitive_feature: str, named: np.ndarray) -> Section:
@@ -392,6 +351,11 @@ def _parts(made: Certificate) -> tuple[tuple[str, ...], ...]:
 def _aimed(method: Method, fairness: Fairness) -> str:
     """What training held the decisions to."""
     network = method.network
+    if method.rule is not None:
+        return (
+            f"Training held the estimated rates within {fairness.tau:g} of each other in every subgroup of enough "
+            "people; counted rates differ by chance besides, the more the smaller a subgroup is."
+        )
     if deciding.suits(method) or (
         network is not None and network.decisions and fairness.measured.kind == "sigmoid"
     ):

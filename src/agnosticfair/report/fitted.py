@@ -1,15 +1,19 @@
-"""A fit to look at in a notebook: how it ended, the parts in which decisions differ most, and its rounds."""
+"""A fit to look at in a notebook: how it ended, where a rule had to act or decisions differ most, and its rounds."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from agnosticfair.federation import Fit
+from agnosticfair.report import rule
 from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED, canvas
 from agnosticfair.report.tables import Grid
+from agnosticfair.runs import ruled
 
 
 def grids(fitted: Fit) -> list[Grid]:
@@ -24,14 +28,33 @@ def grids(fitted: Fit) -> list[Grid]:
         "worst difference over the set": _number(fitted.worst_difference),
     }
     found = [Grid(fitted.method.name, fitted.method.summary, ("", ""), [*told.items()])]
+    if (about := ruled.about(fitted)) is not None:
+        return found + _of_rule(about, fitted.model.positive)
     if fitted.worst_parts:
         lines = [(name, f"{value:.3f}") for name, value in fitted.worst_parts]
         found.append(Grid("Parts that differ most", "", ("part", "difference"), lines))
     return found
 
 
+def _of_rule(about: Mapping[str, Any], positive: str) -> list[Grid]:
+    """What is said of a rule, where it had to act, and how its estimates agree with the rows."""
+    said = [(text,) for text in (*about["statements"], about["proxy"])]
+    found = [Grid("How it decides", "", (rule.learner_words(about),), said)]
+    acted, off = rule.acted_lines(about), rule.calibrated_lines(about, positive)
+    if acted:
+        found.append(Grid(rule.ACTED, "", acted[0], [*acted[1:]]))
+    if off:
+        title = "Subgroups in which estimates are furthest off"
+        found.append(Grid(title, "", off[0], [*off[1:]]))
+    return found
+
+
 def figure(fitted: Fit) -> Figure:
-    """The worst named parts against tau, where there are any, and the loss by round."""
+    """Where a rule had to act; else the worst named parts against tau, where there are any, and the loss by round."""
+    if fitted.multipliers:
+        about = ruled.about(fitted)
+        assert about is not None
+        return rule.acted(about)
     drawn = canvas(9.6 if fitted.worst_parts else 5.6, 3.6)
     if fitted.worst_parts:
         left, right = drawn.subplots(1, 2)
@@ -62,8 +85,9 @@ def _parts(axes: Axes, fitted: Fit) -> None:
 
 
 def _rounds(axes: Axes, fitted: Fit) -> None:
-    rounds = [entry["round"] for entry in fitted.history]
-    axes.plot(rounds, [entry["loss"] for entry in fitted.history], color=BLUE, marker="o", ms=4)
+    there = [entry for entry in fitted.history if "loss" in entry]
+    rounds = [entry["round"] for entry in there]
+    axes.plot(rounds, [entry["loss"] for entry in there], color=BLUE, marker="o", ms=4)
     axes.set_xlabel("round", fontsize=9)
     axes.set_ylabel("loss", fontsize=9, color=BLUE)
     worst = [(entry["round"], entry["worst"]) for entry in fitted.history if "worst" in entry]

@@ -16,7 +16,9 @@ BESIDE = {"fl": "no limit", "fairfl": "a limit on everybody alone"}
 
 def grid(found: Frontier) -> Grid:
     """One line per tau, the knee marked, then the methods beside the path."""
-    named = [(f"{p.tau:g}", p, "knee" * (k == found.knee)) for k, p in enumerate(found.points)]
+    marks = ["one answer" * p.one_answer for p in found.points]
+    marks[found.knee] = "knee"
+    named = [(f"{p.tau:g}", p, mark) for p, mark in zip(found.points, marks, strict=True)]
     named += [(name, p, "") for name, p in found.references.items()]
     lines = tuple(
         (

@@ -21,6 +21,7 @@ from agnosticfair.report import shifts as shift_tables
 from agnosticfair.report.certified import certified, reached, set_in_words
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.figures import NAMES, SETS
+from agnosticfair.report.rule import in_words
 from agnosticfair.report.runs import Run, sensitive_feature_of
 from agnosticfair.report.shifts import SuiteSummary
 from agnosticfair.report.tables import PaperSummary, Row, Spread, number, one, spread
@@ -184,7 +185,11 @@ def _fit_entry(run: Run, name: str) -> Json:
     fairness = method.get("fairness") or {}
     entry = {"name": name, "outcome": _ended(told), "seeds": 1, "note": method.get("summary")}
     entry |= {"history": told["history"], "training_alpha": told["alpha"]}
-    entry |= {"tau": fairness.get("tau"), **reached(certificate)}
+    entry |= {
+        "tau": fairness.get("tau"),
+        "rule": in_words(told.get("rule"), told["positive"]),
+        **reached(certificate),
+    }
     return entry
 
 

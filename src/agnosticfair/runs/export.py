@@ -17,7 +17,7 @@ from agnosticfair.data import wire
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding
 from agnosticfair.errors import SettingsError, needing
 from agnosticfair.model import Model
-from agnosticfair.runs import onnx_trees
+from agnosticfair.runs import onnx_rule
 
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8  # what came with these opsets: older runtimes read it, too
@@ -38,38 +38,18 @@ def to_onnx(model: Model) -> Any:
         "sensitive_feature": model.sensitive_feature,
     }
     about |= {"method": str(model.method["name"]), "agnosticfair": model.version}
-    if model.rule is not None and is_plain_forest(model):
-        return _graph_of_trees(model, about)
+    if model.rule is not None:
+        onnx_rule.check(model)
+        graph = _Graph(model.encoding)
+        score, probability = onnx_rule.scored(graph, model)
+        d = graph.add("Identity", score, wish="decision")
+        return graph.finish(d, about, graph.add("Identity", probability, wish="probability"))
     return graph_of(model.encoding, layers_of(model), about)
-
-
-def is_plain_forest(model: Model) -> bool:
-    """Whether it decides by trees alone, without subgroups."""
-    of_trees = model.estimates is not None and model.estimates.kind == "trees"
-    return of_trees and model.rule is not None and not model.rule.coefficients.any()
-
-
-def _graph_of_trees(model: Model, about: Mapping[str, str]) -> Any:
-    """The graph of a model that decides by trees: c = false_negative eta - false_positive (1 - eta) - shift."""
-    assert model.rule is not None
-    graph, (false_positive, false_negative) = _Graph(model.encoding), model.rule.prices
-    eta = onnx_trees.probability(graph, model)
-    worth = graph.add("Mul", eta, graph.constant(false_negative))
-    other = graph.add("Sub", graph.constant(1.0), eta)
-    c = graph.add("Sub", worth, graph.add("Mul", other, graph.constant(false_positive)))
-    c = onnx_trees.rounded(graph, c)
-    d = graph.add("Sub", c, graph.constant(model.rule.shift), wish="decision")
-    return graph.finish(d, about, graph.add("Identity", eta, wish="probability"))
 
 
 def layers_of(model: Model) -> Layers:
     """The model's dense layers, from encoded rows to the distance; a network's inputs are centred and
     scaled by its first one."""
-    if model.rule is not None:
-        raise SettingsError(
-            "a rule over subgroups has no dense layers: use its model file, or export a linear method, or 'fl' with "
-            "learner 'trees'"
-        )
     if model.network is None:
         return [(model.w[:-1, None], model.w[-1:])]
     name, hidden = model.network["name"], model.network["hidden"]
@@ -133,6 +113,9 @@ class _Graph:
         """A node, and the name of what it makes.  says: its own name, which errors show."""
         made = self.name(wish or f"{op} {len(self.nodes)}")
         domain = "ai.onnx.ml" if op in ("LabelEncoder", "TreeEnsembleRegressor") else ""
+        said = {node.name for node in self.nodes} if says else set()
+        while says in said:
+            says += " again"  # a node's name is its own
         node = self.onnx.helper.make_node(op, inputs, [made], says or made, domain=domain, **about)
         self.nodes.append(node)
         return made
@@ -143,6 +126,28 @@ class _Graph:
         hot = [self.one_hot(*entry) for entry in encoding.categorical]
         cut = [self.banded(*entry) for entry in encoding.bands]
         return self.add("Concat", *scaled, *hot, *cut, axis=1)
+
+    def read(self, column: str, kind: int) -> None:
+        """Make sure that a column is an input: one that names subgroups may be no feature."""
+        if column not in self.names:
+            self.inputs.append(self.vector(column, kind))
+            self.names.add(column)
+
+    def refusing(self, good: str, says: str) -> str:
+        """0 for every row, (n,), or an error that says why a row is not good."""
+        place = self.add("Cast", self.add("Not", good), to=self.onnx.TensorProto.INT64)
+        return self.add("Gather", self.constant([0.0]), place, says=says)  # has no second place
+
+    def reached(self, column: str, edges: Sequence[float], checked: bool = False) -> str:
+        """How many edges a number has reached, (n,); checked: one that is missing or too large is refused."""
+        if checked:
+            good = self.add("LessOrEqual", self.add("Abs", column), self.constant(wire.LARGEST))
+            says = f"column {column!r} has a number that is missing, infinite or too large"
+            column = self.add("Add", column, self.refusing(good, says))
+        v = self.add("Unsqueeze", column, self.constant([1]))
+        reached = self.add("GreaterOrEqual", v, self.constant(np.asarray(edges, np.float64)))
+        as_numbers = self.add("Cast", reached, to=self.onnx.TensorProto.INT64)
+        return self.add("ReduceSum", as_numbers, self.constant([1]), keepdims=0)
 
     def scaled(self, column: str, low: float, high: float, scale: bool) -> str:
         """(n, 1): (v - low) / (high - low) on the grid; 0 where that was constant in training."""
@@ -170,10 +175,7 @@ class _Graph:
 
     def banded(self, column: str, edges: tuple[float, ...]) -> str:
         """(n, k + 1): a row of the identity each, at the number of edges that the value has reached."""
-        v = self.add("Unsqueeze", column, self.constant([1]))
-        reached = self.add("GreaterOrEqual", v, self.constant(np.asarray(edges, np.float64)))
-        as_numbers = self.add("Cast", reached, to=self.onnx.TensorProto.INT64)
-        place = self.add("ReduceSum", as_numbers, self.constant([1]), keepdims=0)
+        place = self.reached(column, edges)
         return self.add("Gather", self.constant(np.eye(len(edges) + 1)), place)
 
     def dense(self, X: str, layers: Layers) -> str:

@@ -1,8 +1,8 @@
 """Boosted trees as an ONNX graph: raw columns in, codes by comparison with edges, then ``TreeEnsembleRegressor``.
 
 A node of the ensemble compares one number. A column of numbers comes twice, with its missing values below and above all
-bins, and a split by categories has a number of its own: 1 where a row goes right. Leaves are added up in float32 there,
-in float64 here: margins differ by some 1e-6.
+bins, and a split by categories has a number of its own: 1 where a row goes right. The operator
+adds up leaves in float32: each is there in pieces, so that the sums are those of float64 here.
 """
 
 from __future__ import annotations
@@ -18,21 +18,38 @@ from agnosticfair.learners.trees import binning_of, forests_of
 from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, ranks
 from agnosticfair.model import Model
 
+PIECES = (10, 24, 149)
+"""Of a leaf's value: bits behind the point; the last piece is what is left."""
 
-def probability(graph: Any, model: Model) -> str:
-    """The nodes that make the label's probability, (n,), of a model whose estimates are trees.
+
+def probabilities(graph: Any, model: Model) -> list[str]:
+    """The nodes that make every learned head's probability, (n,), of a model whose estimates are trees.
 
     graph: of ``runs.export``.
     """
     assert model.estimates is not None
     arrays, encoding = model.estimates.arrays, model.encoding
     bins, forests = forests_of(arrays, encoding, model.estimates.folds)
-    inputs = _inputs(graph, encoding, binning_of(arrays), bins, forests[0])
+    binning = binning_of(arrays)
+    numbers = _numbers(graph, encoding, binning)
+    return [_probability(graph, encoding, binning, bins, numbers, forest) for forest in forests]
+
+
+def _probability(
+    graph: Any,
+    encoding: Encoding,
+    binning: Binning,
+    bins: Bins,
+    numbers: list[str],
+    forest: Forest,
+) -> str:
+    inputs = [*numbers, *_hot(graph, encoding, binning, bins, forest)]
     X = graph.add("Cast", graph.add("Concat", *inputs, axis=1), to=graph.onnx.TensorProto.FLOAT)
-    margin = graph.add("TreeEnsembleRegressor", X, n_targets=1, **ensemble(forests[0], bins))
-    margin = graph.add("Squeeze", margin, graph.constant([1]))
+    about = ensemble(forest, bins)
+    margin = graph.add("TreeEnsembleRegressor", X, n_targets=len(PIECES), **about)
     margin = graph.add("Cast", margin, to=graph.number)
-    margin = graph.add("Add", margin, graph.constant(forests[0].start))
+    margin = graph.add("ReduceSum", margin, graph.constant([1]), keepdims=0)
+    margin = graph.add("Add", margin, graph.constant(forest.start))
     return rounded(graph, graph.add("Sigmoid", margin))
 
 
@@ -42,11 +59,8 @@ def rounded(graph: Any, value: str) -> str:
     return graph.add("Div", graph.add("Round", graph.add("Mul", value, unit)), unit)
 
 
-def _inputs(
-    graph: Any, encoding: Encoding, binning: Binning, bins: Bins, forest: Forest
-) -> list[str]:
-    """What nodes compare, (n, k) each: codes with missing values first; the same with them last; splits by
-    categories."""
+def _numbers(graph: Any, encoding: Encoding, binning: Binning) -> list[str]:
+    """The codes of columns of numbers, (n, 1) each: with missing values first, then the same with them last."""
     first, last = [], []
     for (name, _, _), edges in zip(encoding.numeric, binning.by_column, strict=True):
         code = _number(graph, name, edges)
@@ -54,6 +68,11 @@ def _inputs(
         low, high = (graph.constant(float(v)) for v in (0, MAX_CODES))
         first.append(graph.add("Where", missing, low, code))
         last.append(graph.add("Where", missing, high, code))
+    return first + last
+
+
+def _hot(graph: Any, encoding: Encoding, binning: Binning, bins: Bins, forest: Forest) -> list[str]:
+    """Which way every split by categories sends a row, (n, k) each: 1 for right."""
     sets = np.unpackbits(forest.sets, axis=1, bitorder="little")
     column = forest.column[(forest.column != LEAF) & (forest.column >= bins.numeric)]
     hot = []
@@ -67,7 +86,7 @@ def _inputs(
                 values_int64s=range(len(values)),
             )  # fmt: skip
             hot.append(graph.add("Gather", graph.constant(np.ascontiguousarray(table)), place))
-    return first + last + hot
+    return hot
 
 
 def _number(graph: Any, name: str, edges: np.ndarray) -> str:
@@ -77,6 +96,19 @@ def _number(graph: Any, name: str, edges: np.ndarray) -> str:
     number = graph.add("Cast", reached, to=graph.number)
     total = graph.add("ReduceSum", number, graph.constant([1]), keepdims=1)
     return graph.add("Add", total, graph.constant(1.0))
+
+
+def pieces(value: float) -> tuple[float, ...]:
+    """A leaf's value as a sum of numbers on coarser and finer grids, so that float32 adds each of them up exactly.
+
+    >>> pieces(0.5 + 2.0**-20), sum(pieces(0.1)) == 0.1
+    ((0.5, 9.5367431640625e-07, 0.0), True)
+    """
+    found, rest = [], value
+    for bits in PIECES[:-1]:
+        found.append(round(rest * 2.0**bits) / 2.0**bits)
+        rest -= found[-1]
+    return (*found, rest)
 
 
 def ensemble(forest: Forest, bins: Bins) -> dict[str, Any]:
@@ -108,9 +140,9 @@ def ensemble(forest: Forest, bins: Bins) -> dict[str, Any]:
                 )
                 waiting += [left, right]
             else:
-                value = float(forest.value[tree, inner - first])
-                for k, v in zip(targets, (tree, node, 0, value), strict=True):
-                    targets[k].append(v)
+                for number, value in enumerate(pieces(float(forest.value[tree, inner - first]))):
+                    for k, v in zip(targets, (tree, node, number, value), strict=True):
+                        targets[k].append(v)
             for k, v in zip(nodes, entry, strict=True):
                 nodes[k].append(v)
     return {f"nodes_{k}": v for k, v in nodes.items()} | {
@@ -119,7 +151,7 @@ def ensemble(forest: Forest, bins: Bins) -> dict[str, Any]:
 
 
 def _compared(forest: Forest, bins: Bins) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the ``_inputs`` a node compares, and with what, (T, 2^D - 1) each: at most it goes left."""
+    """Which input (``_numbers``, ``_hot``) a node compares, and with what, (T, 2^D - 1) each: at most it goes left."""
     column = forest.column.astype(int)
     feature = np.where(forest.missing_right > 0, column + bins.numeric, column)
     threshold = forest.threshold.astype(float)

@@ -11,7 +11,7 @@ import json
 import platform
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib.metadata import version
@@ -90,11 +90,12 @@ def _values(column: Any) -> bytes:
     return json.dumps(order).encode() + column.aligned(order).tobytes()
 
 
-def history(fitted: Fit) -> dict[str, Any]:
-    """How a fit came about, as JSON."""
+def history(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any]:
+    """How a fit came about, as JSON.  tables: its rows, where they are here, by which a rule's trees are explained."""
     from dataclasses import asdict
 
     from agnosticfair.auditing.certificate import plain
+    from agnosticfair.runs.ruled import about as of_rule
 
     told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
     model = fitted.model
@@ -104,6 +105,8 @@ def history(fitted: Fit) -> dict[str, Any]:
     }
     about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
+    if (rule := of_rule(fitted, tables)) is not None:
+        shown["rule"] = plain(rule)
     return {"format": HISTORY, **about, **told, **shown}
 
 
@@ -174,7 +177,13 @@ def run_files(
     """Model, history and certificate of a fit, as a deployed run leaves them."""
     told = {"certificate": certificate["says"], **told}
     parts = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
-    made = history(fitted) | provenance(clients) | told | {"parts": digests(parts)}
+    tables = [] if any(t.streamed for t in clients.values()) else [*clients.values()]
+    made = (
+        history(fitted, cast("Sequence[Table]", tables))
+        | provenance(clients)
+        | told
+        | {"parts": digests(parts)}
+    )
     return {**parts, "history.json": as_json(made)}
 
 

@@ -21,6 +21,7 @@ from agnosticfair.errors import ModelError, SettingsError
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import Head
+from agnosticfair.learners.kernels import Kernels
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.fairness import Comparisons, Surrogate
 from agnosticfair.methods import Averaging, Fairness, Method, Network, Rule
@@ -33,7 +34,7 @@ FORMAT = "agnosticfair-checkpoint-2"
 FILE = "checkpoint.safetensors"
 _PARTS: tuple[type, ...] = (SolverState, Plan, Task, Named, Encoding, Architecture)
 _PARTS += (Method, Fairness, Averaging, Network, Rule, Basis, Comparisons, Surrogate)
-_PARTS += (Estimates, Head, Decision, Learned)
+_PARTS += (Estimates, Head, Decision, Kernels, Learned)
 
 
 def _name(kind: type) -> str:

@@ -16,6 +16,7 @@ from agnosticfair.errors import SolverError
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import Head
 from agnosticfair.learners.linear import WEIGHT_BITS
+from agnosticfair.mathematics.lbfgs import lbfgs_step
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.methods import Method
 from agnosticfair.protocol.estimates import Learn, hessian_numbers
@@ -253,27 +254,9 @@ def _quasi_newton(
     """The step of every model by the diagonal and the last moves (L-BFGS), and what it promises of its mean loss."""
     share = np.maximum(mass, 1.0) / np.maximum(mass[-1], 1.0)
     diagonal = share[:, :, None] * state.hessian + _penalty(state)
-    curved = np.einsum("kfhd,kfhd->kfh", state.moves, state.turns)
-    rho = np.where(curved > 0, 1.0 / np.where(curved > 0, curved, 1.0), 0.0)
-    q, alphas = gradient.copy(), []
-    for s, y, r in zip(state.moves[::-1], state.turns[::-1], rho[::-1], strict=True):
-        alpha = r * np.einsum("fhd,fhd->fh", s, q)
-        q -= alpha[:, :, None] * y
-        alphas.append(alpha)
-    p = q / diagonal * _length(state, diagonal, curved)[:, :, None]
-    for s, y, r, alpha in zip(state.moves, state.turns, rho, alphas[::-1], strict=True):
-        p += (alpha - r * np.einsum("fhd,fhd->fh", y, p))[:, :, None] * s
+    p = -lbfgs_step(gradient, diagonal, state.moves, state.turns, FIRST_LENGTH)
     promised = np.einsum("fhd,fhd->fh", p, gradient) / 2
     return -p, promised / np.maximum(mass, 1.0)
-
-
-def _length(state: Learning, diagonal: np.ndarray, curved: np.ndarray) -> np.ndarray:
-    """By how much the diagonal alone would step too far, (models, H): as the latest move says."""
-    found = np.full(state.w.shape[:2], FIRST_LENGTH)
-    for y, c in zip(state.turns, curved, strict=True):
-        own = np.einsum("fhd,fhd->fh", y, y / diagonal)
-        found = np.where(c > 0, c / np.where(own > 0, own, 1.0), found)
-    return found
 
 
 def estimates_of(state: Learning, plan: Plan) -> Estimates:

@@ -14,18 +14,27 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
-from agnosticfair.mathematics.lasso import residual
-from agnosticfair.mathematics.multipliers import PATH, At, Coordinates, Mixtures, RateLimits
+from agnosticfair.mathematics.multipliers import (
+    PATH,
+    At,
+    Coordinates,
+    Mixtures,
+    RateLimits,
+    Worst,
+    unsettled,
+)
 from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
 from agnosticfair.mathematics.program import State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import asked
-from agnosticfair.protocol.questions import Question
+from agnosticfair.protocol.program import ProgramSums, asked
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
-OVERALL, SETTLED, RIDGE_TOLERANCE = 0.25, 2e-3, 5e-3
+MOST_SHARE = 0.9
+"""Of the weight that the adversary of an agnostic rule moves: by the rest rows are decided that it leaves."""
+
+OVERALL, SETTLED, RIDGE_TOLERANCE = 0.5, 2e-3, 5e-3
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
 optimum's are converged, whatever the rounds.  With a ridge tau is no promise: the path of eps ends one level earlier,
 within RIDGE_TOLERANCE."""
@@ -55,7 +64,7 @@ class ProgramState:
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
 
-TYPES = (ProgramState, State, RateLimits, Mixtures, Coordinates, At, StepModel)
+TYPES = (ProgramState, State, RateLimits, Mixtures, Worst, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:
@@ -84,34 +93,34 @@ def limits_of(plan: Plan) -> RateLimits:
             f"a rule limits differences of rates, not {fairness.notion!r}: take demographic_parity, "
             "equal_opportunity or equalized_odds"
         )
-    if plan.task.named is None and plan.task.fair_basis.kind not in ("constant", "named"):
+    if plan.task.fair_basis.kind == "function":
         raise SettingsError(
-            f"a rule's model decides by subgroups, not by a basis {plan.task.fair_basis.kind!r}: take "
-            "subpopulations(), with 'site' among its columns for clients"
-        )
-    if rule.agnostic:
-        raise SettingsError(
-            "agnostic is not known to this solver, which maximises the mean utility: leave it out"
+            "a rule decides by what its model file holds, which no function is: take subpopulations(), gaussian() or "
+            "by_client()"
         )
     K = weight_functions(plan)
     tau = np.full(K, fairness.tau if fairness.each else inf)
-    usual = fairness.tau if K == 1 else OVERALL * fairness.tau
+    alone = K == 1 or fairness.tau >= 1  # which no difference exceeds
+    usual = fairness.tau if alone else OVERALL * fairness.tau
     tau[-1] = min(usual, fairness.nominal) if rule.overall is None else rule.overall
     mixtures = None
     if not fairness.each and K > 1:
         bound = fairness.bound if isfinite(fairness.bound) else None
-        mixtures = Mixtures(fairness.tau, bound, fairness.floor)
+        mixtures = Mixtures(fairness.tau, bound, fairness.floor, fairness.trust)
     pairs = tuple((j, k) for j, k in plan.compared.pairs if k is not None and j < k)
     return RateLimits(
         tau,
         pairs,
         ridge=rule.ridge,
         positive_rate=rule.positive_rate,
-        min_people=rule.min_people,
+        min_people=rule.min_people if K > 1 else min(rule.min_people, 1.0),
         max_rounds=plan.method.max_rounds,
         tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
         path=PATH[:-1] if rule.ridge else PATH,
         mixtures=mixtures,
+        worst=Worst(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
+        if rule.agnostic
+        else None,
     )
 
 
@@ -124,9 +133,25 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
     return ProgramState(inner, rule.prices(plan.base_rate), plan.compared.names)
 
 
-def question(state: ProgramState) -> Question:
+def question(state: ProgramState) -> ProgramSums:
     """The points of the next round."""
     return asked(program.request(state.inner), state.prices)
+
+
+def largest(asked: ProgramSums) -> ProgramSums:
+    """A request as large as one can be after the first: all step lengths, and a Hessian."""
+    _, K, P = asked.A.shape
+    points, active = len(program.lengths(K * P)), program.max_active(K * P)
+    return replace(
+        asked,
+        hessian=True,
+        masses=False,
+        A=np.zeros((points, K, P)),
+        nu=np.zeros(points),
+        eps=np.zeros(points),
+        directions=np.zeros((active, 5)),
+        W=np.zeros((points, asked.W.shape[1])),
+    )
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:
@@ -135,7 +160,8 @@ def step(state: ProgramState, reply: Reply) -> ProgramState:
     outcome = "running"
     if inner.stage == "done":
         late = inner.round >= inner.limits.max_rounds
-        outcome = "rounds" if late and remaining(inner) > SETTLED else "converged"
+        early = remaining(inner) > SETTLED or inner.level < len(inner.limits.path) - 1
+        outcome = "rounds" if late and early else "converged"
     kept = inner.here is not state.inner.here or inner.stage == "done"
     state = replace(state, inner=inner, round=reply.round, outcome=outcome)
     return replace(state, history=(*state.history, entry(state, kept)))
@@ -145,9 +171,8 @@ def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
     at, here = inner.at, inner.here
     assert at is not None and here is not None  # noqa: PT018
-    if inner.hard is not None and not inner.hard.x.any():
-        return 0.0
-    return float(residual(here.gradient, here.x, at.up, at.down).max())
+    of = inner.hard if inner.hard is not None and (inner.hard.x == at.zero()).all() else here
+    return unsettled(at, of)
 
 
 def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
@@ -161,8 +186,8 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
     found = {
         "round": state.round,
         "kept": bool(kept),
-        "loss": float(false_negative * positives - of.utility),
-        "worst": worst(of),
+        "loss": -of.utility if at.worst else float(false_negative * positives - of.utility),
+        "worst": worst(inner, of),
         "accuracy": of.right,
         "positive": of.positive,
         "eps": of.eps,
@@ -170,15 +195,18 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
         "remaining": remaining(inner),
         "multipliers": int((of.x != 0).sum()),
     }
+    if at.worst is not None:
+        found |= {"mean_loss": float(of.losses[-1]), "worst_loss": float(of.losses.max())}
     if inner.stage != "done":
         return found
     said = optimum(inner)
     return {**found, **vars(said), "retained": said.retained}
 
 
-def worst(point: At) -> float:
-    """The largest difference of two groups' rates."""
-    return float(np.abs(point.differences).max(initial=0.0))
+def worst(inner: State, point: At) -> float:
+    """The largest difference of two groups' rates; at the end over every mixture, where they are limited."""
+    found = float(np.abs(point.differences).max(initial=0.0))
+    return max(found, program.worst_mixture(inner, point)) if inner.stage == "done" else found
 
 
 def worst_cases(state: ProgramState) -> tuple[float, float]:
@@ -186,7 +214,7 @@ def worst_cases(state: ProgramState) -> tuple[float, float]:
     inner = state.inner
     if inner.here is None:
         return nan, nan
-    return worst(inner.here), worst(inner.hard or inner.here)
+    return worst(inner, inner.here), worst(inner, inner.hard or inner.here)
 
 
 def start_of(state: ProgramState) -> Start | None:
@@ -215,6 +243,25 @@ def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:
     of = inner.hard or inner.here
     assert of is not None and inner.at is not None  # noqa: PT018
     return inner.at.coefficients(of.x), float(of.x[-1])
+
+
+def weights_of(state: ProgramState) -> np.ndarray | None:
+    """How much each weight function's utility counts, (K,); None for the mean."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    assert of is not None and inner.at is not None  # noqa: PT018
+    return inner.at.weights(of.x)
+
+
+def multipliers_of(state: ProgramState) -> tuple[np.ndarray, ...]:
+    """The weight function, both groups, and the multiplier of every comparison that the rule pays for, the most
+    first; a positive one holds the first group back."""
+    inner = state.inner
+    of = inner.hard or inner.here
+    assert of is not None and inner.at is not None  # noqa: PT018
+    x = of.x[: len(inner.at.k)]
+    order = np.argsort(-np.abs(x), kind="stable")[: int((x != 0).sum())]
+    return inner.at.k[order], inner.at.j[order], inner.at.other[order], x[order]
 
 
 def by_part(state: ProgramState) -> np.ndarray:

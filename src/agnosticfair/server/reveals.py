@@ -45,7 +45,7 @@ from agnosticfair.protocol.questions import (
     step_of,
 )
 from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import boosted, deciding, named, rule, solvers
+from agnosticfair.server import boosted, deciding, named, program, rule, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
@@ -156,7 +156,10 @@ def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
     state = rule.decided(rule.with_estimates(state, learned), answered)
     if state.stage == rule.PROGRAM:
         asked = solvers.question(state)
-        found += _asked(step_of(asked.asked), "the rounds of the program", asked, _like(asked))
+        found += _asked(step_of(asked.asked), "the first round of the program", asked, _like(asked))
+        later = replace(asked, asked=program.largest(asked.asked))
+        when = "the other rounds of the program, at most so large"
+        found += _asked(step_of(later.asked), when, later, _like(later))
     return found
 
 
@@ -183,6 +186,8 @@ def explain_audit(
     plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
     by_name = server.fairness_of(method).basis.kind == "named"  # then over one constant, and parts
     M = 1 if by_name else server.kernels_wanted(method) or AUDITED.kernels
+    if method.rule is not None:
+        plan = rule.agreed(plan, census, lambda asked: _like(asked, 1.0))
     found, d = list[Explained](), plan.task.encoding.width
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")

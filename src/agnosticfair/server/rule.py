@@ -18,30 +18,22 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.learners import local
 from agnosticfair.learners.decisions import Decision, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
-from agnosticfair.learners.heads import strata
-from agnosticfair.mathematics.parts import (
-    DEEPEST,
-    Axis,
-    Part,
-    conjunctions,
-    places,
-    sizes_of,
-    triples,
-)
-from agnosticfair.mathematics.scores import Points
-from agnosticfair.protocol.estimates import MAX_NUMBERS, Calibration, SubgroupMasses
+from agnosticfair.learners.kernels import Kernels
+from agnosticfair.mathematics.basis import is_apart
+from agnosticfair.protocol.estimates import MAX_NUMBERS, Calibration
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import asked
 from agnosticfair.protocol.questions import Histograms
-from agnosticfair.server import learning, solvers
-from agnosticfair.server.named import axes_in, by_column, parts_in, single_values, with_parts
+from agnosticfair.server import learning
+from agnosticfair.server.named import by_column, with_parts
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 from agnosticfair.server.solvers import SOLVERS, SolverState
+from agnosticfair.server.subgroups import with_subgroups
 from agnosticfair.server.trainers import (
     TRAINERS,
     Learned,
     choose,
     completed,
+    heads_of,
     learners_to_try,
     trained_heads,
 )
@@ -143,7 +135,12 @@ def trained_here(
 def warm(plan: Plan, seed: int, start: Start, ask: Ask) -> SolverState:
     """The state before the program's first round, with the estimates of another fit on the same rows."""
     assert start.estimates is not None
-    state = replace(solvers.init(plan), seed=seed)
+    if start.estimates.heads != heads_of(plan):
+        raise SettingsError(
+            "the start has estimates of other groups or labels: leave it out, or give that of a fit on the same rows"
+        )
+    inner = learning.begun(plan, start.estimates.kind, (), seed)
+    state = SolverState(plan, inner, "additive", seed=seed)
     return decided(with_estimates(state, start.estimates), ask, start)
 
 
@@ -159,120 +156,15 @@ def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverS
     told = ask(Broadcast(0, plan.task, Calibration())).sums
     state = replace(state, plan=plan, calibration=dict(told), notes=(note,) if note else ())
     if plan.method.fairness is None:
+        if plan.method.rule is not None and plan.method.rule.agnostic:
+            raise SettingsError(
+                f"method {plan.method.name!r} has no subgroups of which one could be worst: take 'rule', with "
+                "tau 1 for no limit"
+            )
         ended: Any = replace(state.inner, outcome="converged", history=())  # type: ignore[type-var]
         return replace(state, inner=ended)
     begun = SOLVERS[PROGRAM].init(plan, Beginning(state.seed, start))
     return replace(state, stage=PROGRAM, inner=begun)
-
-
-def with_subgroups(plan: Plan, ask: Ask) -> tuple[Plan, str]:
-    """The plan with the subgroups in which at least two compared groups have enough expected people; and a sentence
-    where there are too many to look at all of them."""
-    if plan.task.named is None or plan.method.fairness is None:
-        return plan, ""
-    depth, axes, note = plan.method.fairness.basis.depth, axes_in(plan), ""
-    if pairs_fit(plan, axes):
-        parts = enough_people(plan, axes, ask, min(depth, 2))
-    else:
-        parts, note = narrowed(plan, axes, ask, min(depth, 2))
-    plan = with_parts(plan, axes, parts)
-    return (with_triples(plan, ask) if depth >= DEEPEST and not note else plan), note
-
-
-def pairs_fit(plan: Plan, axes: Sequence[Axis]) -> bool:
-    """Whether the expected people of every pair of values of these axes are one message."""
-    return _groups(plan) * sum(sizes_of(axes)) ** 2 <= MAX_NUMBERS
-
-
-def _groups(plan: Plan) -> int:
-    assert plan.task.estimates is not None
-    return len(strata(plan.task.estimates.heads))
-
-
-def enough_people(
-    plan: Plan, axes: Sequence[Axis], ask: Ask, depth: int, beside: int = 0
-) -> list[Part]:
-    """The subgroups of at most two values of these axes with enough expected people, those with the most where there
-    are too many for a message.  beside: how many others there are."""
-    assert plan.method.rule is not None
-    least = plan.method.rule.min_people
-    told = ask(Broadcast(0, with_parts(plan, axes, []).task, SubgroupMasses())).sums["masses"]
-    enough = comparable(plan, told)
-    parts = conjunctions(enough, sizes_of(axes), least, depth)
-    _check_some(parts, enough, least)
-    room = max(MAX_NUMBERS // (3 * _groups(plan) + 1) - beside, 0)
-    if len(parts) <= room:
-        return parts
-    people = enough[places(sizes_of(axes), parts)]
-    pair = np.array([len(part) for part in parts])
-    return [parts[k] for k in sorted(np.lexsort((-people, pair))[:room].tolist())]
-
-
-def _check_some(parts: Sequence[Part], enough: np.ndarray, least: float) -> None:
-    if not parts:
-        raise SettingsError(
-            f"min_people {least:g} leaves no subgroup: the largest has {float(enough.max()):.0f} expected people of "
-            "the smaller group; lower it"
-        )
-
-
-def narrowed(plan: Plan, axes: Sequence[Axis], ask: Ask, depth: int) -> tuple[list[Part], str]:
-    """Single values of all columns, and pairs of the columns of which a value has the largest differences; and what is
-    said of it."""
-    rule, every = plan.method.rule, single_values(axes)
-    assert rule is not None
-    one = with_parts(plan, axes, every)
-    enough = comparable(plan, ask(Broadcast(0, one.task, SubgroupMasses())).sums["masses"])
-    parts = [part for part, people in zip(every, enough, strict=True) if people >= rule.min_people]
-    _check_some(parts, enough, rule.min_people)
-    if depth < 2:
-        return parts, ""
-    gaps = np.where(enough >= rule.min_people, differences(one, ask), 0.0)
-    of_axis = np.array([part[0][0] for part in every])
-    largest = np.array([gaps[of_axis == a].max() for a in range(len(axes))])
-    chosen: list[int] = []
-    for a in np.argsort(-largest, kind="stable").tolist():
-        if pairs_fit(plan, [axes[c] for c in (*chosen, a)]):
-            chosen.append(a)
-    chosen = sorted(chosen)
-    pairs: list[Part] = []
-    if len(chosen) > 1:
-        pairs = enough_people(plan, [axes[a] for a in chosen], ask, 2, len(parts))
-    numbers = _groups(plan) * sum(sizes_of(axes)) ** 2
-    note = (
-        f"Subgroups are the single values of {len(axes)} columns, and pairs of values of {len(chosen)} of them, where "
-        f"the learner's decisions differ most ({', '.join(axes[a].name for a in chosen[:5])}"
-        f"{', ...' if len(chosen) > 5 else ''}): pairs of all columns would be {numbers:,} numbers a message, of at "
-        f"most {MAX_NUMBERS:,}. Name the columns to choose others."
-    )
-    deeper = [tuple((chosen[a], v) for a, v in part) for part in pairs if len(part) > 1]
-    return [*parts, *deeper], note
-
-
-def differences(plan: Plan, ask: Ask) -> np.ndarray:
-    """The largest difference of compared groups' rates in every subgroup, (M,), by the learner's own decisions."""
-    rule, compared = plan.method.rule, plan.compared
-    assert rule is not None
-    K, P = len(parts_in(plan)) + 1, len(compared.names)
-    points = Points(np.zeros((1, K, P)), np.zeros(1), np.zeros(1), masses=True)
-    told = ask(Broadcast(0, plan.task, asked(points, rule.prices(plan.base_rate)))).sums
-    rates = told["decided"][0] / np.maximum(told["mass"], 1e-9)
-    apart = [np.abs(rates[j] - rates[k]) for j, k in compared.pairs if k is not None]
-    return np.max(apart, axis=0)[:-1] if apart else np.zeros(K - 1)
-
-
-def with_triples(plan: Plan, ask: Ask) -> Plan:
-    """The plan with the subgroups of three values that have enough expected people, too."""
-    axes, pairs = axes_in(plan), parts_in(plan)
-    candidates = triples(pairs)
-    if not candidates:
-        return plan
-    assert plan.method.rule is not None
-    deeper = with_parts(plan, axes, candidates)
-    masses = ask(Broadcast(0, deeper.task, SubgroupMasses())).sums["masses"]
-    enough = comparable(plan, masses) >= plan.method.rule.min_people
-    chosen = [part for part, on in zip(candidates, enough, strict=True) if on]
-    return with_parts(plan, axes, pairs + chosen)
 
 
 def model_fields(state: SolverState) -> dict[str, Any]:
@@ -284,18 +176,15 @@ def model_fields(state: SolverState) -> dict[str, Any]:
     if state.stage == PROGRAM:
         solver: Any = state.solver
         A, shift = solver.coefficients_of(state.inner)
-        found = Decision(prices, A, shift, plan.task.named)
+        W = solver.weights_of(state.inner)
+        found = Decision(prices, A, shift, plan.task.named, kernels_of(plan), W)
     return {"estimates": of_all_rows(estimates), "rule": found}
 
 
-def comparable(plan: Plan, masses: np.ndarray) -> np.ndarray:
-    """The expected people of the smaller of the two largest groups that are compared, the most of all comparisons:
-    (C, ...) to (...)."""
-    assert plan.task.estimates is not None
-    own = strata(plan.task.estimates.heads)
-    compared = dict.fromkeys((stratum.features, stratum.label) for stratum in own)
-    of_each = [
-        np.sort(masses[[c for c, s in enumerate(own) if (s.features, s.label) == key]], axis=0)[-2]
-        for key in compared
-    ]
-    return np.max(of_each, axis=0)
+def kernels_of(plan: Plan) -> Kernels | None:
+    """The weight functions that are no subgroups, if any."""
+    task = plan.task
+    if task.named is not None or task.fair_basis.kind in ("constant", "named"):
+        return None
+    clients = task.clients if is_apart(task.fair_basis) else ()
+    return Kernels(task.fair_basis, clients, task.centres)

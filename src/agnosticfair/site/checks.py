@@ -22,6 +22,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import check_agreed
 from agnosticfair.learners.estimates import LEARNERS
 from agnosticfair.learners.heads import Head
+from agnosticfair.learners.kernels import plain
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, width
 from agnosticfair.mathematics.parts import DEEPEST, SITE
 from agnosticfair.mathematics.trees import from_numbers, unpack
@@ -233,8 +234,13 @@ def _network(by: Judgement, task: Task) -> None:
 
 @_field("centres")
 def _centres(by: Judgement, task: Task) -> None:
-    assert task.centres is not None
-    need(task.centres.shape[1:] == (task.encoding.width,), "centres are not of the encoding")
+    if task.centres is None:
+        return
+    widths = {task.encoding.width, plain(task.encoding).width}
+    need(
+        task.centres.ndim == 2 and task.centres.shape[1] in widths,
+        "centres are not of the encoding",
+    )
     need(np.isfinite(task.centres).all(), "centres are not finite")
 
 
@@ -317,8 +323,12 @@ def _rule(by: Judgement, task: Task) -> None:
     assert asked is not None
     need(np.isfinite(asked.coefficients).all() and isfinite(asked.shift), "a rule is not finite")
     need(all(isfinite(price) and price > 0 for price in asked.prices), "its prices are none")
+    need(asked.weights is None or np.isfinite(asked.weights).all(), "a rule is not finite")
     if asked.subgroups is not None:
         _named(by, replace(task, named=asked.subgroups))
+    if asked.kernels is not None:
+        _kernels(by, asked.kernels.basis)
+        _centres(by, replace(task, centres=asked.kernels.centres))
 
 
 def _heads(by: Judgement, task: Task, heads: Sequence[Head]) -> None:
@@ -341,6 +351,7 @@ def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
     """Numbers that describe a model: any finite ones, of the shapes that the task settles."""
     task, asked = broadcast.task, broadcast.asked
     D, F = task.encoding.width + 1, width(task.fair_basis, task.clients)
+    D = D if task.rule is None else 0  # a rule decides, without weights
     shapes = {"w": (D,), "alpha": (width(task.basis, task.clients),), "C": (task.cells, F + 1)}
     for f in fields(asked):
         value = getattr(asked, f.name)

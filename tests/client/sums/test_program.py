@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from helpers import dealt, small_table
 
+from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums.distinct import Distinct
 from agnosticfair.client.sums.program import subgroups_of, weight_functions
 from agnosticfair.data.stream import Stream
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.basis import by_client, subpopulations
+from agnosticfair.learners.decisions import scores
+from agnosticfair.mathematics.basis import by_client, gaussian, subpopulations
 from agnosticfair.mathematics.parts import memberships
 from agnosticfair.mathematics.scores import Dense
 from agnosticfair.methods import method
@@ -22,6 +24,11 @@ KINDS = {
     "three values": {"basis": subpopulations(depth=3)},
     "odds": {"notion": "equalized_odds"},
     "mixtures": {"each": False, "bound": 3.0, "floor": 0.05},
+    "kernels": {"basis": gaussian(8, 0.5)},
+    "mixtures of kernels": {"basis": gaussian(8, 0.5), "each": False, "bound": 3.0, "floor": 0.05},
+    "trusted mixtures": {"basis": gaussian(5), "each": False, "bound": 3.0, "trust": 0.5},
+    "worst subgroup": {"agnostic": True},
+    "worst kernel": {"basis": gaussian(8, 0.5), "each": False, "agnostic": True, "floor": 0.05},
     "rate": {"positive_rate": (0.2, 0.25)},
     "ridge": {"multiplier_ridge": 0.5},
 }
@@ -29,7 +36,7 @@ KINDS = {
 
 def made(name="pairs", **changes):
     rule = {"learner": "linear", "min_people": 8}
-    return method("rule", tau=0.05, **{**rule, **KINDS[name], **changes})
+    return method("rule", **{"tau": 0.03, **rule, **KINDS[name], **changes})
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +71,28 @@ def test_any_split_gives_the_rule_of_pooled_rows(pooled, name, groups):
         assert 0.19 <= last["positive"] <= 0.26
 
 
-def test_masked_sums_give_the_same_rule(pooled):
-    masked = fit(dealt(small_table(600, 3), 3), made(), positive="yes", secure=True)
-    np.testing.assert_array_equal(
-        masked.model.rule.coefficients, pooled("pairs").model.rule.coefficients
-    )
+@pytest.mark.parametrize("name", ["pairs", "mixtures of kernels"])
+def test_masked_sums_give_the_same_rule(pooled, name):
+    masked = fit(dealt(small_table(600, 3), 3), made(name), positive="yes", secure=True)
+    assert masked.model.digest == pooled(name).model.digest
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_every_client_keeps_the_limit(each):
+    rows = dealt(small_table(900, 3), 3)
+    own = made(basis=by_client(), each=each, learner="additive", tau=0.01)
+    one = fit(rows, own, positive="yes")
+    assert one.outcome == "converged"
+    assert one.history[-1]["smoothed_excess"] <= 1e-3
+    assert one.model.rule.kernels.clients == tuple(sorted(rows))
+    assert fit(rows, own, positive="yes", secure=True).model.digest == one.model.digest
+    audit = audit_clients(one.model, rows, held_out=False, bootstrap=0)
+    right = [
+        (scores(one.model.rule, one.model.estimates, one.model.encoding, t, client=key) > 0)
+        == t.labels("yes")
+        for key, t in rows.items()
+    ]
+    assert audit.accuracy == pytest.approx(np.concatenate(right).mean())
 
 
 def test_a_stream_gives_the_rule_of_memory(pooled, tmp_path, monkeypatch):

@@ -392,7 +392,7 @@ def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path
     [
         ("agnosticfair", None, ["sums"]),
         ("agnosticfair", "mlp", ["moments", "train"]),
-        ("agnosticfair-named", None, ["part_counts"]),
+        ("rule", None, ["subgroup_masses"]),
     ],
 )
 def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, name, network, steps):
@@ -695,7 +695,7 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "SURE", 0.3)  # several models are within the limit
     monkeypatch.setattr(secure_site, "SESSIONS", 2)  # a fit's own, and the one that counts models
     promised = {"limit": 0.6, "confidence": 0.95, "precision": 0.5}
-    run = {"method": "agnosticfair-named", "positive": "yes", **promised}
+    run = {"method": "rule", "positive": "yes", **promised}
     schema = with_bins(schema_of(take_census(ROWS, "all"), "y"))
     agreed = json.dumps(schema.to_json())
     write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))

@@ -11,10 +11,8 @@ import numpy as np
 from agnosticfair.client.client import Client
 from agnosticfair.client.estimates import codes, crossed, probabilities, strata
 from agnosticfair.client.sums.distinct import Distinct
-from agnosticfair.client.sums.float64 import KERNEL_BITS
-from agnosticfair.mathematics.basis import design
+from agnosticfair.learners.kernels import KERNEL_BITS, Kernels, weights
 from agnosticfair.mathematics.crossed import Crossed, Entries, cross, entries, sums_at, weighed_at
-from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.parts import Part, Places, members, sizes_of
 from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
 from agnosticfair.protocol.grid import base_bits
@@ -113,11 +111,9 @@ def weight_functions(client: Client, task: Task) -> Weights:
     ones = np.ones((len(client.rows), 1))
     if task.fair_basis.kind == "constant":
         return Dense(ones)
-    rows = client.prepare(task)
-    made = design(task.fair_basis, rows.X[:, :-1], task.centres, client.key, task.clients)
-    K = np.empty_like(made)
-    K[rows.order] = on_grid(made, KERNEL_BITS)
-    return Dense(np.hstack([K, ones]))
+    kernels = Kernels(task.fair_basis, task.clients, task.centres)
+    own = weights(kernels, task.encoding, client.rows, client.who, client.key)
+    return Dense(np.hstack([own, ones]))
 
 
 def estimated(client: Client, task: Task, prices: tuple[float, float]) -> Estimated:

@@ -363,16 +363,19 @@
     const tau = method.tau;
     const bounded = there(tau);
     const parts = [
-      line("Loss", [[(e) => e.loss, "loss", COLOURS[0]]], "Loss by round."),
+      line("Held-out log loss of the learners", [[(e) => e.held_out, "log loss", COLOURS[4]]], "Mean log loss on rows that the learners were not trained on, by round."),
+      line("Loss", [[(e) => (e.stage && e.stage !== "program" ? null : e.loss), "loss", COLOURS[0]]], "Loss by round."),
       line("Worst difference in training", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", hue("#000000"), [5, 4]]], "Worst case of the smooth difference by round, with tau."),
       bounded ? line("Violation of tau", [[(e) => (there(e.worst) ? Math.max(0, e.worst - tau) : null), "violation", COLOURS[3]]], "How far the worst case exceeds tau, by round.", { min: 0, suggestedMax: tau / 10 }) : null,
       line("Multiplier of the fairness constraint", [[(e) => e.multiplier, "multiplier", COLOURS[2]]], "Multiplier by round."),
       line("Training accuracy", [[(e) => e.accuracy, "accuracy", hue(COLOURS[6])]], "Training accuracy by round."),
     ].filter((part) => part);
-    const keys = ["loss", "worst", "multiplier", "accuracy", "step", "cuts", "lp"].filter((key) => history.some((e) => e[key] !== undefined));
+    const keys = ["stage", "held_out", "loss", "worst", "multiplier", "accuracy", "step", "cuts", "lp"].filter((key) => history.some((e) => e[key] !== undefined));
     return el("div", {}, sub(study, `Training, ${history.length} rounds`), el("div", { class: "small" }, ...parts),
       fold("Numbers of these charts", table("Rounds", ["round", ...keys], history.map((e) => [e.round, ...keys.map((key) => (typeof e[key] === "number" ? number(e[key], Number.isInteger(e[key]) ? String(e[key]) : e[key].toFixed(5)) : e[key] ?? "none"))]))));
   };
+
+  const rule = ruleShown({ narrow, hue, chart, axis, legend, sub, COLOURS });
 
   const alphas = (method) => {
     const drawnOf = (alpha, title, note) => {
@@ -419,7 +422,7 @@
       own.forEach((drawn) => { drawn.destroy(); charts.splice(charts.indexOf(drawn), 1); });
       const before = charts.length;
       const method = study.methods.find((m) => m.name === name);
-      place.replaceChildren(...[clients(study, name), curves(study, method), profile(study, method), alphas(method)].filter((part) => part));
+      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), profile(study, method), alphas(method)].filter((part) => part));
       own = charts.slice(before);
     };
     const choose = study.methods.length > 1 ? el("p", { class: "choose" }, el("label", { for: id, text: "Method: " }), el("select", { id, class: "method", onchange: (event) => show(event.target.value) }, ...study.methods.map((m) => el("option", { value: m.name, text: m.name, selected: m.name === study.headline })))) : null;

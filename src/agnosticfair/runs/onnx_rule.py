@@ -1,0 +1,170 @@
+"""A rule as ONNX nodes: every head's probability, then the score with what each subgroup adds (``learners.decisions``).
+
+Weights and coefficients are on grids, so that sums have the same bits in whatever order a runtime adds them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.errors import SettingsError
+from agnosticfair.learners.decisions import COEFFICIENT_BITS
+from agnosticfair.learners.estimates import learned
+from agnosticfair.learners.heads import Head
+from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.parts import SITE, Named
+from agnosticfair.model import Model
+from agnosticfair.runs import onnx_trees
+from agnosticfair.runs.onnx_trees import rounded
+
+LINEAR = ("additive", "linear")
+
+
+def check(model: Model) -> None:
+    """Raise where a rule cannot be a graph of columns alone."""
+    estimates, decision = model.estimates, model.rule
+    assert estimates is not None and decision is not None  # noqa: PT018
+    if estimates.aware:
+        raise SettingsError(
+            "the rule decides by the sensitive feature itself (aware), which is no input of the graph: use its model "
+            "file, or train without aware"
+        )
+    if learned(estimates) and estimates.kind not in (*LINEAR, "trees"):
+        raise SettingsError(
+            f"learner {estimates.kind!r} has no ONNX graph: train with 'additive', 'linear' or 'trees'"
+        )
+    axes = () if decision.subgroups is None else decision.subgroups.agreed[0]
+    if any(axis.name == SITE for axis in axes):
+        raise SettingsError(
+            "the rule has subgroups by site, and a graph does not know at which site it runs: use its model file, or "
+            "train without them"
+        )
+
+
+def scored(graph: Any, model: Model) -> tuple[str, str]:
+    """The score and the label's probability, (n,) each.  graph: of ``runs.export``."""
+    decision, estimates = model.rule, model.estimates
+    assert estimates is not None and decision is not None  # noqa: PT018
+    P = probabilities(graph, model)
+    false_positive, false_negative = decision.prices
+    worth = graph.add("Mul", P[0], graph.constant(false_negative))
+    other = graph.add("Mul", _less(graph, P[0]), graph.constant(false_positive))
+    score = rounded(graph, graph.add("Sub", worth, other))
+    score = graph.add("Sub", score, graph.constant(decision.shift))
+    A = on_grid(np.array(decision.coefficients, float), COEFFICIENT_BITS)
+    if A.any():
+        hot = None if decision.subgroups is None else indicators(graph, decision.subgroups)
+        for pi, a in zip(joint(graph, estimates.heads, P), A.T, strict=True):
+            weighed = _weighed(graph, decision.subgroups, hot, a)
+            score = graph.add("Sub", score, graph.add("Mul", pi, weighed))
+    return score, P[0]
+
+
+def probabilities(graph: Any, model: Model) -> list[str]:
+    """Every head's probability, (n,), on the grid."""
+    estimates = model.estimates
+    assert estimates is not None
+    own, made = learned(estimates), list[str]()
+    if own and estimates.kind == "trees":
+        made = onnx_trees.probabilities(graph, model)
+    elif own:
+        w = np.asarray(estimates.arrays["w"][estimates.folds], np.float64)  # (H, D)
+        X = graph.features(model.encoding)
+        scores = graph.add("MatMul", X, graph.constant(np.ascontiguousarray(w[:, :-1].T)))
+        scores = graph.add("Add", scores, graph.constant(w[:, -1]))
+        made = [
+            rounded(graph, graph.add("Sigmoid", _column(graph, scores, k))) for k in range(len(own))
+        ]
+    of_learner = dict(zip(own, made, strict=True))
+    return [
+        of_learner[h] if h in of_learner else _given(graph, estimates.columns[h])
+        for h in range(len(estimates.heads))
+    ]
+
+
+def _given(graph: Any, column: str) -> str:
+    """A column that holds probabilities; others are refused."""
+    off = graph.add("Abs", graph.add("Sub", column, graph.constant(0.5)))
+    good = graph.add("LessOrEqual", off, graph.constant(0.5))
+    says = f"column {column!r} has a number that is no probability"
+    return rounded(graph, graph.add("Add", column, graph.refusing(good, says)))
+
+
+def joint(graph: Any, heads: Sequence[Head], P: Sequence[str]) -> list[str]:
+    """The probability of every stratum, (n,) each: ``learners.heads.joint``."""
+    found = []
+    for h, head in enumerate(heads):
+        if not head.features:
+            continue
+        share = P[h]
+        shares = [_less(graph, share), share] if head.other else [_share(graph, heads, P, h)]
+        if head.label is not None:
+            of_label = P[0] if head.label else _less(graph, P[0])
+            shares = [graph.add("Mul", of_label, own) for own in shares]
+        found += shares
+    return found
+
+
+def _share(graph: Any, heads: Sequence[Head], P: Sequence[str], h: int) -> str:
+    """One of several groups' probability, over the sum of all."""
+    about = (heads[h].features, heads[h].label)
+    same = [P[k] for k, head in enumerate(heads) if (head.features, head.label) == about]
+    total = same[0]
+    for other in same[1:]:
+        total = graph.add("Add", total, other)
+    some = graph.add("Greater", total, graph.constant(0.0))
+    below = graph.add("Where", some, total, graph.constant(1.0))
+    even = graph.constant(1.0 / len(same))
+    return graph.add("Where", some, graph.add("Div", P[h], below), even)
+
+
+def indicators(graph: Any, named: Named) -> str:
+    """Which values of all axes a row has, (n, I) of 0 and 1."""
+    found = []
+    for axis in named.agreed[0]:
+        k = len(axis.values)
+        if axis.edges:
+            graph.read(axis.name, graph.number)
+            rows = np.eye(k)
+            place = graph.reached(axis.name, axis.edges, checked=True)
+        else:
+            graph.read(axis.name, graph.text)
+            rows = np.eye(k + 1, k)  # another value is in no subgroup
+            codes: dict[str, Any] = {"keys_strings": axis.values, "values_int64s": range(k)}
+            place = graph.add("LabelEncoder", axis.name, default_int64=k, **codes)
+        found.append(graph.add("Gather", graph.constant(rows), place))
+    return graph.add("Concat", *found, axis=1)
+
+
+def _weighed(graph: Any, named: Named | None, hot: str | None, a: np.ndarray) -> str:
+    """What a row's subgroups add up to, (n,) or one number: ``learners.decisions``."""
+    if named is None or hot is None or not a[:-1].any():
+        return graph.constant(float(a[-1]))
+    at, (axes, parts) = named.places, named.agreed
+    W = np.zeros((at.values, at.values))
+    W[at.at] = a[:-1][at.shallow]
+    pairs = graph.add("Mul", graph.add("MatMul", hot, graph.constant(W)), hot)
+    total = graph.add("ReduceSum", pairs, graph.constant([1]), keepdims=0)
+    total = graph.add("Add", total, graph.constant(float(a[-1])))
+    deep = [m for m in at.deep.tolist() if a[m]]
+    if not deep:
+        return total
+    starts = np.cumsum([0, *(len(axis.values) for axis in axes)])
+    both = graph.constant(a[deep])
+    for depth in range(len(parts[deep[0]])):
+        places = [int(starts[parts[m][depth][0]]) + parts[m][depth][1] for m in deep]
+        both = graph.add("Mul", both, graph.add("Gather", hot, graph.constant(places), axis=1))
+    more = graph.add("ReduceSum", both, graph.constant([1]), keepdims=0)
+    return graph.add("Add", total, more)
+
+
+def _less(graph: Any, probability: str) -> str:
+    return graph.add("Sub", graph.constant(1.0), probability)
+
+
+def _column(graph: Any, values: str, k: int) -> str:
+    """The k-th column of a matrix, (n,)."""
+    return graph.add("Gather", values, graph.constant(np.array(k, np.int64)), axis=1)
