@@ -6,7 +6,7 @@ model (quasi-Newton), and is asked for only while the models still move much.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,6 +95,11 @@ class Learning:
     under_floor: tuple[str, ...] = ()
 
     @property
+    def full(self) -> bool:
+        """Whether there is all of the Hessian, and not its diagonal alone."""
+        return self.hessian.ndim == 3
+
+    @property
     def alpha(self) -> np.ndarray:
         """No adversary."""
         return np.zeros(0)
@@ -145,12 +150,11 @@ def step(state: Learning, reply: Reply) -> Learning:
     value = sums["head_loss"] + ((state.w**2) @ penalty) / 2
     if "head_hessian" in sums:
         told = sums["head_hessian"]
-        full = state.hessian.ndim == 3
-        state = replace(state, hessian=_square(told, state.w.shape[-1]) if full else told)
+        state = replace(state, hessian=_square(told, state.w.shape[-1]) if state.full else told)
     better = value <= state.value + 1e-9 * np.abs(value)
     gradient = sums["head_gradient"] + state.w * penalty
     state = _remembered(state, gradient, better)
-    step_of = _newton if state.hessian.ndim == 3 else _quasi_newton
+    step_of = _newton if state.full else _quasi_newton
     move, promised = step_of(state, gradient, sums["head_mass"])
     back = (state.best + state.w) / 2
     trial = np.where(better[:, :, None], state.w + move, back)
@@ -164,16 +168,12 @@ def step(state: Learning, reply: Reply) -> Learning:
         "held_out": held_out,
         "decrement": min(left, 1.0),
     }
-    full = state.hessian.ndim == 3
-    most = MAX_ROUNDS if full else LONGER * MAX_ROUNDS
-    done = left < TOLERANCE or reply.round >= most
-    done |= not full and _stalled([*state.history, entry])
+    done = left < TOLERANCE or _ended(state, entry)
+    best = np.where(better[:, :, None], state.w, state.best)
     return replace(
         state,
-        w=on_grid(trial, state.bits)
-        if not done
-        else np.where(better[:, :, None], state.w, state.best),
-        best=np.where(better[:, :, None], state.w, state.best),
+        w=best if done else on_grid(trial, state.bits),
+        best=best,
         value=np.where(better, value, state.value),
         gradient=np.where(better[:, :, None], gradient, state.gradient),
         fresh=left > REFRESH,
@@ -184,10 +184,13 @@ def step(state: Learning, reply: Reply) -> Learning:
     )
 
 
-def _stalled(history: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the last rounds have improved the loss of all rows by little."""
-    losses = [entry["loss"] for entry in history]
-    return len(losses) > PAIRS and min(losses[:-PAIRS]) - min(losses) < STALLED
+def _ended(state: Learning, entry: Mapping[str, Any]) -> bool:
+    """Whether this is the last round; with a diagonal, whether the last ones have improved the loss by little."""
+    if state.full:
+        return bool(entry["round"] >= MAX_ROUNDS)
+    losses = [known["loss"] for known in (*state.history, entry)]
+    stalled = len(losses) > PAIRS and min(losses[:-PAIRS]) - min(losses) < STALLED
+    return bool(stalled or entry["round"] >= LONGER * MAX_ROUNDS)
 
 
 OF_HEADS = {"held_out", "head_hessian"}
@@ -237,7 +240,7 @@ def _newton(
 
 def _remembered(state: Learning, gradient: np.ndarray, better: np.ndarray) -> Learning:
     """The state with how far every model's best weights and their gradient have moved; 0 where they have not."""
-    if state.hessian.ndim == 3 or not state.round:
+    if state.full or not state.round:
         return state
     on = better[:, :, None]
     move, turn = (state.w - state.best) * on, (gradient - state.gradient) * on
