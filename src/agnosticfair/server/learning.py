@@ -141,11 +141,9 @@ def question(state: Learning) -> Learn:
 
 def step(state: Learning, reply: Reply) -> Learning:
     """One round: every model goes on from the better of its last two weights."""
-    sums = reply.sums
+    sums = _checked(reply.sums)
     state = _without_folds(state, sums)
     sums = {k: v if k in OF_HEADS else v[-len(state.w) :] for k, v in sums.items()}
-    if not np.isfinite(sums["head_loss"]).all():
-        raise SolverError("the learner diverged: scale the features")
     penalty = _penalty(state)
     value = sums["head_loss"] + ((state.w**2) @ penalty) / 2
     if "head_hessian" in sums:
@@ -156,8 +154,7 @@ def step(state: Learning, reply: Reply) -> Learning:
     state = _remembered(state, gradient, better)
     step_of = _newton if state.full else _quasi_newton
     move, promised = step_of(state, gradient, sums["head_mass"])
-    back = (state.best + state.w) / 2
-    trial = np.where(better[:, :, None], state.w + move, back)
+    trial = np.where(better[:, :, None], state.w + move, (state.best + state.w) / 2)
     left = float(np.where(better, promised, np.inf).max())
     held_out = float(sums["held_out"].sum()) / state.n
     entry = {
@@ -182,6 +179,12 @@ def step(state: Learning, reply: Reply) -> Learning:
         outcome="learned" if done else "running",
         history=(*state.history, entry),
     )
+
+
+def _checked(sums: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    if not np.isfinite(sums["head_loss"]).all():
+        raise SolverError("the learner diverged: scale the features")
+    return sums
 
 
 def _ended(state: Learning, entry: Mapping[str, Any]) -> bool:
