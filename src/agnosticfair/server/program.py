@@ -160,7 +160,8 @@ def step(state: ProgramState, reply: Reply) -> ProgramState:
     outcome = "running"
     if inner.stage == "done":
         late = inner.round >= inner.limits.max_rounds
-        outcome = "rounds" if late and remaining(inner) > SETTLED else "converged"
+        smooth = inner.level < len(inner.limits.path) - 1 and not _unchanged(inner)
+        outcome = "rounds" if late and (smooth or remaining(inner) > SETTLED) else "converged"
     kept = inner.here is not state.inner.here or inner.stage == "done"
     state = replace(state, inner=inner, round=reply.round, outcome=outcome)
     return replace(state, history=(*state.history, entry(state, kept)))
@@ -170,8 +171,14 @@ def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
     at, here = inner.at, inner.here
     assert at is not None and here is not None  # noqa: PT018
-    of = inner.hard if inner.hard is not None and (inner.hard.x == at.zero()).all() else here
+    of = inner.hard if inner.hard is not None and _unchanged(inner) else here
     return unsettled(at, of)
+
+
+def _unchanged(inner: State) -> bool:
+    """Whether the rule is the learner's own."""
+    at, hard = inner.at, inner.hard
+    return at is not None and hard is not None and bool((hard.x == at.zero()).all())
 
 
 def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
