@@ -156,7 +156,8 @@ def request(state: State) -> Points:
     """What the next reply evaluates."""
     if state.at is None:
         A = np.zeros((2, len(state.limits.tau), state.groups))
-        of_all = np.tile(np.eye(len(state.limits.tau))[-1], (2, 1))
+        of_all = np.zeros((2, len(state.limits.tau)))
+        of_all[:, -1] = 1.0
         W = None if state.limits.worst is None else of_all
         return Points(A, np.zeros(2), np.array([0.0, state.eps]), masses=True, W=W)
     at, eps = state.at, 0.0 if state.stage == "look" else state.eps
