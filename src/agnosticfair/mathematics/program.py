@@ -47,6 +47,9 @@ MAX_LOOKS, LEAST_PRICE = 3, 1e-3
 """Requests for hard decisions around the optimum, where rows tie at the threshold; and what exceeding a limit costs at
 least, beside its multiplier."""
 
+COARSE, FURTHER = 0.02, 6
+"""Smoothing and rounds of a program that says what other limits would cost."""
+
 FIRST_DAMPING, MIN_DAMPING, WARM = 1e-3, 1e-4, 3
 """Of the model's diagonal at its largest.  A program that begins where another ended has the last WARM levels."""
 
@@ -372,6 +375,34 @@ def _looked(state: State, sums: Mapping[str, np.ndarray]) -> State:
     if enough or state.looks > MAX_LOOKS or state.round >= limits.max_rounds:
         return replace(state, stage="done")
     return replace(state, trial=_candidates(state, hard))
+
+
+def rescaled(state: State, scale: float) -> State:
+    """A program with limits so many times as large, from where this one ended: some rounds that say what they would
+    cost, at a coarser smoothing."""
+    at, here, model, limits = state.at, state.here, state.model, state.limits
+    assert at is not None and here is not None and model is not None  # noqa: PT018
+    factor = np.where(np.arange(at.size) < at.rates, scale, 1.0)
+    at = replace(at, up=at.up * factor, down=at.down * factor)
+    limits = replace(
+        limits,
+        tau=limits.tau * scale,
+        path=(here.eps, max(COARSE, here.eps)),
+        max_rounds=FURTHER,
+        tolerance=LOOSE / 4,
+    )
+    then = State(
+        limits,
+        state.n,
+        state.groups,
+        at=at,
+        here=here,
+        model=model,
+        own=state.own,
+        totals=state.totals,
+        members=state.members,
+    )
+    return _tried(then, *solve(at, limits, here, model, FIRST_DAMPING), True)
 
 
 def dual_bound(at: Coordinates, hard: At) -> float:
