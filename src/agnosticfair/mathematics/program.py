@@ -23,7 +23,7 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.ambiguity import Ambiguity, check
 from agnosticfair.mathematics.fairness import shrunk, worst_pair, worst_rate_cuts
-from agnosticfair.mathematics.lasso import kinked, lasso_on_simplex, lasso_step
+from agnosticfair.mathematics.lasso import kinked, lasso_on_simplex, lasso_step, residual
 from agnosticfair.mathematics.multipliers import (
     At,
     Coordinates,
@@ -244,13 +244,16 @@ def lengths(size: int) -> tuple[float, ...]:
 
 
 def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit."""
+    """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit; of a support
+    that is too large those that are farthest from their optimum."""
     reach = np.where(g < 0, at.up, at.down)
     near = np.abs(g) / np.maximum(np.abs(reach), 1e-12)
     if at.worst is not None:
         losses = g[at.rates : -1]
         near[at.rates : -1] = losses / min(float(losses.min()), -1e-12)
     near[x != 0] += 1e6
+    if (x != 0).sum() > max_active(at.mass.size):
+        near += 1e6 + 1e9 * np.minimum(residual(g, x, at.up, at.down), 1.0)
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
     order = np.argsort(-near, kind="stable")[: max_active(at.mass.size)]
     return at.ordered(np.sort(order[near[order] > NEAR]))

@@ -42,7 +42,7 @@ from agnosticfair.server.trainers import (
 BINS, MIN_BINS, ROWS = 32, 4, 300
 """Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each."""
 
-UNBINNED = ("linear", "network")
+UNBINNED = ("linear",)
 """Learners of the columns themselves, as classifiers of scikit-learn are."""
 
 PROGRAM = "program"
