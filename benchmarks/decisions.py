@@ -26,7 +26,7 @@ from rows import load
 from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.table import Table
+from agnosticfair.data.table import Table, concatenate
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 
@@ -80,12 +80,7 @@ def run(asked: dict) -> dict:
     seconds = perf_counter() - begin
     decided = fitted.model.predict(test) > 0
     bounded = asked["notion"] == "bounded_group_loss"
-    spread = fitted.method.fairness.spread is not None
     worst = fitted.worst_surrogate if bounded else fitted.worst_difference
-    if spread:  # the limit is on everybody's decisions, and the parts' worst is told beside it
-        every = [fitted.model.predict(t) > 0 for t in train.values()]
-        both = (np.concatenate(every), _joined(train))
-        worst = difference(*both, source.positive, column, asked["notion"])
     return {
         **{k: asked[k] for k in ("dataset", "seed", "notion", "tau", "method")},
         "limit": limit,
@@ -93,17 +88,10 @@ def run(asked: dict) -> dict:
         "rounds": fitted.rounds,
         "seconds": seconds,
         "decided": worst,
-        "worst_part": fitted.worst_difference if spread else None,
         "accuracy": float((decided == (test.labels(source.positive) > 0)).mean()),
         "difference": difference(decided, test, source.positive, column, asked["notion"]),
         "positive_rate": float(decided.mean()),
     }
-
-
-def _joined(train: dict[str, Table]) -> Table:
-    from agnosticfair.data.table import concatenate
-
-    return concatenate(list(train.values()))
 
 
 def run_peer(asked: dict) -> dict:
@@ -113,7 +101,7 @@ def run_peer(asked: dict) -> dict:
 
     source = dataset(asked["dataset"])
     train, test = halves(rows(asked["dataset"], asked["rows"], asked["sources"]), asked["seed"])
-    whole, column = _joined(train), source.sensitive_features
+    whole, column = concatenate(list(train.values())), source.sensitive_features
     encoding = encoding_of(take_census(whole, "all"))
     X, y = encode(encoding, whole), whole.labels(source.positive)
     s, test_s = (t.sensitive_features[column].codes for t in (whole, test))

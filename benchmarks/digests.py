@@ -1,4 +1,5 @@
-"""Digests of every method's weights on Adult, two clients: what a move of code must leave as it was.
+"""Digests of every method's weights, or estimates and coefficients, on Adult, two clients: what a move of code must
+leave as it was.
 
     python benchmarks/digests.py --every 5 > before    # and after the move: diff
     python benchmarks/digests.py                       # all rows; benchmarks/digests.txt has those of this version
@@ -12,8 +13,21 @@ from hashlib import sha256
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from agnosticfair import METHODS, fit, load_dataset
+from agnosticfair import METHODS, Model, fit, load_dataset
 from agnosticfair.data.splits import iid
+
+
+def numbers_of(model: Model) -> list[np.ndarray]:
+    """The weights; of a rule its estimates and coefficients."""
+    if model.rule is None or model.estimates is None:
+        return [model.w]
+    arrays = model.estimates.arrays
+    return [*(arrays[name] for name in sorted(arrays)), model.rule.coefficients]
+
+
+def bytes_of(numbers: np.ndarray) -> bytes:
+    return np.ascontiguousarray(numbers).tobytes()
+
 
 if __name__ == "__main__":
     given = argparse.ArgumentParser(description=__doc__)
@@ -23,8 +37,7 @@ if __name__ == "__main__":
     with threadpool_limits(1):
         for name in sorted(METHODS):
             fitted = fit(train, name, sensitive_features="sex", positive=">50K")
-            w = fitted.model.w
-            digest = sha256(w.tobytes()).hexdigest()[:16]
-            print(
-                f"{name:21} {digest}  {fitted.rounds:3} rounds  {np.abs(w).sum():.9f}", flush=True
-            )
+            numbers = numbers_of(fitted.model)
+            digest = sha256(b"".join(map(bytes_of, numbers))).hexdigest()[:16]
+            size = sum(float(np.abs(own.astype(float)).sum()) for own in numbers)
+            print(f"{name:21} {digest}  {fitted.rounds:3} rounds  {size:.9f}", flush=True)

@@ -259,7 +259,7 @@ def bases(split) -> None:
             )
 
 
-def path(split, name="agnosticfair-named", repeats=5, **settings) -> None:
+def path(split, name="rule", repeats=5, **settings) -> None:
     """What ten points of the frontier and the fit of the one that is picked cost, in single fits (processor time)."""
     with threadpool_limits(1):
         recipe = method(name, **settings)

@@ -1,7 +1,7 @@
 """What the rule must show, one line at a time: accuracy and differences, with their spread over seeds.
 
     python benchmarks/rule.py --method rule --learner trees --seeds 0-4 --out rule
-    python benchmarks/rule.py --method agnosticfair-named --lines frontier,natural --out before
+    python benchmarks/rule.py --lines frontier,natural --before benchmarks/rule_before.json
 
 Lines: ``frontier`` (data sets' own shifts, the suite of ``bench``, a path of tau), ``natural`` (regions of govcensus
 that nobody trained on), ``random`` (Adult at random, the overall difference only), ``balanced`` (costs by class

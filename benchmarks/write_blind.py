@@ -1,6 +1,6 @@
 """Write the tables of docs/blind.md from what the benchmarks left: no number there is typed.
 
-    python benchmarks/write_blind.py --commit HASH decisions.jsonl named_parts.jsonl networks_named.jsonl limit.jsonl
+    python benchmarks/write_blind.py --commit HASH decisions.jsonl limit.jsonl
 
 Each file is that of the benchmark of its name, on seeds that nobody had looked at; tables whose file is not given stay.
 """
@@ -18,7 +18,6 @@ import numpy as np
 from agnosticfair.report.bench import table
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs/blind.md"
-KINDS = ("single values", "pairs", "triples", "other columns", "tilts")
 
 
 def seeds_of(rows: Sequence[dict]) -> str:
@@ -90,38 +89,6 @@ def _peer(data: str, rows: Sequence[dict]) -> tuple[str, str, str]:
     return data, f"{np.mean(less):+.4f} ({min(less):+.4f})", f"{faster:.1f}"
 
 
-def named_parts(rows: Sequence[dict]) -> str:
-    """Accuracy against differences over deployments, by recipe."""
-    told = []
-    for data in sorted(values(rows, "dataset")):
-        lines = []
-        for recipe in values(rows, "recipe"):
-            own = those(rows, dataset=data, recipe=recipe)
-            if not own:
-                continue
-            right, apart = (np.mean([r[k] for r in own]) for k in ("accuracy", "difference"))
-            cells = [
-                "/".join(f"{v:.3f}" for v in np.mean([r[k] for r in own], axis=0)) for k in KINDS
-            ]
-            lines.append((recipe, f"{right:.4f} / {apart:.3f}", *cells))
-        told.append(table((data, "accuracy / RD", *KINDS), lines))
-    return "\n\n".join(told)
-
-
-def networks_named(rows: Sequence[dict]) -> str:
-    """The same of networks, each followed by the threshold moved to its accuracy."""
-    names = sorted(values(rows, "recipe"))
-    every = []
-    for own in (those(rows, recipe=name) for name in names):
-        every += own
-        moved = [(row, row["moved"]) for row in own if "moved" in row]
-        every += [
-            {"dataset": row["dataset"], "recipe": f"fairfl moved to {row['recipe']}", **rival}
-            for row, rival in moved
-        ]
-    return named_parts(every)
-
-
 def limit(rows: Sequence[dict]) -> str:
     """Which limits are claimed, and kept on fresh rows."""
     lines = []
@@ -154,8 +121,6 @@ def limit(rows: Sequence[dict]) -> str:
 
 TABLES: dict[str, Callable[[Sequence[dict]], str]] = {
     "decisions": decisions,
-    "named_parts": named_parts,
-    "networks_named": networks_named,
     "limit": limit,
 }
 

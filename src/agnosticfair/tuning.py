@@ -269,7 +269,7 @@ def _means(found: np.ndarray, taus: Sequence[float | None]) -> tuple[FrontierPoi
     error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
     lines = zip(taus, found.mean(axis=0).tolist(), error.tolist(), strict=True)
     return tuple(
-        FrontierPoint(tau, *m[:4], (e[0], e[1]), nearly_constant(m[0], m[4], m[3]))
+        FrontierPoint(tau, m[0], m[1], m[2], m[3], (e[0], e[1]), nearly_constant(m[0], m[4], m[3]))
         for tau, m, e in lines
     )
 

@@ -287,7 +287,7 @@ def test_verbose_prints_every_round(rows, capsys):
 
 
 def test_a_fit_that_did_not_converge_or_says_one_thing_to_everybody_warns(rows):
-    X, y, s = rows
+    X, y, _ = rows
     with pytest.warns(ConvergenceWarning, match=r"did not converge.*max_rounds.*1 so far"):
         AgnosticFairClassifier("fl", max_rounds=1).fit(X, y)
     rng = np.random.default_rng(0)

@@ -326,8 +326,8 @@ def _show(told: dict[str, Any]) -> None:
     for entry in told["history"]:
         bytes_of = [t for t in rounds if t["round"] == entry["round"]]
         size = max((t["sent"] + t["received"] for t in bytes_of), default=None)
-        told = (entry.get(name) for name in ("loss", "worst", "accuracy"))
-        values = (entry["round"], *told, size)
+        numbers = (entry.get(name) for name in ("loss", "worst", "accuracy"))
+        values = (entry["round"], *numbers, size)
         lines.append([cell(value) for value in values])
     header = ("round", "loss", "worst difference", "accuracy", "bytes per site")
     show(grid(f"Run {told['run']}", header, lines))

@@ -125,10 +125,9 @@ def subpopulations(
         Whose values name parts: all features unless said, or by '*' among others, ``("*", "race")``. Columns that are
         no features, and sensitive ones, may be named; 'site' is the client that holds a row.
     depth : int
-        Values in one part, 1 to 3. Of three values those parts are compared that come near the limit: a linear fit
-        looks for them when it is nearly done, and at its end (``server.triples``); a network has all of them.
+        Values in one part, 1 to 3.
     least : float
-        The share of the rows that a part holds at least.
+        The share of the rows that a part of an audit holds at least; a rule has ``min_people``.
     bands : int
         Into which a column of numbers is cut, each with about as many rows, by counts that clients send.
 

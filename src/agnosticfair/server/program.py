@@ -37,7 +37,7 @@ MOST_SHARE = 0.9
 MOST_ROUNDS = 45
 """Rounds after which no program is begun that would only say what other limits cost."""
 
-OVERALL, SETTLED, RIDGE_TOLERANCE = 0.25, 2e-3, 5e-3
+OVERALL, SETTLED, RIDGE_TOLERANCE = 0.5, 2e-3, 5e-3
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
 optimum's are converged, whatever the rounds.  With a ridge tau is no promise: the path of eps ends one level earlier,
 within RIDGE_TOLERANCE."""
@@ -120,7 +120,7 @@ def limits_of(plan: Plan) -> RateLimits:
         pairs,
         ridge=rule.ridge,
         positive_rate=rule.positive_rate,
-        min_people=rule.min_people,
+        min_people=rule.min_people if K > 1 else min(rule.min_people, 1.0),
         max_rounds=plan.method.max_rounds,
         tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
         path=PATH[:-1] if rule.ridge else PATH,

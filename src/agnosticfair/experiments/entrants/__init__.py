@@ -8,11 +8,19 @@ from agnosticfair.experiments.entrants.fairgrad import FAIRGRAD
 from agnosticfair.experiments.entrants.fairlearn import EXPONENTIATED, THRESHOLD
 from agnosticfair.experiments.entrants.fedfb import FEDFB
 from agnosticfair.experiments.entrants.logofair import LOGOFAIR
-from agnosticfair.experiments.entrants.ours import AGNOSTICFAIR, FAIRFL, FL, NAMED, NETWORK
+from agnosticfair.experiments.entrants.ours import (
+    ADDITIVE,
+    AGNOSTICFAIR,
+    FAIRFL,
+    FL,
+    LINEAR,
+    NETWORK,
+    RULE,
+)
 from agnosticfair.experiments.entrants.outside import digest, from_file, is_file
 from agnosticfair.experiments.entrants.oxonfair import OXONFAIR
 
-_OURS = (AGNOSTICFAIR, NAMED, FAIRFL, FL, NETWORK)
+_OURS = (RULE, ADDITIVE, LINEAR, AGNOSTICFAIR, FAIRFL, FL, NETWORK)
 _PEERS = (EXPONENTIATED, THRESHOLD, OXONFAIR, FAIRGRAD, FEDFB, FAIRFED, LOGOFAIR, FAIRGBM, BOOSTED)
 
 ENTRANTS = {entrant.name: entrant for entrant in (*_OURS, *_PEERS)}

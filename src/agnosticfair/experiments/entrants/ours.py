@@ -1,4 +1,4 @@
-"""This package's methods, linear and as a network."""
+"""This package's methods: rules over estimates, linear models and a network."""
 
 from __future__ import annotations
 
@@ -47,10 +47,22 @@ AGNOSTICFAIR = Entrant(
     "robust over kernels",
     ours=True,
 )
-NAMED = Entrant(
+RULE = Entrant(
     "rule",
     lambda t, a: _fit(t, "rule", tau=a),
-    "the default: a price on every named part",
+    "the default: a limit in every subgroup, by the better of two learners",
+    ours=True,
+)
+ADDITIVE = Entrant(
+    "rule-additive",
+    lambda t, a: _fit(t, "rule", tau=a, learner="additive"),
+    "the rule over additive estimates, which can be drawn",
+    ours=True,
+)
+LINEAR = Entrant(
+    "rule-linear",
+    lambda t, a: _fit(t, "rule", tau=a, learner="linear"),
+    "the rule over linear estimates",
     ours=True,
 )
 NETWORK = Entrant(
