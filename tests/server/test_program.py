@@ -116,7 +116,7 @@ def test_the_learners_own_rule_ends_after_one_round():
 
 
 def test_too_few_rounds_are_said():
-    state = run(planned(max_rounds=4))
+    state = run(planned(max_rounds=4, tau=0.01))
     assert state.outcome == "rounds"
     assert state.round == 4
 
