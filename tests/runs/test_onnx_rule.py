@@ -104,6 +104,9 @@ def test_what_a_graph_cannot_know_is_refused():
         to_onnx(replace(made, estimates=replace(made.estimates, aware=True)))
     with pytest.raises(SettingsError, match="learner 'network' has no ONNX graph"):
         to_onnx(replace(made, estimates=replace(made.estimates, kind="network")))
+    worst = replace(made.rule, weights=np.ones(len(made.rule.coefficients)))
+    with pytest.raises(SettingsError, match="has no ONNX graph: use its model file"):
+        to_onnx(replace(made, rule=worst))
     recipe = method("rule", learner="linear", min_people=2, parts_by="site")
     with pytest.raises(SettingsError, match="subgroups by site"):
         to_onnx(fit(dealt(rows, 2), recipe).model)

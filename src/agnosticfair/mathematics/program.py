@@ -23,7 +23,7 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.ambiguity import Ambiguity, check
 from agnosticfair.mathematics.fairness import shrunk, worst_pair, worst_rate_cuts
-from agnosticfair.mathematics.lasso import kinked, lasso_on_simplex, lasso_step
+from agnosticfair.mathematics.lasso import kinked, lasso_on_simplex, lasso_step, residual
 from agnosticfair.mathematics.multipliers import (
     At,
     Coordinates,
@@ -47,6 +47,9 @@ BESIDE, a number and a share of the support."""
 MAX_LOOKS, LEAST_PRICE = 3, 1e-3
 """Requests for hard decisions around the optimum, where rows tie at the threshold; and what exceeding a limit costs at
 least, beside its multiplier."""
+
+COARSE, FURTHER = 0.02, 6
+"""Smoothing and rounds of a program that says what other limits would cost."""
 
 FIRST_DAMPING, MIN_DAMPING, WARM = 1e-3, 1e-4, 3
 """Of the model's diagonal at its largest.  A program that begins where another ended has the last WARM levels."""
@@ -243,13 +246,16 @@ def lengths(size: int) -> tuple[float, ...]:
 
 
 def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit."""
+    """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit; of a support
+    that is too large those that are farthest from their optimum."""
     reach = np.where(g < 0, at.up, at.down)
     near = np.abs(g) / np.maximum(np.abs(reach), 1e-12)
     if at.worst is not None:
         losses = g[at.rates : -1]
         near[at.rates : -1] = losses / min(float(losses.min()), -1e-12)
     near[x != 0] += 1e6
+    if (x != 0).sum() > max_active(at.mass.size):
+        near += 1e6 + 1e9 * np.minimum(residual(g, x, at.up, at.down), 1.0)
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
     support, (few, share) = int((x != 0).sum()), BESIDE
     room = min(max_active(at.mass.size), support + few + int(share * support))
@@ -376,6 +382,34 @@ def _looked(state: State, sums: Mapping[str, np.ndarray]) -> State:
     if enough or state.looks > MAX_LOOKS or state.round >= limits.max_rounds:
         return replace(state, stage="done")
     return replace(state, trial=_candidates(state, hard))
+
+
+def rescaled(state: State, scale: float) -> State:
+    """A program with limits so many times as large, from where this one ended: some rounds that say what they would
+    cost, at a coarser smoothing."""
+    at, here, model, limits = state.at, state.here, state.model, state.limits
+    assert at is not None and here is not None and model is not None  # noqa: PT018
+    factor = np.where(np.arange(at.size) < at.rates, scale, 1.0)
+    at = replace(at, up=at.up * factor, down=at.down * factor)
+    limits = replace(
+        limits,
+        tau=limits.tau * scale,
+        path=(here.eps, max(COARSE, here.eps)),
+        max_rounds=FURTHER,
+        tolerance=LOOSE / 4,
+    )
+    then = State(
+        limits,
+        state.n,
+        state.groups,
+        at=at,
+        here=here,
+        model=model,
+        own=state.own,
+        totals=state.totals,
+        members=state.members,
+    )
+    return _tried(then, *solve(at, limits, here, model, FIRST_DAMPING), True)
 
 
 def dual_bound(at: Coordinates, hard: At) -> float:

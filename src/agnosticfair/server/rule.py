@@ -45,7 +45,7 @@ where all models' weights would be more than MAX_NUMBERS."""
 COLUMNS = MAX_NUMBERS // FINE
 """Of numbers that are counted in one message."""
 
-UNBINNED = ("linear", "network")
+UNBINNED = ("linear",)
 """Learners of the columns themselves, as classifiers of scikit-learn are."""
 
 PROGRAM = "program"
