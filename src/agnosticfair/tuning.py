@@ -379,7 +379,7 @@ def picked_place(points: Sequence[FrontierPoint]) -> int:
 
     >>> path = [(0.1, 0.75, 0.0, True), (0.2, 0.78, 0.1, False), (0.3, 0.8, 0.3, False)]
     >>> picked_place([FrontierPoint(t, a, w, w, 0.1, (0.0, 0.0), one) for t, a, w, one in path])
-    2
+    1
     """
     some = [k for k, point in enumerate(points) if not point.one_answer] or [*range(len(points))]
     drawn = np.array([(points[k].worst, points[k].accuracy, *points[k].spread) for k in some])

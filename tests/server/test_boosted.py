@@ -30,7 +30,7 @@ def split_up(table, clients, seed=0):
 
 
 def begun(tables, secure=False, settings=SMALL, folds=2):
-    asker = asking(in_process(tables), policy("stop"), None, secure, None)
+    asker = asking(in_process(tables), policy("stop"), None, secure)
     census = census_of_all(asker, summaries(asker))
     made = plan(method("rule", learner="trees"), census, asker.keys)
     return asker, made, boosted.begun(made, heads(made.task.sensitive_features), 0, folds, settings)

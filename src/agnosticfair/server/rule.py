@@ -90,6 +90,13 @@ def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
     if basis.kind != "named":
         return plan
     axes = axes_of(census, counts, basis.bands, basis.columns, clients=plan.clients)
+    rule, compared = plan.method.rule, {name for name, _ in plan.task.sensitive_features}
+    for axis in axes:
+        if axis.name in compared and rule is not None and not rule.aware:
+            raise SettingsError(
+                f"subgroups are named by {axis.name!r}, the sensitive feature, by which the rule would then decide: leave "
+                "it out of the columns, or say aware"
+            )
     return with_parts(plan, axes, []) if axes else plan
 
 
