@@ -94,7 +94,7 @@ def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
     for axis in axes:
         if axis.name in compared and rule is not None and not rule.aware:
             raise SettingsError(
-                f"subgroups are named by {axis.name!r}, the sensitive feature, by which the rule would then decide: leave "
+                f"subgroups are named by {axis.name!r}, the sensitive feature, and the rule would decide by it: leave "
                 "it out of the columns, or say aware"
             )
     return with_parts(plan, axes, []) if axes else plan
