@@ -43,8 +43,8 @@ MAX_ACTIVE, MAX_NUMBERS, NEAR = 450, 115_000, 0.8
 """The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
 message stays under a megabyte; they are the support and what is at least NEAR times the limit."""
 
-MAX_LOOKS, LEAST_PRICE = 3, 1e-3
-"""Requests for hard decisions around the optimum, where rows tie at the threshold; and what exceeding a limit costs at
+MAX_LOOKS, CANDIDATES, LEAST_PRICE = 3, 12, 1e-3
+"""Requests for hard decisions, and how many at a time, around the optimum, where rows tie at the threshold; and what exceeding a limit costs at
 least, beside its multiplier."""
 
 COARSE, FURTHER = 0.02, 6
@@ -158,7 +158,8 @@ def request(state: State) -> Points:
     """What the next reply evaluates."""
     if state.at is None:
         A = np.zeros((2, len(state.limits.tau), state.groups))
-        of_all = np.tile(np.eye(len(state.limits.tau))[-1], (2, 1))
+        of_all = np.zeros(A.shape[:2])
+        of_all[:, -1] = 1.0
         W = None if state.limits.worst is None else of_all
         return Points(A, np.zeros(2), np.array([0.0, state.eps]), masses=True, W=W)
     at, eps = state.at, 0.0 if state.stage == "look" else state.eps
@@ -429,8 +430,16 @@ def _candidates(state: State, hard: At) -> np.ndarray:
     assert at is not None and model is not None  # noqa: PT018
     g = np.concatenate([-hard.differences, hard.gradient[at.rates :]])
     p, _ = solve(at, state.limits, replace(hard, gradient=g), model, FIRST_DAMPING)
-    along = [hard.x + 0.5**k * p for k in range(7)]
+    along = [hard.x + 0.5**k * p for k in range(CANDIDATES - 5)]
     rng = np.random.default_rng(state.round)
     beside = [hard.x * (1 + 0.01 * 0.5**k * rng.normal(size=at.size)) for k in range(5)]
-    room = max(1, MAX_NUMBERS // at.mass.size)
-    return np.array([at.feasible(x) for x in [*along, *beside][:room]])
+    return np.array([at.feasible(x) for x in [*along, *beside][: candidates(at.mass.size)]])
+
+
+def candidates(size: int) -> int:
+    """How many hard decisions one request looks at, with ``size`` numbers of every point.
+
+    >>> candidates(1_000), candidates(20_000)
+    (12, 5)
+    """
+    return max(1, min(CANDIDATES, MAX_NUMBERS // size))

@@ -18,9 +18,9 @@ from agnosticfair.mathematics.multipliers import (
     PATH,
     At,
     Coordinates,
+    LeastUtility,
     Mixtures,
     RateLimits,
-    Worst,
     unsettled,
 )
 from agnosticfair.mathematics.notions import notion_of
@@ -71,7 +71,7 @@ class ProgramState:
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
 
-TYPES = (ProgramState, State, RateLimits, Mixtures, Worst, Coordinates, At, StepModel)
+TYPES = (ProgramState, State, RateLimits, Mixtures, LeastUtility, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:
@@ -125,7 +125,7 @@ def limits_of(plan: Plan) -> RateLimits:
         tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
         path=PATH[:-1] if rule.ridge else PATH,
         mixtures=mixtures,
-        worst=Worst(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
+        worst=LeastUtility(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
         if rule.agnostic
         else None,
     )
@@ -159,6 +159,15 @@ def largest(asked: ProgramSums) -> ProgramSums:
         directions=np.zeros((active, 5)),
         W=np.zeros((points, asked.W.shape[1])),
     )
+
+
+def last(asked: ProgramSums) -> ProgramSums:
+    """A request for hard decisions, as large as one can be."""
+    _, K, P = asked.A.shape
+    points = program.candidates(K * P)
+    A, zeros = np.zeros((points, K, P)), np.zeros(points)
+    W = np.zeros((points, asked.W.shape[1]))
+    return replace(asked, masses=False, A=A, nu=zeros, eps=zeros, W=W)
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:
