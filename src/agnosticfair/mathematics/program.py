@@ -44,8 +44,8 @@ MAX_ACTIVE, MAX_NUMBERS, NEAR = 450, 115_000, 0.8
 message stays under a megabyte; they are the support and what is at least NEAR times the limit."""
 
 MAX_LOOKS, CANDIDATES, LEAST_PRICE = 3, 12, 1e-3
-"""Requests for hard decisions, and how many at a time, around the optimum, where rows tie at the threshold; and what exceeding a limit costs at
-least, beside its multiplier."""
+"""Requests for hard decisions around the optimum, where rows tie at the threshold, and how many decisions each has;
+and what exceeding a limit costs at least, beside its multiplier."""
 
 COARSE, FURTHER = 0.02, 6
 """Smoothing and rounds of a program that says what other limits would cost."""
