@@ -39,9 +39,10 @@ LOOSE, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
 """Levels of the path before the last end at differences within LOOSE of the optimum's.  A refused step is tried again
 at SHORTER lengths, in one request; after MAX_REFUSED of these a level ends."""
 
-MAX_ACTIVE, MAX_NUMBERS, NEAR = 450, 115_000, 0.8
+MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
 """The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
-message stays under a megabyte; they are the support and what is at least NEAR times the limit."""
+message stays under a megabyte; they are the support and what is at least NEAR times the limit, of which no more than
+BESIDE, a number and a share of the support."""
 
 MAX_LOOKS, CANDIDATES, LEAST_PRICE = 3, 12, 1e-3
 """Requests for hard decisions around the optimum, where rows tie at the threshold, and how many decisions each has;
@@ -158,7 +159,7 @@ def request(state: State) -> Points:
     """What the next reply evaluates."""
     if state.at is None:
         A = np.zeros((2, len(state.limits.tau), state.groups))
-        of_all = np.zeros(A.shape[:2])
+        of_all = np.zeros((2, len(state.limits.tau)))
         of_all[:, -1] = 1.0
         W = None if state.limits.worst is None else of_all
         return Points(A, np.zeros(2), np.array([0.0, state.eps]), masses=True, W=W)
@@ -256,7 +257,9 @@ def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
     if (x != 0).sum() > max_active(at.mass.size):
         near += 1e6 + 1e9 * np.minimum(residual(g, x, at.up, at.down), 1.0)
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
-    order = np.argsort(-near, kind="stable")[: max_active(at.mass.size)]
+    support, (few, share) = int((x != 0).sum()), BESIDE
+    room = min(max_active(at.mass.size), support + few + int(share * support))
+    order = np.argsort(-near, kind="stable")[:room]
     return at.ordered(np.sort(order[near[order] > NEAR]))
 
 

@@ -18,9 +18,9 @@ from agnosticfair.mathematics.multipliers import (
     PATH,
     At,
     Coordinates,
-    LeastUtility,
     Mixtures,
     RateLimits,
+    WorstUtility,
     unsettled,
 )
 from agnosticfair.mathematics.notions import notion_of
@@ -71,7 +71,7 @@ class ProgramState:
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
 
-TYPES = (ProgramState, State, RateLimits, Mixtures, LeastUtility, Coordinates, At, StepModel)
+TYPES = (ProgramState, State, RateLimits, Mixtures, WorstUtility, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:
@@ -125,7 +125,7 @@ def limits_of(plan: Plan) -> RateLimits:
         tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
         path=PATH[:-1] if rule.ridge else PATH,
         mixtures=mixtures,
-        worst=LeastUtility(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
+        worst=WorstUtility(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
         if rule.agnostic
         else None,
     )
@@ -198,7 +198,8 @@ def _ended(state: ProgramState) -> ProgramState:
     """The last state; or the one before a program that says what larger limits would cost, where rounds are left."""
     inner = state.inner
     late = inner.round >= inner.limits.max_rounds
-    outcome = "rounds" if late and remaining(inner) > SETTLED else "converged"
+    smooth = inner.level < len(inner.limits.path) - 1 and not _unchanged(inner)
+    outcome = "rounds" if late and (smooth or remaining(inner) > SETTLED) else "converged"
     scale = next_scale(optimum_of(state))
     limits = inner.limits
     simple = limits.mixtures is None and limits.positive_rate is None and not limits.ridge
@@ -211,8 +212,14 @@ def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
     at, here = inner.at, inner.here
     assert at is not None and here is not None  # noqa: PT018
-    of = inner.hard if inner.hard is not None and (inner.hard.x == at.zero()).all() else here
+    of = inner.hard if inner.hard is not None and _unchanged(inner) else here
     return unsettled(at, of)
+
+
+def _unchanged(inner: State) -> bool:
+    """Whether the rule is the learner's own."""
+    at, hard = inner.at, inner.hard
+    return at is not None and hard is not None and bool((hard.x == at.zero()).all())
 
 
 def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
