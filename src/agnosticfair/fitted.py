@@ -157,7 +157,7 @@ class Fit:
             return ()
         if said is None or fairness is None:
             return (*self._of_learner(), *self.notes)
-        alike = self.method.rule.costs is None
+        alike = self.method.rule.costs is None and not self.method.rule.agnostic
         priced = price(said, fairness.tau)
         own = *self._of_learner(), *self.notes, self._compared(said, alike)
         return (*own, *priced, optimality(said, alike))

@@ -44,9 +44,9 @@ MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
 message stays under a megabyte; they are the support and what is at least NEAR times the limit, of which no more than
 BESIDE, a number and a share of the support."""
 
-MAX_LOOKS, LEAST_PRICE = 3, 1e-3
-"""Requests for hard decisions around the optimum, where rows tie at the threshold; and what exceeding a limit costs at
-least, beside its multiplier."""
+MAX_LOOKS, CANDIDATES, LEAST_PRICE = 3, 12, 1e-3
+"""Requests for hard decisions around the optimum, where rows tie at the threshold, and how many decisions each has;
+and what exceeding a limit costs at least, beside its multiplier."""
 
 COARSE, FURTHER = 0.02, 6
 """Smoothing and rounds of a program that says what other limits would cost."""
@@ -433,8 +433,16 @@ def _candidates(state: State, hard: At) -> np.ndarray:
     assert at is not None and model is not None  # noqa: PT018
     g = np.concatenate([-hard.differences, hard.gradient[at.rates :]])
     p, _ = solve(at, state.limits, replace(hard, gradient=g), model, FIRST_DAMPING)
-    along = [hard.x + 0.5**k * p for k in range(7)]
+    along = [hard.x + 0.5**k * p for k in range(CANDIDATES - 5)]
     rng = np.random.default_rng(state.round)
     beside = [hard.x * (1 + 0.01 * 0.5**k * rng.normal(size=at.size)) for k in range(5)]
-    room = max(1, MAX_NUMBERS // at.mass.size)
-    return np.array([at.feasible(x) for x in [*along, *beside][:room]])
+    return np.array([at.feasible(x) for x in [*along, *beside][: candidates(at.mass.size)]])
+
+
+def candidates(size: int) -> int:
+    """How many hard decisions one request looks at, with ``size`` numbers of every point.
+
+    >>> candidates(1_000), candidates(20_000)
+    (12, 5)
+    """
+    return max(1, min(CANDIDATES, MAX_NUMBERS // size))

@@ -161,6 +161,15 @@ def largest(asked: ProgramSums) -> ProgramSums:
     )
 
 
+def last(asked: ProgramSums) -> ProgramSums:
+    """A request for hard decisions, as large as one can be."""
+    _, K, P = asked.A.shape
+    points = program.candidates(K * P)
+    A, zeros = np.zeros((points, K, P)), np.zeros(points)
+    W = np.zeros((points, asked.W.shape[1]))
+    return replace(asked, masses=False, A=A, nu=zeros, eps=zeros, W=W)
+
+
 def step(state: ProgramState, reply: Reply) -> ProgramState:
     """One round, from the sum of all replies."""
     if state.aside is not None:

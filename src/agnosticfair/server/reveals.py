@@ -166,6 +166,9 @@ def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
         later = replace(asked, asked=program.largest(asked.asked))
         when = "the other rounds of the program, at most so large"
         found += _asked(step_of(later.asked), when, later, _like(later))
+        ends = replace(asked, asked=program.last(asked.asked))
+        when = "the last rounds of the program, at most so large"
+        found += _asked(step_of(ends.asked), when, ends, _like(ends))
     return found
 
 
