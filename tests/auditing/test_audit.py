@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import agnosticfair
 from agnosticfair import audit, audit_clients
+from agnosticfair.auditing import proof
 from agnosticfair.client.answers import decisions, tally
 from agnosticfair.client.client import Client
 from agnosticfair.data.census import take_census
@@ -649,7 +650,26 @@ def test_the_command_certifies_named_parts_and_verify_checks_it(call, rows, tmp_
     assert "job = b" in out
     code, out, err = call("verify", "audit/certificate.json", "--key", public)
     assert (code, err) == (0, "")
-    assert out.startswith("It holds: 4 parts recomputed from 240 rows' sums")
+    assert out.startswith(
+        "It holds: 4 parts (of up to 2 values of job, with at least 1% of the rows)"
+    )
+    assert "recomputed from 240 rows' sums" in out
+    assert "Signed with the key you named." in out
+    code, out, err = call("verify", "audit/certificate.json")
+    assert (code, err) == (0, "")
+    assert out.startswith("Consistent: ")
+    assert "It holds" not in out
+    assert "name it by --key" in out
+    code, out, err = call("verify", "audit/certificate.json", "--rows", rows)
+    assert (code, err) == (0, "")
+    assert out.startswith("Reproduced: ")
+    assert "made again from the 240 rows" in out
+    lines = rows.read_text().splitlines()
+    less = tmp_path / "less.csv"
+    less.write_text("\n".join(lines[:-1]) + "\n")
+    code, out, err = call("verify", "audit/certificate.json", "--rows", less)
+    assert (code, out) == (2, "")
+    assert "'less.csv' has not the rows, or the decisions, that were audited" in err
     text = (tmp_path / "audit" / "certificate.json").read_text()
     (tmp_path / "audit" / "certificate.json").write_text(text.replace("240", "241"))
     code, out, err = call("verify", "audit/certificate.json")
@@ -657,6 +677,30 @@ def test_the_command_certifies_named_parts_and_verify_checks_it(call, rows, tmp_
     assert "something was changed" in err
     assert call("verify")[0] == 2
     assert "is not JSON" in call("verify", rows)[2]
+
+
+def test_verify_refuses_another_model_and_other_sums_than_the_rows_give(call, rows, tmp_path):
+    model = fit({"elsewhere": small_table(240, seed=9)}, "fl", positive="yes").model
+    model.save(tmp_path / "model.safetensors")
+    replace(model, w=model.w * 0.5).save(tmp_path / "other.safetensors")
+    one = ("--model", "model.safetensors")
+    assert call("audit", rows, *ROLES, *one, "--precision", 0.6)[0] == 0
+    path = tmp_path / "audit" / "certificate.json"
+    assert call("verify", path, *one)[0] == 0
+    code, out, err = call("verify", path, *one, "--rows", rows)
+    assert (code, err) == (0, "")
+    assert out.startswith("Reproduced: ")
+    assert "of another model" in call("verify", path, "--model", "other.safetensors")[2]
+    told = json.loads(path.read_text())
+    told["profile"][0]["mean"] += 1.0  # no sums show it
+    path.write_text(json.dumps(proof.sealed(told)))
+    assert call("verify", path)[0] == 0
+    code, _, err = call("verify", path, *one, "--rows", rows)
+    assert code == 2
+    assert "profile is another one than these rows give" in err
+    told["asked"]["charm"] = 1
+    path.write_text(json.dumps(proof.sealed(told)))
+    assert "no audit" in call("verify", path, *one, "--rows", rows)[2]
 
 
 def test_the_command_takes_predictions_in_a_column(call, rows):

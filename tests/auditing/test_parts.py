@@ -206,7 +206,8 @@ def test_over_clients_the_parts_have_the_pooled_bits(clients):
     assert repr(spread.parts) == repr(pooled.parts)  # nan is not nan
     assert (spread.upper, spread.mixtures) == (pooled.upper, pooled.mixtures)
     assert (spread.worst_difference, spread.pair) == (pooled.worst_difference, pooled.pair)
-    assert json.dumps(spread.sums) == json.dumps(pooled.sums)
+    alone = {key: value for key, value in pooled.sums.items() if key != "rows"}  # they stay apart
+    assert json.dumps(spread.sums) == json.dumps(alone)
 
 
 def test_the_same_rows_at_two_clients_are_refused():

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agnosticfair.auditing.beyond import (
+    WEIGHTED,
     bounded,
     check_clients,
     check_held_out,
@@ -40,6 +41,7 @@ from agnosticfair.auditing.parts import (
     own_counts,
     searched,
 )
+from agnosticfair.auditing.proof import rows_digest
 from agnosticfair.auditing.question import BOUND, AuditQuestion, opened
 from agnosticfair.auditing.worst import measured
 from agnosticfair.client.answers import tally
@@ -89,11 +91,6 @@ from agnosticfair.settings import SHARE, require
 
 MOST_ROWS = 100
 """Rows of the worst deployment that a certificate names."""
-
-WEIGHTED = (
-    "The rows' weights are left out: what is measured and bounded counts every row once, and no bound holds for \
-weighted rows."
-)
 
 Progress = Callable[[int, int], None]
 
@@ -216,7 +213,9 @@ def audit(
     counts = own_counts(table, axes, held.cells, len(held.groups))
     if not held_out:
         return looked_at(made, wanted, axes, counts)
-    return bounded(made, wanted, psi, axes, counts, model)
+    made = bounded(made, wanted, psi, axes, counts, model)
+    rows = {"rows": rows_digest(table, held.cells)}
+    return replace(made, sums={**(made.sums or {}), **rows})
 
 
 @dataclass(frozen=True)

@@ -231,6 +231,36 @@ def in_parts(made: Certificate) -> str:
     return " ".join((text, *made.warnings))
 
 
+def limit_sentence(
+    limit: float, kept: bool, made: Certificate, confidence: float | None = None
+) -> str:
+    """What may be said of a limit on the strength of one certificate.  confidence: the certificate's unless said."""
+    level = f"{made.confidence if confidence is None else confidence:.0%} confidence"
+    able = [part for part in made.parts if part.estimable]
+    if kept:
+        where = f"in each of {len(able):,} estimable parts (at most {upper(made.upper)})"
+        return f"Keeps the limit {limit:g} with {level} {where}."
+    if made.upper <= limit:
+        why = "decisions are nearly all alike, or another sensitive feature is in the way"
+        return f"The limit {limit:g} is not claimed: {why}."
+    least = f"the smallest that can is {upper(made.upper)}"
+    said = f"The limit {limit:g} cannot be claimed with {level}: {least}."
+    return f"{said} In the way: {'; '.join(in_the_way(limit, made)[:3])}."
+
+
+def in_the_way(limit: float, made: Certificate) -> tuple[str, ...]:
+    """The parts above a limit, the worst first: for a measured difference, or for too few rows to know."""
+    able = [part for part in made.parts if part.estimable]
+    if not able:
+        return ("no part has rows enough for the precision asked for",)
+    return tuple(
+        f"{part.name} ({part.rows:,} rows) shows {part.difference:.3f}"
+        + ("" if part.difference > limit else ", with too few rows to know")
+        for part in sorted(able, key=lambda part: -part.high)
+        if part.high > limit and isfinite(part.difference)
+    )
+
+
 def worst_first(parts: Sequence[PartRecord]) -> list[PartRecord]:
     """The estimable parts, the highest bound first; by what was measured where nothing is bounded."""
     able = [part for part in parts if part.estimable]

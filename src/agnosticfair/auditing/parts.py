@@ -177,8 +177,7 @@ def searched(axes: Sequence[Axis], asked: Subpopulations, ask: Asked, delta: flo
     candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
     parts: list[Part] = [()]
     counts = [ask([()])]
-    n, cells = float(counts[0].sum()), 2 * counts[0].shape[1] + 1
-    least = max(confidence.thinnest(asked.least, n, cells, candidates, delta), 1)
+    least = thin_of(asked.least, counts[0][0], candidates, delta)
     level: list[Part] = [((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))]
     for depth in range(1, asked.depth + 1):
         found = ask(level) if level else counts[0][:0]
@@ -190,6 +189,12 @@ def searched(axes: Sequence[Axis], asked: Subpopulations, ask: Asked, delta: flo
     sets = sum(comb(len(sizes), d) for d in deep)
     names = tuple(part_name(axes, part) for part in parts)
     return Found(tuple(parts), names, np.concatenate(counts), candidates, sets, asked.least)
+
+
+def thin_of(least: float, everybody: np.ndarray, candidates: int, delta: float) -> int:
+    """The fewest rows of a part that is looked at.  everybody: (G, 2, 2), counts of all rows."""
+    n, cells = float(everybody.sum()), 2 * len(everybody) + 1
+    return max(confidence.thinnest(least, n, cells, candidates, delta), 1)
 
 
 def _compared(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +26,74 @@ if TYPE_CHECKING:
 
 LEAST_RESAMPLES = 20
 """With fewer an interval may leave out its own estimate."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an audit is asked for, as the certificate carries it, so that whoever has the rows can make it again."""
+
+    target: str
+    sensitive_features: tuple[str, ...]
+    predictions: str | None
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    drop: tuple[str, ...]
+    positive: str | None
+    threshold: float
+    notion: str
+    intersections: bool
+    columns: tuple[str, ...] | None
+    depth: int
+    least: float
+    bands: int
+    confidence: float
+    precision: float
+    mixtures: bool
+    kernels: int | None
+    bound: float
+    sigma: float
+    floor: float
+    tolerance: float
+    seed: int
+    bootstrap: int
+
+    @property
+    def roles(self) -> Roles:
+        from agnosticfair.data.files import Roles
+
+        kinds = (self.numeric, self.categorical, self.drop)
+        return Roles(self.target, self.sensitive_features, None, *kinds)
+
+    def judged(
+        self, file: Path, model: Path | None, dialect: options.Dialect, trust_code: bool
+    ) -> Judged:
+        """The rows of a file, and the model or the predictions that are audited on them."""
+        if model is None:
+            if self.predictions is None:
+                raise SettingsError("the audit was of a model: name its file by --model")
+            made = _of_column(self.predictions, file, self.roles, dialect)
+        else:
+            how = (self.positive, (trust_code, self.threshold))
+            made = _of_model(model, file, self.roles, dialect, *how)
+        return replace(made, table=_intersected(made.table)) if self.intersections else made
+
+    def of_audit(self, names: int) -> dict[str, Any]:
+        """The arguments of ``audit``, where so many certificates share 1 - confidence."""
+        ask = _set(self.kernels, self.sigma, self.bound, self.bootstrap)
+        parts = _parts(self.columns, self.depth, self.least, self.bands, self.kernels)
+        same = [
+            "floor",
+            "seed",
+            "notion",
+            "precision",
+            "mixtures",
+            "tolerance",
+            "positive",
+            "threshold",
+        ]
+        level = 1 - (1 - self.confidence) / names
+        own = {name: getattr(self, name) for name in same}
+        return {**ask, **own, "parts": parts, "confidence": level}
 
 
 @dataclass(frozen=True)
@@ -97,7 +165,6 @@ def audit(
     options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
     from agnosticfair.auditing.proof import read_key
-    from agnosticfair.data.files import Roles
     from agnosticfair.report import certificate as report
     from agnosticfair.report.facts import of_decisions
 
@@ -105,26 +172,44 @@ def audit(
         raise SettingsError("name either a model by --model or a column by --predictions")
     check_folder(out)
     secret = None if key is None else read_key(key)
-    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    roles = Roles(target, tuple(sensitive_features), None, *kinds)
-    where = (file, roles, dialect)
-    how = (positive, (trust_code, threshold))
-    judged = _of_model(model, *where, *how) if model else _of_column(str(predictions), *where)
-    if intersections:
-        judged = replace(judged, table=_intersected(judged.table))
+    request = Request(
+        target=target,
+        sensitive_features=tuple(sensitive_features),
+        predictions=predictions,
+        numeric=tuple(numeric or ()),
+        categorical=tuple(categorical or ()),
+        drop=tuple(drop or ()),
+        positive=positive,
+        threshold=threshold,
+        notion=notion,
+        intersections=intersections,
+        columns=tuple(columns) if columns else None,
+        depth=depth,
+        least=least,
+        bands=bands,
+        confidence=confidence,
+        precision=precision,
+        mixtures=mixtures,
+        kernels=kernels,
+        bound=bound,
+        sigma=sigma,
+        floor=floor,
+        tolerance=tolerance,
+        seed=seed,
+        bootstrap=bootstrap,
+    )
+    judged = request.judged(file, model, dialect, trust_code)
     names = tuple(judged.table.sensitive_features)
-    ask = {**_set(kernels, sigma, bound, bootstrap), "floor": floor, "seed": seed, "notion": notion}
-    ask |= {"parts": _parts(columns, depth, least, bands, kernels), "precision": precision}
-    ask |= {"confidence": 1 - (1 - confidence) / len(names), "mixtures": mixtures}
-    ask["tolerance"] = tolerance
+    ask = request.of_audit(len(names))
     of_rows = {"positive": positive, "threshold": threshold}
     if not as_json:
         tell({file.stem: judged.table}, target, getattr(judged.given, "positive", positive))
     told = {}
     for name in names:
-        made = _certified(judged, name, ask | of_rows, strict)
+        made = certified(judged, name, ask, strict)
         rows = _decided(judged, name, of_rows)
-        files, told[name] = _files(judged, made, name, rows, file, secret)
+        about = {"sensitive_feature": name, "asked": asdict(request)}
+        files, told[name] = _files(judged, made, about, rows, file, secret)
         folder = out if len(names) == 1 else out / name
         said = "\n".join((*of_decisions(rows, judged.name), str(made)))
         deliver(folder, files, report.grids(made), said, "" if as_json else None)
@@ -132,7 +217,9 @@ def audit(
         print(json.dumps(told if len(told) > 1 else told[names[0]], indent=1, allow_nan=False))
 
 
-def _certified(judged: Judged, name: str, ask: Mapping[str, Any], strict: bool) -> Certificate:
+def certified(
+    judged: Judged, name: str, ask: Mapping[str, Any], strict: bool = False
+) -> Certificate:
     """The certificate for one sensitive feature; with --strict none that is not to the tolerance."""
     from agnosticfair.auditing.audit import audit as certify
 
@@ -146,18 +233,19 @@ def _certified(judged: Judged, name: str, ask: Mapping[str, Any], strict: bool) 
 def _files(
     judged: Judged,
     made: Certificate,
-    sensitive_feature: str,
+    about: Mapping[str, Any],
     rows: Decided,
     file: Path,
     secret: Any,
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
     """A certificate with its figure and rows, by file name; and as JSON."""
+    from agnosticfair.auditing.certificate import plain
     from agnosticfair.auditing.proof import sealed
     from agnosticfair.report import certificate as report
     from agnosticfair.report.figures import png
     from agnosticfair.runs.provenance import provenance
 
-    about = {"method": judged.name, "sensitive_feature": sensitive_feature}
+    about = {"method": judged.name, **plain(about)}
     told = sealed(made.to_json() | about | provenance({file.stem: judged.table}), secret)
     text = json.dumps(told, indent=1, allow_nan=False)
     files = {"certificate.json": f"{text}\n".encode(), "certificate.png": png(report.figure(made))}
@@ -189,14 +277,14 @@ def _set(kernels: int | None, sigma: float, bound: float, bootstrap: int) -> dic
 
 
 def _parts(
-    columns: list[str] | None, depth: int, least: float, bands: int, kernels: int | None
+    columns: tuple[str, ...] | None, depth: int, least: float, bands: int, kernels: int | None
 ) -> Any:
     """The parts that were asked for: none where it is kernels without columns."""
     from agnosticfair.auditing.parts import Subpopulations
 
     if kernels is not None and columns is None:
         return None
-    return Subpopulations(tuple(columns) if columns else None, depth, least, bands)
+    return Subpopulations(columns, depth, least, bands)
 
 
 def _intersected(table: Table) -> Table:

@@ -119,11 +119,10 @@ def promised_files(
     from agnosticfair.auditing.proof import sealed
     from agnosticfair.runs.provenance import provenance
 
-    told = kept_in(promise)
     print(promise, file=sys.stderr)
     return {
         certificate_name(stem, name): json.dumps(
-            sealed(made.to_json() | told | provenance(clients)), indent=1
+            sealed(made.to_json() | kept_in(promise, made) | provenance(clients)), indent=1
         ).encode()
         for name, made in promise.certificates.items()
     }
