@@ -1,10 +1,15 @@
 """The set over which a fit is audited is the one that it was held to."""
 
+import json
+
 import numpy as np
 import pytest
+from helpers import dealt, small_table
 
+from agnosticfair.auditing import proof
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.fits import own_set
+from agnosticfair.auditing.verifying import verify
 from agnosticfair.mathematics.basis import by_client, gaussian
 from agnosticfair.methods import Fairness
 
@@ -16,6 +21,46 @@ D, Y = (X[:, 0] + 0.3 * S > 0.6).astype(int), (X[:, 1] > 0.5).astype(int)
 def worst(**asked):
     options = {"bootstrap": 0, "held_out": False, "scale": False, **asked}
     return audit(D, X, Y, sensitive_features=S, **options).worst_difference
+
+
+def test_fit_estimator_and_certificate_say_one_number_over_the_set_of_the_fit():
+    from agnosticfair import AgnosticFairClassifier
+    from agnosticfair.federation import fit
+    from agnosticfair.runs.provenance import certificates
+
+    rng = np.random.default_rng(0)
+    sex, rows = rng.choice(["F", "M"], 600), rng.normal(size=(600, 3))
+    rows[:, 0] += sex == "M"
+    hired = rows[:, 0] + rows[:, 1] > rng.normal(size=600)
+    fair = AgnosticFairClassifier(notion="equal_opportunity", tau=0.1)
+    fair.fit(rows, hired, sensitive_features=sex)
+    assert fair.fit_.named is not None
+    made = fair.certificate_
+    assert made.worst_difference == fair.fit_.worst_difference == fair.worst_parts_[0][1]
+    assert made.worst_part.name == fair.worst_parts_[0][0]
+    clients = dealt(small_table(900), 2)
+    whole = fit(clients, fair.fit_.method, sensitive_features="sex", positive="yes")
+    over, _ = certificates(whole, clients)
+    assert over["sex"].worst_difference == whole.worst_difference
+
+
+def test_beyond_the_rows_the_estimator_certifies_the_same_named_parts():
+    from agnosticfair import AgnosticFairClassifier
+
+    rng = np.random.default_rng(1)
+    frames = []
+    for n in (800, 6000):
+        sex, rows = rng.choice(["F", "M"], n), rng.normal(size=(n, 2))
+        frames.append((rows, rows[:, 0] + (sex == "M") > rng.normal(size=n), sex))
+    fair = AgnosticFairClassifier(tau=0.1)
+    fair.fit(*frames[0][:2], sensitive_features=frames[0][2])
+    rows, hired, sex = frames[1]
+    made = fair.audit(rows, hired, sensitive_features=sex)
+    assert made.kernels is None
+    assert made.mixtures is None
+    assert made.upper < 1
+    assert all(part.name.startswith(("everybody", "x0", "x1")) for part in made.parts)
+    assert verify(proof.sealed(json.loads(json.dumps(made.to_json())))) == ()
 
 
 def test_equal_weights_said_or_not_are_one_set_and_trust_draws_it_together():

@@ -179,6 +179,7 @@ FORGERIES = {
         0.05, True, "Keeps the limit 0.05 with 95% confidence in each of 13 estimable parts."
     ),
     "a limit in other words": limit(0.99, True, "This model is fair to everybody."),
+    "another sentence": put("says", "This model is fair to everybody."),
     "kept without a limit": put("kept", True),
     "a note that is praise": note("Certified fair by the state."),
     "the note of what is not estimable dropped": put("notes", []),

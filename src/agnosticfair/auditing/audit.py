@@ -209,8 +209,10 @@ def audit(
     if wanted.parts is None:
         return bounded(made, wanted, psi)
     table = X if isinstance(X, Table) else table_of(X)
-    axes = own_axes(table, wanted.parts.columns, wanted.parts.bands)
-    counts = own_counts(table, axes, held.cells, len(held.groups))
+    agreed = wanted.parts.agreed
+    own = agreed.axes if agreed else own_axes(table, wanted.parts.columns, wanted.parts.bands)
+    counts = own_counts(table, own, held.cells, len(held.groups))
+    axes = agreed.called if agreed else own
     if not held_out:
         return looked_at(made, wanted, axes, counts)
     made = bounded(made, wanted, psi, axes, counts, model)

@@ -16,6 +16,7 @@ from agnosticfair.auditing.parts import (
     Found,
     PartRecord,
     checked_groups,
+    listed,
     records,
     searched,
     upper_of,
@@ -98,12 +99,22 @@ def _mixed(made: Certificate, found: Found) -> reweighed.Proved:
 
 
 def looked_at(made: Certificate, wanted: Wanted, axes: Sequence[Axis], ask: Asked) -> Certificate:
-    """The certificate with what its parts show on the rows of the fit: measured, and nothing of it bounded."""
+    """The certificate with what its parts show on the rows of the fit: measured, and nothing of it bounded.
+
+    Where the fit was held to parts of its own, it is measured on these, whatever number of rows they have.
+    """
     assert wanted.parts is not None
-    found = searched(axes, wanted.parts, ask, 1 - made.confidence)
-    groups = tuple(made.groups)
+    groups, agreed = tuple(made.groups), wanted.parts.agreed
+    own = agreed is not None and tuple(axes) == agreed.called
+    if own:
+        assert agreed is not None
+        found = listed(axes, agreed.parts, ask, 0.0)
+    else:
+        found = searched(axes, wanted.parts, ask, 1 - made.confidence)
     checked_groups(found, groups, made.notion)
     told = records(found, groups, made.notion, made.confidence, wanted.precision, bounded=False)
+    if own:
+        told = tuple(replace(part, estimable=isfinite(part.difference)) for part in told)
     made = replace(made, parts=told, precision=wanted.precision)
     if wanted.kernels:
         return made

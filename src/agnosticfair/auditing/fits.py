@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from agnosticfair.auditing.parts import Agreed, Subpopulations, asked_parts
 from agnosticfair.data.table import Column, intersected
+from agnosticfair.federation import Fit
 from agnosticfair.mathematics.basis import around, comes_with_rows, design, is_apart, is_centred
+from agnosticfair.mathematics.notions import PARITY
+from agnosticfair.mathematics.parts import Axis, part_name
 from agnosticfair.methods import Fairness
 
 
@@ -23,6 +27,54 @@ def compared(fairness: Fairness | None, columns: Mapping[str, Column]) -> dict[s
     if fairness is None or not fairness.intersections or len(columns) < 2:
         return dict(columns)
     return {" & ".join(columns): intersected(columns)}
+
+
+def agreed_in(fitted: Fit, called: Sequence[Axis] | None = None) -> Agreed | None:
+    """The named subgroups that a fit was held to: those in which it compared groups.  called: its axes as shown."""
+    if fitted.named is None:
+        return None
+    axes, parts = fitted.named.agreed
+    own = tuple(part for part in parts if part_name(axes, part) not in {*fitted.not_compared})
+    return Agreed(tuple(axes), own, tuple(axes if called is None else called))
+
+
+def certified_set(
+    fairness: Fairness | None,
+    agreed: Agreed | None = None,
+    centres: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """What is certified of a model: the arguments of ``audit`` and ``audit_clients`` for the set it was trained for.
+
+    Named subgroups where it was held to some; its kernels, with their bound and floor, where it was held to these;
+    else, as for a model that was held to nothing, every subgroup that columns name.
+
+    Parameters
+    ----------
+    fairness : Fairness or None
+        Of the fit's method.
+    agreed : Agreed, optional
+        The named subgroups of the fit.
+    centres : (M, d) array, optional
+        Of the fit's kernels.
+
+    Examples
+    --------
+    >>> certified_set(None)["parts"].depth, certified_set(Fairness(0.05))["notion"]
+    (2, 'demographic_parity')
+    """
+    if fairness is None:
+        return {"parts": Subpopulations(), "notion": PARITY.name}
+    own: dict[str, Any] = {"notion": fairness.notion, "floor": fairness.floor}
+    basis = replace(fairness.basis, split=False)
+    if basis.kind == "named":
+        return own | {"parts": replace(asked_parts(basis), agreed=agreed)}
+    if is_centred(basis) and centres is not None:
+        return own | {
+            "basis": basis,
+            "bound": fairness.bound,
+            "centres": centres[: basis.kernels],
+        }
+    return own | {"parts": Subpopulations()}
 
 
 def own_set(

@@ -38,14 +38,25 @@ Asked = Callable[[Sequence[Part]], np.ndarray]
 
 
 @dataclass(frozen=True)
+class Agreed:
+    """The axes and parts that a fit was held to.  called: the same axes as they are shown."""
+
+    axes: tuple[Axis, ...]
+    parts: tuple[Part, ...]
+    called: tuple[Axis, ...]
+
+
+@dataclass(frozen=True)
 class Subpopulations:
     """Which parts: conjunctions of at most ``depth`` values of different ``columns`` (all unless said) that hold
-    the share ``least`` of the rows, numbers cut into ``bands``."""
+    the share ``least`` of the rows, numbers cut into ``bands``.  agreed: those that a fit was held to, on which its
+    own rows are measured."""
 
     columns: tuple[str, ...] | None = None
     depth: int = 2
     least: float = 0.01
     bands: int = 4
+    agreed: Agreed | None = None
 
     def __post_init__(self) -> None:
         check_depth(self.depth)
@@ -155,6 +166,8 @@ class Found:
 
 def asked_parts(parts: Any) -> Subpopulations:
     """What the user means by ``parts``: columns, or a record with columns, depth, least and bands."""
+    if isinstance(parts, Subpopulations):
+        return parts
     if isinstance(parts, str):
         return Subpopulations((parts,))
     if hasattr(parts, "depth"):
@@ -189,6 +202,14 @@ def searched(axes: Sequence[Axis], asked: Subpopulations, ask: Asked, delta: flo
     sets = sum(comb(len(sizes), d) for d in deep)
     names = tuple(part_name(axes, part) for part in parts)
     return Found(tuple(parts), names, np.concatenate(counts), candidates, sets, asked.least)
+
+
+def listed(axes: Sequence[Axis], parts: Sequence[Part], ask: Asked, least: float) -> Found:
+    """Counts of everybody and of these parts."""
+    every: tuple[Part, ...] = ((), *parts)
+    sets = len({tuple(a for a, _ in part) for part in every})
+    names = tuple(part_name(axes, part) for part in every)
+    return Found(every, names, ask(every), len(every), sets, least)
 
 
 def thin_of(least: float, everybody: np.ndarray, candidates: int, delta: float) -> int:

@@ -285,6 +285,9 @@ def _limit_holds(told: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     if told.get("limit") is None:
         if told.get("kept") is not None:
             yield "it keeps a limit and names none"
+        shown = replace(true, notes=tuple(told["notes"]), profile=())
+        if told.get("says") is not None and told["kernels"] is None and told["says"] != str(shown):
+            yield "what it says is not what its sums give"
         return
     if told["kept"] and not true.upper <= told["limit"]:
         yield f"it says that the limit {told['limit']:g} is kept where its sums give {true.upper:.6f}"

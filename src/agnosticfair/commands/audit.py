@@ -245,7 +245,7 @@ def _files(
     from agnosticfair.report.figures import png
     from agnosticfair.runs.provenance import provenance
 
-    about = {"method": judged.name, **plain(about)}
+    about = {"method": judged.name, "says": str(made), **plain(about)}
     told = sealed(made.to_json() | about | provenance({file.stem: judged.table}), secret)
     text = json.dumps(told, indent=1, allow_nan=False)
     files = {"certificate.json": f"{text}\n".encode(), "certificate.png": png(report.figure(made))}

@@ -90,6 +90,7 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
         about: dict[str, Any] = {"model": str(out), "method": fitted.method.name}
         about["positive"] = fitted.model.positive
         about["warnings"] = _warnings(fitted, found, out)
+        about["certificate"] = {name: str(made) for name, made in left.certified[0].items()}
         about |= {"columns": columns, "held_out_rows": tested}
         return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
     show_scores("Training rows", found)
@@ -103,6 +104,8 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
         print("Warning:", text)
     for note in filter(None, (fitted.exceeds, fitted.uncompared, fitted.costs)):
         print("Note:", note)
+    for name, made in left.certified[0].items():
+        print(f"Certificate, by {name}: {made}")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = (

@@ -16,16 +16,18 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.auditing.fits import compared, own_set
+from agnosticfair.auditing.fits import agreed_in, certified_set, compared, own_set
 from agnosticfair.auditing.inputs import codes
 from agnosticfair.auditing.limit import fit_within, within
-from agnosticfair.data.axes import SITE, codes_of
+from agnosticfair.auditing.parts import Agreed
+from agnosticfair.data.axes import SITE
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator.frames import (
     ALL,
     Layout,
+    axes_in_units,
     columns_by_name,
     dealt,
     feature_columns,
@@ -41,7 +43,6 @@ from agnosticfair.estimator.frames import (
 from agnosticfair.federation import Fit, checked_centres, fit
 from agnosticfair.mathematics.basis import Basis, checked, comes_with_rows
 from agnosticfair.mathematics.linear import on_grid, sigmoid
-from agnosticfair.mathematics.parts import memberships
 from agnosticfair.methods import (
     DEFAULT,
     METHODS,
@@ -384,14 +385,19 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         fairness = self.fit_.method.fairness
         low, span = self._units
         x = (rows - low) / span
-        if fairness is not None:
+        named, rows_as = self.fit_.named, x
+        if named is not None:
+            rows_as = self._by_name(X, rows, given)
+            own = certified_set(fairness, self._agreed())
+            options = {**own, **options}
+        elif fairness is not None:
             weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-            K = self._kernels(X, x, fairness.basis, given)
+            K = checked(self.basis, X, len(x)) if comes_with_rows(fairness.basis) else None
             options = {**own_set(fairness, x, self.fit_.centres, K, weights), **options}
         made = {
             name: audit(
                 self.predict(X),
-                x,
+                rows_as,
                 y,
                 sensitive_features=column.values(),
                 scale=False,
@@ -401,21 +407,24 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         }
         return made if len(made) > 1 else next(iter(made.values()))
 
-    def _kernels(
-        self, X: Any, x: np.ndarray, basis: Basis, sensitive: dict[str, Column]
-    ) -> np.ndarray | None:
-        """Kernels that come with the rows, (n, M): which of the fit's named parts each row lies in (those of sites
-        aside, which rows by themselves do not tell), or those of a function.  x: the rows in units of the training
-        rows' ranges."""
-        if basis.kind != "named":
-            return checked(self.basis, X, len(x)) if comes_with_rows(basis) else None
-        assert self.fit_.named is not None
-        axes, parts = self.fit_.named.agreed
-        none = Column(np.zeros(len(x), np.int32), ("",))
+    def _by_name(self, X: Any, rows: np.ndarray, sensitive: Mapping[str, Column]) -> Table:
+        """The rows with the columns that name subgroups, in their own units.  Who holds a row is not known here."""
+        none = Column(np.zeros(len(rows), np.int32), ("",))
+        low, span = self._units
+        x = on_grid((rows - low) / span, FEATURE_BITS)
         others = {SITE: none, **columns_by_name(self._layout, X), **sensitive}
-        rows = table_of_rows(on_grid(x, FEATURE_BITS), none, {}, None, None, others)
-        told = [part for part in parts if all(axes[a].name != SITE for a, _ in part)]
-        return memberships(codes_of(rows, axes), told)
+        return table_of_rows(x, none, {}, None, None, others)
+
+    def _agreed(self) -> Agreed | None:
+        """The fit's named subgroups; those of sites aside, which rows by themselves do not tell."""
+        assert self.fit_.named is not None
+        axes, _ = self.fit_.named.agreed
+        dates = () if self._layout is None else self._layout.dates
+        called = axes_in_units(axes, self._feature_names(), *self._units, dates)
+        found = agreed_in(self.fit_, called)
+        assert found is not None
+        told = (part for part in found.parts if all(axes[a].name != SITE for a, _ in part))
+        return replace(found, parts=tuple(told))
 
     @property
     def worst_parts_(self) -> tuple[tuple[str, float], ...]:

@@ -80,6 +80,18 @@ def parts_in_units(
     >>> parts_in_units(axes, [((0, 1), (1, 0))], ("age", "job=a"), low, span)
     {'x0 = 0.5 or more and x1 = under 1': 'age = 40 or more and job=a = no'}
     """
+    own = axes_in_units(axes, columns, low, span, dates)
+    return {part_name(axes, part): part_name(own, part) for part in parts}
+
+
+def axes_in_units(
+    axes: Sequence[Axis],
+    columns: Sequence[str],
+    low: np.ndarray,
+    span: np.ndarray,
+    dates: Sequence[Any] = (),
+) -> list[Axis]:
+    """The axes of a fit in the columns' own names and units."""
     own = []
     for axis in axes:
         j = int(axis.name[1:]) if axis.edges else -1  # as ``table_of_rows`` names them
@@ -95,7 +107,7 @@ def parts_in_units(
                     float(np.ceil(edge - 1e-3)) for edge in edges
                 ]  # no row between: whole days
             own.append(band_axis(columns[j], edges, dated))
-    return {part_name(axes, part): part_name(own, part) for part in parts}
+    return own
 
 
 def layout_of(

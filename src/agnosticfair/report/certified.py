@@ -29,6 +29,7 @@ def reached(certificate: Mapping[str, Any]) -> Json:
     return {
         "certified": None if bound is None else one(bound),
         "parts": parts,
+        "says": certificate.get("says"),
         "certified_interval": None if beyond else intervals.get("worst_difference"),
         "certified_accuracy": certificate.get("worst_accuracy"),
         "interval": intervals.get("difference"),
