@@ -123,7 +123,7 @@ ELSEWHERE = {
     "flower/test_admin": "flower/control flower/runner",
     "mathematics/test_ambiguity": "mathematics/ratios",
     "mathematics/test_confidence": "mathematics/reweighed",
-    "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
+    "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/state monitoring/verdict",
     "protocol/privacy/test_privacy": "server/private",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
     "report/test_bench": "report/bench_numbers report/bench_page",

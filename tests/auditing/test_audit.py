@@ -518,7 +518,11 @@ BAD = {
     "y has missing values": {"y": np.r_[np.nan, np.zeros(149)]},
     "the target has 3 labels ('0', '1', '2'): name the positive one": {"y": np.arange(150) % 3},
     "no row has the label 'yes'; name one of '0', '1'": {"positive": "yes"},
-    "bound 0.001 is too small: even with every kernel at it the mean weight is": {"bound": 0.001},
+    "bound 0.001 is too small: even with every kernel at it the mean weight is": {
+        "bound": 0.001,
+        "basis": gaussian(20, 0.5),
+    },
+    "bound 5.1 is of kernels, and none are asked for": {"bound": 5.1},
     "floor 0.9 cannot hold for all 2 groups at once": {"floor": 0.9, "mixed": True},
     "floor 0.2 is too high for group '1': it never has more than": {
         "floor": 0.2,
@@ -677,6 +681,21 @@ def test_the_command_certifies_named_parts_and_verify_checks_it(call, rows, tmp_
     assert "something was changed" in err
     assert call("verify")[0] == 2
     assert "is not JSON" in call("verify", rows)[2]
+
+
+def test_numbers_that_may_be_of_either_label_ask_which():
+    rng = np.random.default_rng(0)
+    X, sex = rng.uniform(size=(400, 1)), rng.choice(["F", "M"], 400)
+    y = np.where(X[:, 0] > 0.5, "hired", "not hired")
+    p = np.where(y == "hired", 0.06, 0.94)  # of the last label, as scikit-learn has it
+    with pytest.raises(AgnosticFairError, match="name it by positive"):
+        audit(p, X, y, sensitive_features=sex)
+    assert audit(1 - p, X, y, sensitive_features=sex, positive="hired").accuracy == 1.0
+    both = np.column_stack([1 - p, p])
+    assert audit(both, X, y, sensitive_features=sex).accuracy == 1.0
+    assert audit(y, X, y, sensitive_features=sex).accuracy == 1.0
+    clear = np.where(y == "hired", "yes", "no")
+    assert audit(1 - p, X, clear, sensitive_features=sex).accuracy == 1.0
 
 
 def test_verify_refuses_another_model_and_other_sums_than_the_rows_give(call, rows, tmp_path):

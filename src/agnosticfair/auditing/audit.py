@@ -43,13 +43,14 @@ from agnosticfair.auditing.parts import (
 )
 from agnosticfair.auditing.proof import rows_digest
 from agnosticfair.auditing.question import BOUND, AuditQuestion, opened
+from agnosticfair.auditing.repeats import note_of
 from agnosticfair.auditing.worst import measured
 from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
 from agnosticfair.data.axes import own_axes
 from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.rows import Fold
+from agnosticfair.data.rows import Fold, row_hashes
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -133,14 +134,14 @@ def audit(
         The kernels see every column of numbers scaled to [0, 1] by its range, unless ``scale`` is False, and a
         table's rows as the model encodes them.
     y : (n,) array, optional
-        Labels; of two the last is positive, unless ``positive`` names one. None leaves the accuracy out, or takes
-        the table's own target.
+        Labels; of two the one that says yes is positive, else the last, unless ``positive`` names one. None leaves
+        the accuracy out, or takes the table's own target.
     sensitive_features : (n,) array or str
         Values of two or more groups, or the name of a table's column.
     basis : Basis or callable, optional
         Gaussian kernels, or a function from X to K, (n, M).
     bound : float, optional
-        Of the adversary's alpha: larger is a larger set.
+        Of the adversary's alpha, for kernels: larger is a larger set.
     floor : float
         Share of the mass that compared groups keep.
     centres : (M, d) array, optional
@@ -215,9 +216,17 @@ def audit(
     axes = agreed.called if agreed else own
     if not held_out:
         return looked_at(made, wanted, axes, counts)
+    made = replace(made, notes=(*made.notes, *_about_rows(table, held)))
     made = bounded(made, wanted, psi, axes, counts, model)
     rows = {"rows": rows_digest(table, held.cells)}
     return replace(made, sums={**(made.sums or {}), **rows})
+
+
+def _about_rows(table: Table, held: _Held) -> tuple[str, ...]:
+    """Notes on rows that repeat each other."""
+    bare = replace(table, target=None, sensitive_features={}, weights=None)
+    bare = replace(bare, numeric={**bare.numeric, "": held.cells.astype(float)})
+    return note_of(row_hashes(bare))
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ weighted rows."
 )
 
 SHARED = r"Clients '[^']*' and '[^']*' have about [\d,]+ rows in common, [a-z ]+: bounds hold only if [a-z ]+\."
-REPEATED = r"[\d,]+ of the [\d,]+ rows repeat another one[^.]*\. [^.]*\."
+REPEATED = r"[\d,]+ of the [\d,]+ rows repeat another one, which [a-z ]+\. Bounds hold only if [a-z :()-]+\."
+CLUSTERED = r"One row of each of [\d,]+ clusters among [\d,]+ rows[a-z ,:]+\."
 """Notes about the rows themselves, which no sums show, as regular expressions."""
 
 FEW_CLIENTS = 64

@@ -29,12 +29,20 @@ def compared(fairness: Fairness | None, columns: Mapping[str, Column]) -> dict[s
     return {" & ".join(columns): intersected(columns)}
 
 
-def agreed_in(fitted: Fit, called: Sequence[Axis] | None = None) -> Agreed | None:
-    """The named subgroups that a fit was held to: those in which it compared groups.  called: its axes as shown."""
+def agreed_in(
+    fitted: Fit, called: Sequence[Axis] | None = None, without: str | None = None
+) -> Agreed | None:
+    """The named subgroups that a fit was held to: those in which it compared groups.  called: its axes as shown.
+    without: the axis of a column that the rows have not."""
     if fitted.named is None:
         return None
     axes, parts = fitted.named.agreed
-    own = tuple(part for part in parts if part_name(axes, part) not in {*fitted.not_compared})
+    alone = {*fitted.not_compared}
+    own = tuple(
+        part
+        for part in parts
+        if part_name(axes, part) not in alone and all(axes[a].name != without for a, _ in part)
+    )
     return Agreed(tuple(axes), own, tuple(axes if called is None else called))
 
 
@@ -106,7 +114,7 @@ def own_set(
     basis = replace(fairness.basis, split=False)
     b = None if centres is None else centres[: basis.kernels]
     if is_apart(basis):
-        return own
+        return {key: value for key, value in own.items() if key != "bound"}
     if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
         return own | {"basis": basis} | ({"centres": b} if is_centred(basis) else {})
     K = design(basis, X, b, "", ("",)) if kernels is None else kernels

@@ -37,6 +37,10 @@ Asked = Callable[[Sequence[Part]], np.ndarray]
 """From parts to their counts, (M, G, 2, 2)."""
 
 
+OF_DIFFERENCES = 0.75
+"""Of what the bounds over parts may fail with, what those of differences have; those of ratios have the rest."""
+
+
 @dataclass(frozen=True)
 class Agreed:
     """The axes and parts that a fit was held to.  called: the same axes as they are shown."""
@@ -81,7 +85,7 @@ class PartRecord:
     """What an audit says of one part.
 
     difference: on the rows, between the groups that are compared.  low, high: between which the population's lies,
-    for all parts at once.  ratio, ratio_low, ratio_high: the same of the impact ratio, simultaneous among themselves.
+    for all parts at once.  ratio, ratio_low, ratio_high: the same of the impact ratio, in the same event.
     estimable: by the counts of rows alone; else nothing is said by a bound, and nothing counts as 0.  pair: the
     groups of the difference, the higher rate first.  rates: of every group.
     """
@@ -221,11 +225,13 @@ def thin_of(least: float, everybody: np.ndarray, candidates: int, delta: float) 
 def _compared(
     found: Found, notion: str, precision: float, spends: float, bounded: bool
 ) -> tuple[Bounds, Bounds]:
-    """Every part's difference and ratio, and their ends, which may fail with ``spends``; nan unless bounded."""
+    """Every part's difference and ratio, and their ends, all of which together may fail with ``spends`` over
+    OF_DIFFERENCES; nan unless bounded."""
     delta, able, keep = found.levels(notion, precision, spends)
     rough = ~able | (not bounded)
     apart = confidence.differences(found.counts, delta, notion, keep, rough)
-    ratio = confidence.ratios(found.counts, delta, notion, keep, rough)
+    of_ratios = (1 - OF_DIFFERENCES) / OF_DIFFERENCES * delta
+    ratio = confidence.ratios(found.counts, of_ratios, notion, keep, rough)
     if not bounded:
         nothing = np.full(len(able), np.nan)
         return replace(apart, low=nothing, high=nothing), replace(ratio, low=nothing, high=nothing)
@@ -250,7 +256,7 @@ def records(
     """
     require(CONFIDENCE, confidence=level)
     require(POSITIVE, precision=precision)
-    spends = share * (1 - level)
+    spends = OF_DIFFERENCES * share * (1 - level)
     _, able, keep = found.levels(notion, precision, spends)
     k, n = confidence.compared(found.counts, notion)
     total = found.total

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.beyond import REPEATED, SHARED, WEIGHTED, over_parts
+from agnosticfair.auditing.beyond import CLUSTERED, REPEATED, SHARED, WEIGHTED, over_parts
 from agnosticfair.auditing.certificate import Certificate, Group, limit_sentence, plain
 from agnosticfair.auditing.inputs import KernelInputs
 from agnosticfair.auditing.parts import Found, Subpopulations, thin_of
@@ -268,7 +268,7 @@ def _notes_hold(told: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     for note in true.notes:
         if note not in notes:
             yield f"it leaves out the note {note!r}"
-    about_rows = (re.escape(WEIGHTED), SHARED, REPEATED)
+    about_rows = (re.escape(WEIGHTED), SHARED, REPEATED, CLUSTERED)
     limit = told.get("says") if told.get("limit") is not None else None
     for note in notes:
         known = note in true.notes or note == limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,13 +56,24 @@ class Request:
     tolerance: float
     seed: int
     bootstrap: int
+    cluster: str | None = None
 
     @property
     def roles(self) -> Roles:
         from agnosticfair.data.files import Roles
 
-        kinds = (self.numeric, self.categorical, self.drop)
-        return Roles(self.target, self.sensitive_features, None, *kinds)
+        drop = self.drop if self.cluster is None else (*self.drop, self.cluster)
+        return Roles(
+            self.target, self.sensitive_features, None, self.numeric, self.categorical, drop
+        )
+
+    def clusters(self, file: Path, dialect: options.Dialect) -> Any:
+        """Who the rows are about, (n,)."""
+        from agnosticfair.data.files import read_table
+
+        beside = () if self.predictions is None else (self.predictions,)
+        roles = replace(self.roles, client=self.cluster, drop=(*self.drop, *beside))
+        return read_table(file, roles, dialect=dialect).other[str(self.cluster)].values()
 
     def judged(
         self, file: Path, model: Path | None, dialect: options.Dialect, trust_code: bool
@@ -75,6 +86,8 @@ class Request:
         else:
             how = (self.positive, (trust_code, self.threshold))
             made = _of_model(model, file, self.roles, dialect, *how)
+        if self.cluster is not None:
+            made = _one_each(made, self.clusters(file, dialect), self.seed)
         return replace(made, table=_intersected(made.table)) if self.intersections else made
 
     def of_audit(self, names: int) -> dict[str, Any]:
@@ -98,11 +111,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Judged:
-    """What is certified: a model or its predictions, the rows, and what it is called."""
+    """What is certified: a model or its predictions, the rows, and what it is called.  notes: about the rows."""
 
     given: Any
     table: Table
     name: str
+    notes: tuple[str, ...] = ()
 
 
 @options.with_dialect
@@ -152,6 +166,10 @@ def audit(
     tolerance: Annotated[float, Option(help="How near the search comes to the worst.")] = 1e-4,
     seed: Annotated[int, Option(help="Draws the kernels' centres and the resamples.")] = 0,
     bootstrap: Annotated[int, Option(help="Resamples for kernels' intervals; 0: none.")] = 200,
+    cluster: Annotated[
+        str | None,
+        Option(help="Column that says which rows are one person: one of each is audited."),
+    ] = None,
     strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
     key: Annotated[Path | None, Option(help="Sign with this key (extra 'secure').")] = None,
     out: options.OutFolder = Path("audit"),
@@ -164,6 +182,7 @@ def audit(
     rows; in a folder each where there are several sensitive features, whose certificates then hold together. The
     options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
+    given = dict(locals())
     from agnosticfair.auditing.proof import read_key
     from agnosticfair.report import certificate as report
     from agnosticfair.report.facts import of_decisions
@@ -172,32 +191,7 @@ def audit(
         raise SettingsError("name either a model by --model or a column by --predictions")
     check_folder(out)
     secret = None if key is None else read_key(key)
-    request = Request(
-        target=target,
-        sensitive_features=tuple(sensitive_features),
-        predictions=predictions,
-        numeric=tuple(numeric or ()),
-        categorical=tuple(categorical or ()),
-        drop=tuple(drop or ()),
-        positive=positive,
-        threshold=threshold,
-        notion=notion,
-        intersections=intersections,
-        columns=tuple(columns) if columns else None,
-        depth=depth,
-        least=least,
-        bands=bands,
-        confidence=confidence,
-        precision=precision,
-        mixtures=mixtures,
-        kernels=kernels,
-        bound=bound,
-        sigma=sigma,
-        floor=floor,
-        tolerance=tolerance,
-        seed=seed,
-        bootstrap=bootstrap,
-    )
+    request = _request(given)
     judged = request.judged(file, model, dialect, trust_code)
     names = tuple(judged.table.sensitive_features)
     ask = request.of_audit(len(names))
@@ -217,6 +211,14 @@ def audit(
         print(json.dumps(told if len(told) > 1 else told[names[0]], indent=1, allow_nan=False))
 
 
+def _request(given: Mapping[str, Any]) -> Request:
+    """The request in a command's arguments, by name."""
+    wanted = {one.name: given[one.name] for one in fields(Request)}
+    lists = ("sensitive_features", "numeric", "categorical", "drop")
+    wanted |= {name: tuple(given[name] or ()) for name in lists}
+    return Request(**wanted | {"columns": tuple(given["columns"]) if given["columns"] else None})
+
+
 def certified(
     judged: Judged, name: str, ask: Mapping[str, Any], strict: bool = False
 ) -> Certificate:
@@ -225,6 +227,7 @@ def certified(
 
     with percent() as told:
         made = certify(judged.given, judged.table, sensitive_features=name, on_progress=told, **ask)
+    made = replace(made, notes=(*judged.notes, *made.notes))
     if strict and made.warnings and made.outcome != "optimal":
         raise SolverError(f"{made.warnings[-1]} Allow a larger tolerance or fewer kernels.")
     return made
@@ -285,6 +288,21 @@ def _parts(
     if kernels is not None and columns is None:
         return None
     return Subpopulations(columns, depth, least, bands)
+
+
+def _one_each(judged: Judged, clusters: Any, seed: int) -> Judged:
+    """One row of each cluster, and the note that says so."""
+    from agnosticfair.auditing.repeats import one_of_each
+    from agnosticfair.model import Model
+
+    some = one_of_each(clusters, len(judged.table), seed)
+    ours = isinstance(judged.given, Model)
+    note = (
+        f"One row of each of {len(some):,} clusters among {len(clusters):,} rows was audited: bounds count every "
+        "cluster once."
+    )
+    given = judged.given if ours else judged.given[some]
+    return replace(judged, given=given, table=judged.table.take(some), notes=(note,))
 
 
 def _intersected(table: Table) -> Table:

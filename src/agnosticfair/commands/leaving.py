@@ -63,7 +63,8 @@ def leave(
         kept = record.run_files(fitted, clients, record.certified(*certified), **told)
     if run is not None:
         write_files(run, kept)
-    cards = cards_of(fitted, clients, certified, target, out.stem)
+    limit = None if promise is None else promise.limit
+    cards = cards_of(fitted, clients, certified, target, out.stem, limit)
     if promise is not None:
         cards |= promised_files(promise, out.stem, clients)
     write_files(out.parent, cards)
@@ -163,7 +164,12 @@ def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
 
 
 def cards_of(
-    fitted: Fit, sources: Mapping[str, Table | Stream], certified: Any, target: str, stem: str
+    fitted: Fit,
+    sources: Mapping[str, Table | Stream],
+    certified: Any,
+    target: str,
+    stem: str,
+    limit: float | None = None,
 ) -> dict[str, bytes]:
     """The model's card, in both forms, by file name. It is made of rows in memory: where some are
     streamed there is none."""
@@ -173,7 +179,7 @@ def cards_of(
         return {}
     clients = cast("Mapping[str, Table]", sources)
     made, reasons = certified
-    sections = card.card(fitted, clients, {**made, **reasons}, target)
+    sections = card.card(fitted, clients, {**made, **reasons}, target, limit)
     texts = {"md": card.markdown(sections), "html": card.html(sections)}
     return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
 

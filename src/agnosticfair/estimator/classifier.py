@@ -37,6 +37,7 @@ from agnosticfair.estimator.frames import (
     numbers_of,
     parts_in_units,
     ranges,
+    rows_by_name,
     table_of_rows,
     with_part_columns,
 )
@@ -387,7 +388,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         x = (rows - low) / span
         named, rows_as = self.fit_.named, x
         if named is not None:
-            rows_as = self._by_name(X, rows, given)
+            rows_as = rows_by_name(x, self._layout, X, given)
             own = certified_set(fairness, self._agreed())
             options = {**own, **options}
         elif fairness is not None:
@@ -407,24 +408,13 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         }
         return made if len(made) > 1 else next(iter(made.values()))
 
-    def _by_name(self, X: Any, rows: np.ndarray, sensitive: Mapping[str, Column]) -> Table:
-        """The rows with the columns that name subgroups, in their own units.  Who holds a row is not known here."""
-        none = Column(np.zeros(len(rows), np.int32), ("",))
-        low, span = self._units
-        x = on_grid((rows - low) / span, FEATURE_BITS)
-        others = {SITE: none, **columns_by_name(self._layout, X), **sensitive}
-        return table_of_rows(x, none, {}, None, None, others)
-
     def _agreed(self) -> Agreed | None:
         """The fit's named subgroups; those of sites aside, which rows by themselves do not tell."""
         assert self.fit_.named is not None
         axes, _ = self.fit_.named.agreed
         dates = () if self._layout is None else self._layout.dates
         called = axes_in_units(axes, self._feature_names(), *self._units, dates)
-        found = agreed_in(self.fit_, called)
-        assert found is not None
-        told = (part for part in found.parts if all(axes[a].name != SITE for a, _ in part))
-        return replace(found, parts=tuple(told))
+        return agreed_in(self.fit_, called, without=SITE)
 
     @property
     def worst_parts_(self) -> tuple[tuple[str, float], ...]:

@@ -16,12 +16,12 @@ import numpy as np
 from agnosticfair.auditing.inputs import codes, days, name_of
 from agnosticfair.data.axes import FEATURES, SITE, band_axis
 from agnosticfair.data.census import MOST_VALUES
-from agnosticfair.data.encoding import shown
+from agnosticfair.data.encoding import FEATURE_BITS, shown
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.linear import units
+from agnosticfair.mathematics.linear import on_grid, units
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.parts import Axis, Part, part_name
 from agnosticfair.methods import Method
@@ -344,6 +344,15 @@ def table_of_rows(
         # only their ratios count; around one they suit the grid that sums are made on
         weights = np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
     return Table(numeric, {}, y, sensitive_features, weights=weights, kernels=K, other=others or {})
+
+
+def rows_by_name(
+    x: np.ndarray, layout: Layout | None, X: Any, sensitive: Mapping[str, Column]
+) -> Table:
+    """Rows with the columns that name a fit's subgroups; who holds a row is not known.  x: in units of the fit."""
+    none = Column(np.zeros(len(x), np.int32), ("",))
+    others = {SITE: none, **columns_by_name(layout, X), **sensitive}
+    return table_of_rows(on_grid(x, FEATURE_BITS), none, {}, None, None, others)
 
 
 def dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:
