@@ -139,7 +139,7 @@ def test_a_record_describes_its_file(name, load):
     assert known.name == name
     assert known.positive in table.target.categories
     assert set(table.sensitive_features) == {known.sensitive_features, *known.also}
-    assert all(len(column.categories) == 2 for column in table.sensitive_features.values())
+    assert len(table.sensitive_features[known.sensitive_features].categories) == 2
     seen = table.column(known.shift.column)
     assert set(known.shift.values) < set(seen.categories)
     assert known.shift.drawn < len(seen.categories)
@@ -158,6 +158,7 @@ def test_a_record_describes_its_file(name, load):
         ("bank", {"no": 35_337, "yes": 4_667}, {"married": 27_214, "single": 12_790}),
         ("law", {"fail": 2_293, "pass": 18_505}, {"Non-White": 3_307, "White": 17_491}),
         ("compas", {"no": 3_363, "yes": 2_809}, {"African-American": 3_175, "other": 2_997}),
+        ("govcensus", {"no": 109_549, "yes": 94_760}, {"female": 110_856, "male": 93_453}),
     ],
 )
 def test_shapes(name, labels, groups, load):
@@ -204,6 +205,23 @@ def test_a_quoted_file_with_more_columns_is_read_the_same(load):
     assert quarter.values().tolist() == short.column("quarter").values().tolist()
     for name in known.numeric:
         assert datasets.to_numbers(table[name]).tolist() == short.numeric[name].tolist()
+
+
+def test_codes_of_many_values_are_read_at_their_second_level_and_the_salary_is_dropped(load):
+    rows = load("govcensus")
+    first = [rows.column(k).values()[0] for k in ("occupation_group", "industry_sector", "race")]
+    assert first == ["13", "92", "black"]
+    assert len(rows.categorical["occupation_group"].categories) == 23
+    assert len(rows.categorical["industry_sector"].categories) == 26
+    assert rows.target.values()[:3].tolist() == ["no", "no", "yes"]
+    columns = {*rows.numeric, *rows.categorical, *rows.other, *rows.sensitive_features}
+    assert not columns & {"salary", "occupation", "industry"}
+
+
+def test_what_cannot_be_downloaded_says_what_to_make_it_from(empty_home):
+    for folder, place in ((None, "cannot be downloaded"), (empty_home, "the folder named")):
+        with pytest.raises(DataError, match=f"{place}: make it from the table gov_census of the R"):
+            datasets.load_dataset("govcensus", folder)
 
 
 def test_unknown_name(adult):

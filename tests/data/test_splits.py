@@ -105,6 +105,16 @@ def test_regions_are_sites_and_the_seed_holds_some_back(load):
         assert set(those.column("region").values()) == {name}
 
 
+def test_four_regions_of_the_census_train_and_the_four_others_are_held_back(load):
+    rows = load("govcensus")
+    split = shift(rows, DATASETS["govcensus"], None, seed=0)
+    held_back = {*split.test.take(split.test_part == 1).column("economic_region").values()}
+    assert len(split.train) == len(held_back) == 4
+    assert not held_back & {*split.train, "Abroad"}
+    trained, seen = sum(map(len, split.train.values())), (split.test_part == 0).sum()
+    assert 2 * trained == pytest.approx(seen, abs=2)
+
+
 @pytest.mark.parametrize(("p", "first"), [(2, 1), (3, 2), (5, 3), (50, 25)])
 def test_shift_shares_each_group_evenly(adult, p, first):
     clients = list(shift(adult, ADULT, p).train.values())

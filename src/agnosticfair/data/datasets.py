@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,15 @@ def _quarters(rows: Any) -> Column:
     dates = np.asarray(rows["compas_screening_date"].to_pylist())
     names = [f"{date[:4]} Q{(int(date[5:7]) + 2) // 3}" for date in dates]
     return Column.of(["2014 Q2 to Q4" if name > "2014 Q1" else name for name in names])
+
+
+def _over_50000(rows: Any) -> Column:
+    return Column.of(np.where(np.asarray(rows["salary"].to_pylist(), float) > 50_000, "yes", "no"))
+
+
+def _first_two(name: str) -> Callable[[Any], Column]:
+    """The first two characters of a hierarchical code: SOC's 23 major groups, the sectors of NAICS."""
+    return lambda rows: Column.of([code[:2] for code in rows[name].to_pylist()])
 
 
 _NOT_SHIPPED = "not stated by its source, so not shipped"
@@ -203,6 +213,47 @@ _KNOWN = (
         },
         derived={"quarter": _quarters},
     ),
+    Dataset(
+        name="govcensus",
+        note="US government employees (ACS 2018), 204,309 rows in 9 regions, from a folder you name",
+        licence="public domain, prepared under the GPL, so not shipped",
+        numeric=(
+            *("age", "family_size", "children", "education_level", "english_level"),
+            *("hours_worked", "weeks_worked"),
+        ),
+        categorical=(
+            *("hispanic_origin", "citizenship", "nativity", "marital"),
+            *("occupation_group", "industry_sector"),
+        ),
+        other=("economic_region",),
+        target="salary_over_50000",
+        positive="yes",
+        sensitive_features="sex",
+        also=("race",),
+        shift=Shift("economic_region", rates=(1 / 3, 0.0), drawn=4, left_out=("Abroad",)),
+        source=Source(
+            "govcensus",
+            "gov_census_2018.csv.gz",
+            "2fca86cace359f477cfd580660e832f7a154f5e45d58a17016204b7cc9c50f94",
+            "the table gov_census of the R package fairadapt",
+            download=False,
+        ),
+        renamed={
+            "citizenship": {
+                "1.0": "born in the US",
+                "2.0": "born in a US territory",
+                "3.0": "born abroad of US parents",
+                "4.0": "naturalised",
+                "5.0": "not a citizen",
+            }
+        },
+        derived={
+            "salary_over_50000": _over_50000,
+            "occupation_group": _first_two("occupation"),
+            "industry_sector": _first_two("industry"),
+        },
+        sites="economic_region",
+    ),
 )
 
 DATASETS = {known.name: known for known in _KNOWN}
@@ -264,7 +315,8 @@ def _read(name: str, path: Path) -> Table:
 
         rows = pq.read_table(path)
     else:
-        rows = _parsed(content(known.source, path), known.numeric)
+        body = content(known.source, path)
+        rows = _parsed(gzip.decompress(body) if path.suffix == ".gz" else body, known.numeric)
 
     def columns(names: tuple[str, ...]) -> dict[str, Column]:
         return {column: _column(known, rows, column) for column in names}

@@ -20,7 +20,8 @@ class Source:
     """A file that is not ours to ship.
 
     folder: the subfolder that may hold it.  file, sha256: as it is at ``url``.  others: the names and
-    SHA-256 of files with the same rows and fewer columns.
+    SHA-256 of files with the same rows and fewer columns.  download: False where ``url`` is a page about the data,
+    so that the file must be put in a folder by hand.
     """
 
     folder: str
@@ -28,6 +29,7 @@ class Source:
     sha256: str
     url: str
     others: tuple[tuple[str, str], ...] = ()
+    download: bool = True
 
     @property
     def known(self) -> dict[str, str]:
@@ -58,9 +60,8 @@ def locate(source: Source, folder: str | Path | None = None) -> Path:
     path = find(source, named)
     if path is None:
         which = "the folder named" if folder else f"the folder in ${VARIABLE}"
-        raise DataError(
-            f"no {source.file} in {str(named)!r}, {which}: download it there from {source.url}"
-        )
+        verb = "download it there" if source.download else "make it"
+        raise DataError(f"no {source.file} in {str(named)!r}, {which}: {verb} from {source.url}")
     return path
 
 
@@ -87,6 +88,11 @@ def cache_folder() -> Path:
 
 
 def _download(source: Source, folder: Path) -> Path:
+    if not source.download:
+        raise DataError(
+            f"{source.file} cannot be downloaded: make it from {source.url}, save it in a folder and name that "
+            f"folder in ${VARIABLE}"
+        )
     import pooch
 
     known = f"sha256:{source.sha256}"
