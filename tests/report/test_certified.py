@@ -55,3 +55,12 @@ def test_the_four_places_of_an_audit_say_one_sentence(call, files):
     page = next(Path().rglob("report.html"))
     assert told["says"] in texts(page_of(page))
     assert call("verify", "audit/certificate.json")[0] == 0
+
+
+def test_a_limit_that_is_kept_shows_as_kept_and_one_that_is_not_ends_with_its_own_code(call, files):
+    ask = ("fit", *files, *ROLES, "--precision", 0.9)
+    code, _, _ = call(*ask, "--limit", 0.97)
+    card = Path("model-card.md").read_text()
+    assert (code, "Keeps 0.97" in card, "Not known" in card) == (0, True, False)
+    assert call(*ask, "--limit", 0.01)[0] == 3
+    assert Path("model-card.md").exists()
