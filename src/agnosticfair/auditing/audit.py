@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agnosticfair.auditing.beyond import (
+    WEIGHTED,
     bounded,
     cannot_tell,
     check_clients,
@@ -41,14 +42,16 @@ from agnosticfair.auditing.parts import (
     own_counts,
     searched,
 )
+from agnosticfair.auditing.proof import rows_digest
 from agnosticfair.auditing.question import BOUND, AuditQuestion, opened
+from agnosticfair.auditing.repeats import note_of
 from agnosticfair.auditing.worst import measured
 from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
 from agnosticfair.data.axes import own_axes
 from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.rows import Fold
+from agnosticfair.data.rows import Fold, row_hashes
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -91,11 +94,6 @@ from agnosticfair.settings import SHARE, require
 MOST_ROWS = 100
 """Rows of the worst deployment that a certificate names."""
 
-WEIGHTED = (
-    "The rows' weights are left out: what is measured and bounded counts every row once, and no bound holds for \
-weighted rows."
-)
-
 Progress = Callable[[int, int], None]
 
 
@@ -137,14 +135,14 @@ def audit(
         The kernels see every column of numbers scaled to [0, 1] by its range, unless ``scale`` is False, and a
         table's rows as the model encodes them.
     y : (n,) array, optional
-        Labels; of two the last is positive, unless ``positive`` names one. None leaves the accuracy out, or takes
-        the table's own target.
+        Labels; of two the one that says yes is positive, else the last, unless ``positive`` names one. None leaves
+        the accuracy out, or takes the table's own target.
     sensitive_features : (n,) array or str
         Values of two or more groups, or the name of a table's column.
     basis : Basis or callable, optional
         Gaussian kernels, or a function from X to K, (n, M).
     bound : float, optional
-        Of the adversary's alpha: larger is a larger set.
+        Of the adversary's alpha, for kernels: larger is a larger set.
     floor : float
         Share of the mass that compared groups keep.
     centres : (M, d) array, optional
@@ -215,11 +213,22 @@ def audit(
     if wanted.parts is None:
         return bounded(made, wanted, psi)
     table = X if isinstance(X, Table) else table_of(X)
-    axes = own_axes(table, wanted.parts.columns, wanted.parts.bands)
+    agreed = wanted.parts.agreed
+    axes = agreed.axes if agreed else own_axes(table, wanted.parts.columns, wanted.parts.bands)
     counts = own_counts(table, axes, held.cells, len(held.groups))
     if not held_out:
         return looked_at(made, wanted, axes, counts)
-    return bounded(made, wanted, psi, axes, counts, model)
+    made = replace(made, notes=(*made.notes, *_about_rows(table, held)))
+    made = bounded(made, wanted, psi, axes, counts, model)
+    rows = {"rows": rows_digest(table, held.cells)}
+    return replace(made, sums={**(made.sums or {}), **rows})
+
+
+def _about_rows(table: Table, held: _Held) -> tuple[str, ...]:
+    """Notes on rows that repeat each other."""
+    bare = replace(table, target=None, sensitive_features={}, weights=None)
+    bare = replace(bare, numeric={**bare.numeric, "": held.cells.astype(float)})
+    return note_of(row_hashes(bare))
 
 
 @dataclass(frozen=True)
