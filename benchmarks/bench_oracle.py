@@ -21,7 +21,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from agnosticfair.experiments.benchmark import ASKED, on_deployments, parsed, prepared
-from agnosticfair.experiments.entrants.ours import NAMED
+from agnosticfair.experiments.entrants.ours import RULE
 from agnosticfair.report.bench_numbers import OURS, aggregate, by_data, verdict
 
 Json = dict[str, Any]
@@ -32,7 +32,7 @@ def measured(data: str, seed: int, folder: str | None, limits: tuple[float, ...]
     with threadpool_limits(1):
         held, found = prepared(data, "shift", seed, folder), []
         for asked in ASKED:
-            decide = NAMED.fit(replace(held.train), asked)
+            decide = RULE.fit(replace(held.train), asked)
             # how many are beyond a limit is asked of none: the same at all limits
             told = {"asked": asked} | on_deployments(decide, held, limits[0])
             rows = [told | {"limit": limit} for limit in limits]

@@ -81,7 +81,7 @@ def test_what_is_said_of_the_first_picture_and_of_times_comes_from_what_was_meas
 def test_an_oracle_s_setting_keeps_what_training_rows_said_of_it():
     oracle = script("bench_oracle")
     tried = [{"asked": 0.05, "beyond": 0.08}, {"asked": 0.2, "beyond": 0.15}]
-    cell = {"entrant": "agnosticfair-named", "seed": 20, "tried": tried, "rows": ["as chosen"]}
+    cell = {"entrant": "rule", "seed": 20, "tried": tried, "rows": ["as chosen"]}
     made = {"rows": [{"limit": limit, "asked": 0.2, "all": {}} for limit in (0.1, 0.2)]}
     found = oracle.as_chosen(cell, made)
     assert [(row["limit"], row["kept"]) for row in found["rows"]] == [(0.1, False), (0.2, True)]

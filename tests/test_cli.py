@@ -272,13 +272,62 @@ def test_settings_that_make_no_sense_are_refused(call, files, asked, named):
     assert named in refused(call, *asked)
 
 
-def test_named_parts_are_limited_each_or_in_every_mixture(call, files):
-    for reading in (("--spread", "inf"), ("--spread", "inf", "--no-each")):
-        code, out, _ = call(
-            "fit", *files, *ROLES, "--least", 0.3, "--tau", 0.9, *reading, "--force"
-        )
+RULE = ("--learner", "additive", "--min-people", 5)
+
+
+def test_subgroups_are_limited_each_or_in_every_mixture(call, files):
+    for reading in ((), ("--no-each",)):
+        code, out, _ = call("fit", *files, *ROLES, *RULE, "--tau", 0.5, *reading, "--force")
         assert code == 0
-        assert "has a price and no bound" not in out
+        assert "rule converged after " in out
+
+
+def test_a_rule_says_its_learner_its_price_and_how_near_to_the_best_it_is(call, files):
+    code, out, _ = call("fit", *files, *ROLES, *RULE, "--tau", 0.05, "--force")
+    assert code == 0
+    for words in (
+        "Learner additive: mean log loss ",
+        "Right, estimated: the rule on ",
+        "of what the learner gains over one answer to everybody.",
+        "95% would be left at a tau of at most ",
+        "No rule that decides from these estimates and keeps the limits is right more often",
+    ):
+        assert words in out
+    code, out, _ = call("fit", *files, *ROLES, *RULE, "--tau", 1, "--force", "--json")
+    told = json.loads(out)["rule"]
+    assert told["learner"] == "additive"
+    assert told["optimum"]["unchanged"]
+    assert told["statements"][2].startswith("The rule is the learner's own decisions")
+    assert call("predict", "model.safetensors", files[0], "--explain")[0] == 0
+    header, *_ = Path("predictions.csv").read_text().splitlines()
+    assert header == "prediction,probability,score,utility,overall,subgroups"
+    assert call("predict", "model.safetensors", files[0])[0] == 0, "that file is ours"
+    assert call("fit", *files, *ROLES, "--method", "fl", "--force")[0] == 0
+    said = refused(call, "predict", "model.safetensors", files[0], "--explain")
+    assert "'fl' has no rule to explain" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--learner", "magic"), "unknown learner 'magic'; there are: auto, additive"),
+        (("--learner", "given"), "name the column in probability"),
+        (("--costs", "1"), "costs is (1.0,)"),
+        (("--costs", "a,b"), "'a,b' are no numbers"),
+        (("--costs", "1,-1"), "costs is (1.0, -1.0)"),
+        (("--positive-rate", "0.9,0.1"), "positive_rate is (0.9, 0.1)"),
+        (("--positive-rate", "0.1"), "positive_rate is (0.1,)"),
+        (("--probability", "nobody"), "probability 'nobody' is no column of numbers"),
+        (("--probability", "age"), "which is no probability: give numbers from 0 to 1"),
+        (("--min-people", "-1"), "min_people is -1.0"),
+        (("--learning-folds", "1"), "learning_folds is 1"),
+        (("--parts-by", "nowhere"), "has no column 'nowhere'"),
+        (("--overall", "0"), "overall is 0.0"),
+        (("--method", "fairfl", "--learner", "trees"), "'fairfl' has no rule, so learner"),
+    ],
+)
+def test_what_a_rule_cannot_be_asked_is_a_sentence(call, files, asked, said):
+    assert said in refused(call, "fit", *files, *ROLES, *asked)
 
 
 def test_a_fit_that_does_not_converge_is_an_error_where_that_is_asked_for(call, files):

@@ -114,5 +114,5 @@ def test_the_default_is_one_for_all_commands():
 
     commands = (fit.fit, tune.tune, messages.explain_messages, deploy.init)
     assert {signature(command).parameters["method"].default for command in commands} == {DEFAULT}
-    assert method(DEFAULT).name == "agnosticfair-named"
+    assert method(DEFAULT).name == "rule"
     assert method(DEFAULT, kernels=5).name == "agnosticfair"

@@ -252,6 +252,12 @@ class Fit:
     @property
     def uncompared(self) -> str | None:
         """A sentence where there are named parts in which nothing is compared."""
+        fairness, own = self.method.fairness, self.method.rule
+        if fairness is not None and fairness.basis.kind == "named" and own and self.named is None:
+            return (
+                f"No subgroup has {own.min_people:g} expected people of each group (min_people): the difference "
+                "overall alone is limited."
+            )
         if not self.not_compared:
             return None
         return f"Not compared, for a group is absent there or below its floor: {shown(self.not_compared)}."

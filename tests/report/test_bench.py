@@ -89,9 +89,7 @@ def test_a_verdict_leaves_out_who_sees_and_counts_accuracy(made):
     assert not constant_too["unbeaten"]
     assert "our default is constant" in document(itself)
     ours = cell("agnosticfair", p90=0.01, top=0.02) | {"ours": True}
-    among = verdict(
-        aggregate(results(cell("agnosticfair-named"), ours, cell("eg", top=0.3)))["lines"]
-    )
+    among = verdict(aggregate(results(cell("rule"), ours, cell("eg", top=0.3)))["lines"])
     assert among["ahead"]
     assert not among["won"]
     timid = cell("timid", accuracy=0.7, p90=0.001, top=0.002)

@@ -42,14 +42,12 @@ from agnosticfair.mathematics.basis import Basis, checked, comes_with_rows
 from agnosticfair.mathematics.linear import on_grid, sigmoid
 from agnosticfair.methods import (
     DEFAULT,
-    METHODS,
     Method,
     Network,
     default_for,
     method,
     needs_groups,
 )
-from agnosticfair.settings import Reach
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -58,7 +56,6 @@ try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
     from agnosticfair.estimator.parameters import (
-        SETS,
         TAKEN,
         basis_of,
         constructor,
@@ -67,6 +64,7 @@ try:
         network_of,
         print_round,
         seed_of,
+        unprotected,
     )
 except ImportError as error:  # pragma: no cover
     raise ImportError(
@@ -229,7 +227,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes_y = labels_of(y, weights)
         sensitive = feature_columns(self._groups(given, sensitive_features), len(X))
         if needs_groups(recipe) and not sensitive:
-            recipe = self._unprotected(recipe)
+            recipe = unprotected(self, recipe)
+            warn(UNPROTECTED, UserWarning, stacklevel=3)
         check_part_columns(recipe, self._layout, self._feature_names(), [*sensitive])
         self._group_names = tuple(sensitive)
         owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
@@ -249,23 +248,6 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         layout: Layout | None = self._layout
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         return [n if isinstance(n, str) else f"x{n}" for n in (layout.names if layout else names)]
-
-    def _unprotected(self, recipe: Method) -> Method:
-        """What is fitted without groups, with a warning, where nothing that is about them was asked for."""
-        said = [s for s in TAKEN if getattr(self, s.name) is not None]
-        asked = [s for s in said if s.reach in SETS and s.reach is not Reach.RULE]
-        if self.method != DEFAULT or self.limit is not None or asked:
-            raise DataError(
-                f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
-                "value per row, name columns of X by sensitive_columns, or take method 'fl'"
-            )
-        warn(UNPROTECTED, UserWarning, stacklevel=4)
-        own = {s.name: getattr(recipe, s.name) for s in TAKEN if s.reach not in SETS}
-        given = {k: v for k, v in own.items() if getattr(self, k) is not None}
-        ruled = {s.name: getattr(self, s.name) for s in said if s.reach is Reach.RULE}
-        if ruled:
-            ruled = {"learner": "auto", **ruled}
-        return method(replace(METHODS["fl"], **given), **ruled)
 
     def _how(
         self, sensitive: Mapping[str, Column], low: np.ndarray, span: np.ndarray

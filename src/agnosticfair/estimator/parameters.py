@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.basis import Basis, by_client, constant, gaussian
-from agnosticfair.methods import Network
+from agnosticfair.methods import METHODS, Method, Network, method
 from agnosticfair.settings import DEFAULT, SETTINGS, Reach, Setting
 
 BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
@@ -95,6 +96,21 @@ def basis_of(basis: Any) -> Basis:
             f"unknown basis {basis!r}; take {', '.join(BASES)}, a Basis, or a function from X to K"
         )
     return BASES[basis]()
+
+
+def unprotected(estimator: Any, recipe: Method) -> Method:
+    """What is fitted without groups, where nothing that is about them was asked for."""
+    said = [s for s in TAKEN if getattr(estimator, s.name) is not None]
+    asked = [s for s in said if s.reach in SETS and s.reach is not Reach.RULE]
+    if estimator.method != DEFAULT or estimator.limit is not None or asked:
+        raise DataError(
+            f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
+            "value per row, name columns of X by sensitive_columns, or take method 'fl'"
+        )
+    own = {s.name: getattr(recipe, s.name) for s in said if s.reach not in SETS}
+    ruled = {s.name: getattr(estimator, s.name) for s in said if s.reach is Reach.RULE}
+    plain = replace(METHODS["fl"], **own)
+    return method(plain, **{"learner": "auto", **ruled}) if ruled else plain
 
 
 def seed_of(random_state: Any) -> int:

@@ -39,7 +39,8 @@ def html(content: dict[str, Any], script: str = "page.js") -> str:
     """The page that shows this content; a live one may ask its own server for news."""
     texts = {name: static(name) for name in ("page.html", "page.css")}
     library = static(LIBRARY).partition("//# sourceMappingURL")[0]
-    scripts = [library, static("common.js") + static(script)]
+    more = static("rule.js") if script == "page.js" else ""
+    scripts = [library, static("common.js") + more + static(script)]
     policy = (
         f"default-src 'none'; script-src {' '.join(map(script_hash, scripts))}; "
         f"style-src {script_hash(texts['page.css'])}; img-src data:; "

@@ -113,7 +113,7 @@ def limits_of(plan: Plan) -> RateLimits:
         pairs,
         ridge=rule.ridge,
         positive_rate=rule.positive_rate,
-        min_people=rule.min_people,
+        min_people=rule.min_people if K > 1 else min(rule.min_people, 1.0),
         max_rounds=plan.method.max_rounds,
         tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
         path=PATH[:-1] if rule.ridge else PATH,

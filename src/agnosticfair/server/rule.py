@@ -20,7 +20,7 @@ from agnosticfair.learners.decisions import Decision, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
 from agnosticfair.learners.heads import strata
 from agnosticfair.learners.kernels import Kernels
-from agnosticfair.mathematics.basis import is_apart
+from agnosticfair.mathematics.basis import constant, is_apart
 from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, triples
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -159,7 +159,8 @@ def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverS
 
 
 def with_subgroups(plan: Plan, ask: Ask) -> Plan:
-    """The plan with the subgroups in which at least two compared groups have enough expected people."""
+    """The plan with the subgroups in which at least two compared groups have enough expected people; overall alone
+    where there is none."""
     if plan.task.named is None or plan.method.fairness is None:
         return plan
     rule, basis, axes = plan.method.rule, plan.method.fairness.basis, axes_in(plan)
@@ -167,11 +168,8 @@ def with_subgroups(plan: Plan, ask: Ask) -> Plan:
     masses = ask(Broadcast(0, plan.task, SubgroupMasses())).sums["masses"]
     enough = comparable(plan, masses)
     parts = conjunctions(enough, sizes_of(axes), rule.min_people, min(basis.depth, 2))
-    if not parts:
-        raise SettingsError(
-            f"min_people {rule.min_people:g} leaves no subgroup: the largest has {float(enough.max()):.0f} expected "
-            "people of the smaller group; lower it"
-        )
+    if not parts:  # what is left to limit is the difference overall
+        return replace(plan, task=replace(plan.task, named=None, fair_basis=constant()))
     plan = with_parts(plan, axes, parts)
     return with_triples(plan, ask) if basis.depth >= DEEPEST else plan
 
