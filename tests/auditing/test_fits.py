@@ -12,9 +12,9 @@ from agnosticfair.auditing.fits import agreed_in, own_set
 from agnosticfair.auditing.verifying import verify
 from agnosticfair.data.axes import SITE
 from agnosticfair.data.table import Column, Table
-from agnosticfair.mathematics.basis import by_client, gaussian
+from agnosticfair.mathematics.basis import by_client, gaussian, subpopulations
 from agnosticfair.mathematics.parts import part_name
-from agnosticfair.methods import Fairness
+from agnosticfair.methods import Fairness, method
 
 RNG = np.random.default_rng(0)
 X, S = RNG.uniform(size=(60, 2)), np.repeat([0, 1], 30)
@@ -45,14 +45,31 @@ def test_fit_and_estimator_certify_one_number_over_the_subgroups_of_the_fit():
     table = Table(numeric, {}, label, {"sex": Column.of(sex.tolist())})
     whole = fit({"all": table}, fair.fit_.method, positive="1")
     over, _ = certificates(whole, {"all": table})
-    assert over["sex"].parts == made.parts
+    shown = [
+        [(part.name, part.rows, part.difference) for part in c.parts] for c in (over["sex"], made)
+    ]
+    assert shown[0] == shown[1]
     assert str(over["sex"]) == str(made)
+
+
+def test_where_no_subgroup_has_people_enough_everybody_is_all_that_is_certified():
+    from agnosticfair.federation import fit
+    from agnosticfair.runs.provenance import certificates
+
+    clients = dealt(small_table(300), 2)
+    recipe = method("rule", min_people=1000.0)
+    whole = fit(clients, recipe, sensitive_features="sex", positive="yes")
+    assert whole.named is None
+    made = certificates(whole, clients)[0]["sex"]
+    assert [part.name for part in made.parts] == ["everybody"]
+    assert "1 part that was compared" in str(made)
 
 
 def test_a_subgroup_of_sites_is_left_out_where_rows_do_not_tell_it():
     from agnosticfair.federation import fit
 
-    whole = fit(dealt(small_table(900), 2), "rule", sensitive_features="sex", positive="yes")
+    by_site = method("rule", basis=subpopulations((SITE, "job")))
+    whole = fit(dealt(small_table(900), 2), by_site, sensitive_features="sex", positive="yes")
     assert SITE in [axis.name for axis in whole.named.agreed[0]]
     every, some = agreed_in(whole), agreed_in(whole, without=SITE)
     names = {part_name(every.axes, part) for part in every.parts}

@@ -15,7 +15,7 @@ from agnosticfair.mathematics.multipliers import (
     At,
     Mixtures,
     RateLimits,
-    Worst,
+    WorstUtility,
     coordinates,
     objective,
 )
@@ -94,7 +94,7 @@ def test_no_rule_is_better_than_the_bound_which_the_linear_program_reaches(seed,
         assert said.smoothed_excess <= 4e-3
 
 
-@pytest.mark.parametrize("worst", [None, Worst(0.8, (1.0, 1.0))])
+@pytest.mark.parametrize("worst", [None, WorstUtility(0.8, (1.0, 1.0))])
 def test_gradient_and_hessian_are_those_of_finite_differences(worst):
     rows, b, y = drawn(1, n=400, groups=3)
     limits = RateLimits(
@@ -256,7 +256,7 @@ def test_the_worst_subgroup_has_the_utility_of_a_linear_program(seed, tau, share
     eta = rng.integers(0, 1 << 20, 80) / (1 << 20)
     rows = Estimated(utility(eta, prices), rows.pi)
     limits = RateLimits(
-        np.full(4, tau), PAIRS[2], worst=Worst(share, prices), path=FINE, max_rounds=200
+        np.full(4, tau), PAIRS[2], worst=WorstUtility(share, prices), path=FINE, max_rounds=200
     )
     state = solved(rows, b, y, limits)
     said = optimum(state)

@@ -44,14 +44,14 @@ from agnosticfair.auditing.parts import (
 )
 from agnosticfair.auditing.proof import rows_digest
 from agnosticfair.auditing.question import BOUND, AuditQuestion, opened
-from agnosticfair.auditing.repeats import note_of
+from agnosticfair.auditing.repeats import about_rows
 from agnosticfair.auditing.worst import measured
 from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
 from agnosticfair.data.axes import own_axes
 from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.rows import Fold, row_hashes
+from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Table
@@ -218,17 +218,10 @@ def audit(
     counts = own_counts(table, axes, held.cells, len(held.groups))
     if not held_out:
         return looked_at(made, wanted, axes, counts)
-    made = replace(made, notes=(*made.notes, *_about_rows(table, held)))
+    made = replace(made, notes=(*made.notes, *about_rows(table, held.cells)))
     made = bounded(made, wanted, psi, axes, counts, model)
     rows = {"rows": rows_digest(table, held.cells)}
     return replace(made, sums={**(made.sums or {}), **rows})
-
-
-def _about_rows(table: Table, held: _Held) -> tuple[str, ...]:
-    """Notes on rows that repeat each other."""
-    bare = replace(table, target=None, sensitive_features={}, weights=None)
-    bare = replace(bare, numeric={**bare.numeric, "": held.cells.astype(float)})
-    return note_of(row_hashes(bare))
 
 
 @dataclass(frozen=True)
@@ -464,15 +457,17 @@ def _stated(
 def _asking_parts(
     asker: Asker, census: Census, plan: server.Plan, asked: Subpopulations, model: Model
 ) -> tuple[Sequence[Axis], Callable[..., np.ndarray]]:
-    """The axes that clients agree on by counts, and a function that asks them for those of parts, by default of
-    the model."""
+    """The axes of a fit, or those that clients agree on by counts; and a function that asks them for counts of parts,
+    by default of the model."""
     set_ = subpopulations(asked.columns, asked.depth, asked.least, asked.bands)
     fairness = Fairness(basis=set_, each=True)
     own = replace(plan, method=Method("audit", fairness=fairness))
-    question = named.histograms_question(own, census)
-    counts = {} if question is None else named.by_column(question, asker.total(question))
-    own = named.with_axes(own, census, counts)
-    axes = named.axes_in(own)
+    if asked.agreed is not None:
+        axes = asked.agreed.axes
+    else:
+        question = named.histograms_question(own, census)
+        counts = {} if question is None else named.by_column(question, asker.total(question))
+        axes = named.axes_in(named.with_axes(own, census, counts))
 
     def ask(parts: Sequence[Part], model: Model = model, round: int = 1) -> np.ndarray:
         task = named.with_parts(own, axes, parts).task

@@ -112,15 +112,13 @@ def looked_at(made: Certificate, wanted: Wanted, axes: Sequence[Axis], ask: Aske
     """
     assert wanted.parts is not None
     groups, agreed = tuple(made.groups), wanted.parts.agreed
-    own = agreed is not None and tuple(axes) == agreed.axes
-    if own:
-        assert agreed is not None
+    if agreed is not None:
         found = listed(axes, agreed.parts, ask, 0.0)
     else:
         found = searched(axes, wanted.parts, ask, 1 - made.confidence)
     checked_groups(found, groups, made.notion)
     told = records(found, groups, made.notion, made.confidence, wanted.precision, bounded=False)
-    if own:
+    if agreed is not None:
         told = tuple(replace(part, estimable=isfinite(part.difference)) for part in told)
     made = replace(made, parts=told, precision=wanted.precision)
     if wanted.kernels:

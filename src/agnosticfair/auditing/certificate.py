@@ -293,7 +293,8 @@ def only_measured(made: Certificate) -> tuple[str, ...]:
     able = [part for part in made.parts if part.estimable]
     part = made.worst_part or made.parts[0]
     few = any(isfinite(part.difference) for part in not_estimable(made.parts))
-    which = "with rows enough" if few else "that were compared"
+    were = "was" if len(able) == 1 else "were"
+    which = "with rows enough" if few else f"that {were} compared"
     return (
         f"Measured on the rows of the fit, and not certified: {made.quantity} up to {part.difference:.4f} in "
         f"{len(able):,} part{'s' * (len(able) != 1)} {which} ({part.name}, {part.rows:,} rows); audit rows "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, lgamma
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.auditing.inputs import codes
+from agnosticfair.data.rows import row_hashes
+from agnosticfair.data.table import Table
 
 SURE = 1e-6
 """The probability under which a pattern of repeats is not put down to chance."""
@@ -44,6 +47,12 @@ def repeated(hashes: np.ndarray) -> int:
             if poisson.cdf(found[beside], expected) < SURE:
                 return int(len(hashes) - len(times))
     return 0
+
+
+def about_rows(table: Table, cells: np.ndarray) -> tuple[str, ...]:
+    """The note on rows of a table that repeat each other.  cells: (n,), of group, label and decision."""
+    bare = replace(table, target=None, sensitive_features={}, weights=None)
+    return note_of(row_hashes(replace(bare, numeric={**bare.numeric, "": cells.astype(float)})))
 
 
 def note_of(hashes: np.ndarray) -> tuple[str, ...]:

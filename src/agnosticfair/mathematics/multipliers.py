@@ -35,7 +35,7 @@ class Mixtures:
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstUtility:
     """The worst utility of any weight function counts.  share: how much of all; the rest is the mean's, by which rows
     that the adversary leaves are decided.  prices: of a false positive and a false negative."""
 
@@ -45,7 +45,7 @@ class Worst:
     def losses(self, worth: np.ndarray, worths: np.ndarray) -> np.ndarray:
         """Mean loss, from the mean of d c and that of c, which says how often a positive is expected.
 
-        >>> Worst(0.9, (1.0, 1.0)).losses(np.array([0.25]), np.array([0.5]))
+        >>> WorstUtility(0.9, (1.0, 1.0)).losses(np.array([0.25]), np.array([0.5]))
         array([0.5])
         """
         false_positive, false_negative = self.prices
@@ -76,7 +76,7 @@ class RateLimits:
     max_rounds : int
     mixtures : Mixtures or None
         RateLimits on every mixture of the weight functions, too.
-    worst : Worst or None
+    worst : WorstUtility or None
         None where the mean utility counts.
     """
 
@@ -89,7 +89,7 @@ class RateLimits:
     path: tuple[float, ...] = PATH
     max_rounds: int = 60
     mixtures: Mixtures | None = None
-    worst: Worst | None = None
+    worst: WorstUtility | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Coordinates:
     mixed: np.ndarray
     members: np.ndarray
     worths: np.ndarray
-    worst: Worst | None = None
+    worst: WorstUtility | None = None
 
     @property
     def size(self) -> int:

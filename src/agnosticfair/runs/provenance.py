@@ -130,7 +130,7 @@ def certificates(
     own = fitted.centres
     basis = AUDITED if own is None else replace(AUDITED, centres="given")
     over: dict[str, Any] = {"basis": basis, "centres": own}
-    if fitted.named is not None:
+    if fairness is not None and fairness.basis.kind == "named":
         over = certified_set(fairness, agreed_in(fitted))
     asked = {"bootstrap": RESAMPLES, **over, "held_out": False, **asked}
     asked["notion"] = fairness.notion if fairness else PARITY.name

@@ -20,7 +20,7 @@ from agnosticfair.mathematics.multipliers import (
     Coordinates,
     Mixtures,
     RateLimits,
-    Worst,
+    WorstUtility,
     unsettled,
 )
 from agnosticfair.mathematics.notions import notion_of
@@ -64,7 +64,7 @@ class ProgramState:
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
 
-TYPES = (ProgramState, State, RateLimits, Mixtures, Worst, Coordinates, At, StepModel)
+TYPES = (ProgramState, State, RateLimits, Mixtures, WorstUtility, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:
@@ -118,7 +118,7 @@ def limits_of(plan: Plan) -> RateLimits:
         tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
         path=PATH[:-1] if rule.ridge else PATH,
         mixtures=mixtures,
-        worst=Worst(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
+        worst=WorstUtility(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
         if rule.agnostic
         else None,
     )
