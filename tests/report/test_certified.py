@@ -7,6 +7,8 @@ from pathlib import Path
 
 from helpers import ROLES
 
+from agnosticfair.auditing.beyond import UNTOLD
+
 METHOD = "rule"
 
 
@@ -54,6 +56,15 @@ def test_the_four_places_of_an_audit_say_one_sentence(call, files):
     assert call("report", "audit")[0] == 0
     page = next(Path().rglob("report.html"))
     assert told["says"] in texts(page_of(page))
+    assert call("verify", "audit/certificate.json")[0] == 0
+
+
+def test_a_certificate_of_a_model_that_came_alone_says_so_and_is_consistent(call, files):
+    assert call("fit", files[0], *ROLES, "--method", "fl")[0] == 0
+    Path("model.trained-on.json").unlink()
+    ask = ("audit", files[1], *ROLES, "--model", "model.safetensors", "--precision", 0.6)
+    code, out, _ = call(*ask)
+    assert (code, flat(UNTOLD) in flat(out)) == (0, True)
     assert call("verify", "audit/certificate.json")[0] == 0
 
 
