@@ -51,7 +51,7 @@ def rows_like_adult(n: int, rng: np.random.Generator):
 def points_of(rows, own, active: int, rng: np.random.Generator):
     """One point with multipliers on the active subgroups, and its coordinates."""
     n, K = len(rows.c), own.size
-    at = coordinates(own.add(rows.pi).T, n, RateLimits(np.full(K, 0.05), ((0, 1),)))
+    at = coordinates({"mass": own.add(rows.pi)}, n, RateLimits(np.full(K, 0.05), ((0, 1),)))
     on = np.sort(rng.choice(K - 1, active, replace=False))
     x = np.zeros(at.size)
     x[on] = 1e-3 * rng.normal(size=active)

@@ -77,6 +77,8 @@ def test_a_method_that_noise_leaves_nothing_of_is_refused():
     for name in ("agnosticfair-a", "afl", "fedavg", "qffl"):
         with pytest.raises(SettingsError, match="with epsilon take one of fl, fairfl"):
             fit_private(dealt(ROWS, 2), name, budget=Budget(3.0), schema=SCHEMA)
+    with pytest.raises(SettingsError, match="with epsilon take 'fairfl'"):
+        fit_private(dealt(ROWS, 2), "rule", budget=Budget(3.0), schema=SCHEMA)
     weighted = replace(ROWS, weights=np.ones(len(ROWS)))
     with pytest.raises(AgnosticFairError, match="has weighted rows"):
         fit_private(dealt(weighted, 2), "fl", budget=Budget(3.0), schema=SCHEMA, positive="yes")

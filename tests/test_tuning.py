@@ -1,6 +1,7 @@
 """The frontier: its points and what stands beside them, the knee, and the command."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,6 +128,14 @@ def test_the_knee_is_never_a_model_of_one_answer_unless_all_are():
 
 def _frontier(points):
     return Frontier(tuple(points), picked_place(points), "demographic_parity", 2, {}, float)
+
+
+def test_a_path_without_subgroups_is_measured_all_the_same():
+    tables = dealt(shifted(60), 2)
+    ask = {"sensitive_features": "sex", "taus": (0.2, 1.0), "folds": 2}
+    assert len(trace(tables, method("rule", learner="linear"), **ask).points) == 2
+    heavy = {key: replace(t, weights=np.full(len(t), 2.0)) for key, t in tables.items()}
+    assert len(trace(heavy, method("rule", learner="linear"), **ask).points) == 2
 
 
 def test_costs_weigh_errors_along_the_path():

@@ -108,6 +108,8 @@ class Fit:
         How the estimates agree with the rows in every subgroup, the worst first.
     multipliers : tuple of Multiplier
         Where a rule had to act, the dearest first.
+    notes : tuple of str
+        Of a rule: what is to be said of how its subgroups were chosen, where there are too many.
     """
 
     model: Model
@@ -134,6 +136,7 @@ class Fit:
     held_out: Mapping[str, float] = field(default_factory=dict)
     calibration: tuple[Calibrated, ...] = field(default=(), repr=False)
     multipliers: tuple[Multiplier, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def converged(self) -> bool:
@@ -153,10 +156,11 @@ class Fit:
         if self.method.rule is None:
             return ()
         if said is None or fairness is None:
-            return self._of_learner()
+            return (*self._of_learner(), *self.notes)
         alike = self.method.rule.costs is None
         priced = price(said, fairness.tau)
-        return (*self._of_learner(), self._compared(said, alike), *priced, optimality(said, alike))
+        own = *self._of_learner(), *self.notes, self._compared(said, alike)
+        return (*own, *priced, optimality(said, alike))
 
     def _of_learner(self) -> tuple[str, ...]:
         """Which learner was taken, and why."""
@@ -329,6 +333,7 @@ def of_rule(
         held_out={entry.learner: entry.held_out for entry in state.learned},
         calibration=calibrated(state),
         multipliers=acted(state),
+        notes=state.notes,
     )
 
 

@@ -227,10 +227,11 @@ def _check_nobody_is_dropped(policy: Policy) -> None:
 def private_recipe(method: Method) -> Method:
     """The recipe as it is under noise: 'agnosticfair' over single values, for noise goes furthest on few numbers."""
     fairness = method.fairness
-    if method.rule is not None and method.rule.learner == "trees":
+    if method.rule is not None:
         raise SettingsError(
-            "learner 'trees' asks for thousands of sums a level, round after round, and noise that hides a row in all "
-            "of them would leave nothing of use: with epsilon take learner 'linear', or train trees without epsilon"
+            f"method {method.name!r} learns estimates and then its limits from hundreds of sums in every round, and "
+            "noise that hides a row in all of them would leave little of use: with epsilon take 'fairfl', or "
+            "'agnosticfair' for single values, too"
         )
     if fairness is not None and method.name == "agnosticfair":
         basis = fairness.basis

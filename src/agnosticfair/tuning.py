@@ -296,7 +296,7 @@ def examiner(
     groups = [*compared(fairness, {name: table.column(name) for name in names}).values()]
     y, encoding = table.labels(made.model.positive).astype(int), made.model.encoding
     X, weights = encode(encoding, table), table.weights
-    if made.named is not None and weights is None:
+    if fairness.basis.kind == "named" and weights is None:
         differences = _over_parts(table, groups, y, fairness)
     else:
         ask = _own_set(made, parts, table)
@@ -365,6 +365,8 @@ def _own_set(made: Fit, parts: Mapping[str, Table], table: Table) -> dict[str, A
     """What ``audit`` is asked with for the set of a fit, on these rows."""
     fairness, K = made.method.fairness, table.kernels
     assert fairness is not None, "check has looked"
+    if fairness.basis.kind == "named":
+        K = np.ones((len(table), 1))  # overall, where no subgroup has people enough
     if made.named is not None:
         axes, named = made.named.agreed
         codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])

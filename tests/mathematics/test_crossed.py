@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from agnosticfair.mathematics.crossed import cross, gram, quadratic, totals
+from agnosticfair.mathematics import crossed as crossed_room
+from agnosticfair.mathematics.crossed import cross, entries, gram, sums_at, totals, weighed_at
 from agnosticfair.mathematics.linear import on_grid
 
 SIZES = (3, 2, 4, 7)
@@ -24,8 +25,23 @@ def test_sums_are_those_of_indicators(lowest, most):
     assert all(len(block.hot) <= max(most, 8) for block in crossed.blocks)
     np.testing.assert_array_equal(gram(crossed, V), [Z.T @ (v[:, None] * Z) for v in V])
     np.testing.assert_array_equal(totals(crossed, V[0]), Z.T @ V[0])
-    W = on_grid(np.random.default_rng(1).normal(size=(Z.shape[1],) * 2), 20)
-    np.testing.assert_array_equal(quadratic(crossed, W), np.einsum("ni,ij,nj->n", Z, W, Z))
+
+
+@pytest.mark.parametrize("remembered", [0, 1 << 20])
+@pytest.mark.parametrize("most", [1, 8, 30, 1000])
+def test_some_entries_are_those_of_the_matrix(most, remembered, monkeypatch):
+    monkeypatch.setattr(crossed_room, "REMEMBERED", remembered)
+    codes, Z, V = rows(-1)
+    crossed, rng = cross(codes, SIZES, most), np.random.default_rng(1)
+    at = rng.integers(0, Z.shape[1], (2, 25))
+    found = entries(crossed, *at)
+    assert sorted(np.concatenate([own.which for own in found])) == list(range(25))
+    np.testing.assert_array_equal(sums_at(crossed, found, V, 25), gram(crossed, V)[:, at[0], at[1]])
+    W = on_grid(rng.normal(size=25), 20)
+    weighed = (Z[:, at[0]] * Z[:, at[1]]) @ W
+    np.testing.assert_array_equal(weighed_at(crossed, found, W, len(Z)), weighed)
+    assert len(crossed._both) == 0 or remembered
+    assert entries(crossed, *at[:, :0]) == ()
 
 
 @pytest.mark.parametrize("most", [1, 30])

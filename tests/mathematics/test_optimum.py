@@ -3,16 +3,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agnosticfair.mathematics.optimum import Optimum, price, scale_for
+from agnosticfair.mathematics.optimum import Optimum, next_scale, price, scale_for
 
 HALF = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
 
 
 def test_more_solved_programs_narrow_what_is_said():
-    least, most = scale_for(0.8, [(1.0, HALF)])
-    second = replace(HALF, utility=0.15, bound=0.152, slope=0.05)
-    closer = scale_for(0.8, [(1.0, HALF), (1.5, second)])
-    assert least <= closer[0] <= closer[1] <= most
+    least, most = scale_for(0.8, HALF)
+    scale = next_scale(HALF)
+    assert least < scale < most
+    closer = replace(HALF, further=((1.5, 0.15),))
+    assert least <= scale_for(0.8, closer)[0] <= scale_for(0.8, closer)[1] < most
+    assert scale_for(0.95, closer)[0] < next_scale(closer) < scale_for(0.95, closer)[1]
+    assert next_scale(replace(HALF, further=((1.5, 0.15), (2.0, 0.18)))) is None
+    assert next_scale(replace(HALF, utility=0.17)) is None
 
 
 def test_where_nothing_is_lost_nothing_is_said_of_a_price():

@@ -281,7 +281,7 @@ def test_larger_limits_retain_what_the_price_says():
     tau = np.array([0.01, 0.01, 0.01, 0.01])
     first = optimum(solved(rows, b, y, RateLimits(tau, PAIRS[2], path=FINE)))
     share = (1 + first.retained) / 2
-    least, most = scale_for(share, [(1.0, first)])
+    least, most = scale_for(share, first)
     assert 1 < least <= most <= first.max_scale
     for scale, enough in ((0.98 * least, False), (most, True)):
         then = optimum(solved(rows, b, y, RateLimits(scale * tau, PAIRS[2], path=FINE)))

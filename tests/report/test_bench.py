@@ -180,7 +180,7 @@ def test_what_lost_cells_have_in_common_is_counted():
 def test_the_bar_is_four_of_six(won, said):
     every = [
         c
-        for k, data in enumerate(DATASETS)
+        for k, data in enumerate([*DATASETS][:6])
         for c in (cell(OURS, data, top=0.1), cell("eg", data, top=0.2 if k < won else 0.05))
     ]
     assert f"**It is {said}: {won} of 6 at 0.05, {won} of 6 at 0.1.**" in document(results(*every))
@@ -189,7 +189,7 @@ def test_the_bar_is_four_of_six(won, said):
 def test_other_splits_stand_beside_the_bar_and_name_their_seeds():
     random = [cell(name, seed=3) | {"split": "iid"} for name in (OURS, "eg")]
     told = document(results(*(cell(OURS, seed=k) for k in (2, 3, 4)), *random, cell("net", "law")))
-    among = f"beside the bar and among {OURS} and eg alone: 1 of 1 at 0.05, 1 of 1 at 0.1."
+    among = f"beside the bar and among eg and {OURS} alone: 1 of 1 at 0.05, 1 of 1 at 0.1."
     assert f"On the split at random, {among}" in told
     assert "seeds 0 and 2 to 4, means" in told
     assert "Fewer were run of some: split shift has seeds 2 to 4;" in told

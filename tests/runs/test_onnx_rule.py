@@ -10,7 +10,7 @@ from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.basis import subpopulations
+from agnosticfair.mathematics.basis import by_client, subpopulations
 from agnosticfair.methods import method
 from agnosticfair.runs.export import to_onnx
 
@@ -104,6 +104,12 @@ def test_what_a_graph_cannot_know_is_refused():
         to_onnx(replace(made, estimates=replace(made.estimates, aware=True)))
     with pytest.raises(SettingsError, match="learner 'network' has no ONNX graph"):
         to_onnx(replace(made, estimates=replace(made.estimates, kind="network")))
+    worst = replace(made.rule, weights=np.ones(len(made.rule.coefficients)))
+    with pytest.raises(SettingsError, match="has no ONNX graph: use its model file"):
+        to_onnx(replace(made, rule=worst))
     recipe = method("rule", learner="linear", min_people=2, parts_by="site")
     with pytest.raises(SettingsError, match="subgroups by site"):
+        to_onnx(fit(dealt(rows, 2), recipe).model)
+    recipe = method("rule", learner="linear", basis=by_client())
+    with pytest.raises(SettingsError, match="over kernels or clients"):
         to_onnx(fit(dealt(rows, 2), recipe).model)

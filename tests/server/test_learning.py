@@ -14,7 +14,9 @@ from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, FederationError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.heads import heads
 from agnosticfair.methods import Fairness, Method, Rule
+from agnosticfair.protocol import estimates
 from agnosticfair.server import learning, trainers
 from agnosticfair.server.plan import plan
 
@@ -154,3 +156,25 @@ def test_the_hessian_is_sent_only_while_it_helps():
     small = [entry["decrement"] < learning.REFRESH for entry in made.history]
     assert small[-1]
     assert made.bytes_per_round < 8 * 6 * (made.model.encoding.width + 1) * 2 + 1000
+
+
+def test_wide_rows_send_a_diagonal_and_learn_the_same(monkeypatch):
+    full = fit({"a": ROWS}, PLAIN, positive="yes")
+    monkeypatch.setattr(estimates, "MAX_NUMBERS", 10)
+    one = fit({"a": ROWS}, PLAIN, positive="yes")
+    split = fit(dealt(ROWS, 3), PLAIN, positive="yes")
+    np.testing.assert_array_equal(
+        one.model.estimates.arrays["w"], split.model.estimates.arrays["w"]
+    )
+    assert one.bytes_per_round < 8 * 12 * 2 * (one.model.encoding.width + 2)
+    (loss,), (other,) = full.held_out.values(), one.held_out.values()
+    assert abs(loss - other) < 2e-3
+
+
+def test_a_sensitive_feature_of_many_values_is_refused_by_a_sentence_about_bins():
+    ages = [str(age) for age in range(17, 91)]
+    with pytest.raises(SettingsError, match="'age' has 74 groups, more than 50: cut it into bins"):
+        heads([("age", ages)])
+    with pytest.raises(SettingsError, match="have 100 groups together, more than 50: cut them"):
+        heads([("a", ages[:10]), ("b", ages[:10])], intersections=True)
+    assert len(heads([("a", ages[:10]), ("b", ages[:10])])) == 21

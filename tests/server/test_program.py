@@ -13,6 +13,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics.basis import Basis
+from agnosticfair.mathematics.optimum import SHARES, scale_for
 from agnosticfair.mathematics.program import MAX_NUMBERS, lengths, max_active
 from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast
@@ -81,6 +82,22 @@ def test_a_checkpoint_goes_on_to_the_same_bits():
     np.testing.assert_array_equal(*(program.coefficients_of(s)[0] for s in (again, whole)))
 
 
+def test_what_larger_limits_would_leave_is_solved_for():
+    state = run(planned(tau=0.005, overall=0.005))
+    said = program.optimum_of(state)
+    assert said.retained < 0.8
+    assert len(said.further) == 2
+    assert state.round <= program.MOST_ROUNDS
+    assert state.history[-1]["further"] == said.further
+    assert state.history[-1]["multipliers"] == (state.inner.hard.x != 0).sum()
+    for share in SHARES:
+        _, most = scale_for(share, said)
+        then = program.optimum_of(run(planned(tau=0.005 * most, overall=0.005 * most)))
+        assert share - 0.02 <= then.retained <= share + 0.05
+        alone = scale_for(share, replace(said, further=()))[1]
+        assert most < alone
+
+
 def test_a_similar_program_begins_where_another_ended():
     first = run(planned())
     start = program.start_of(first)
@@ -99,7 +116,7 @@ def test_the_learners_own_rule_ends_after_one_round():
 
 
 def test_too_few_rounds_are_said():
-    state = run(planned(max_rounds=4))
+    state = run(planned(max_rounds=4, tau=0.01))
     assert state.outcome == "rounds"
     assert state.round == 4
 

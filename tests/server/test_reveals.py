@@ -57,13 +57,17 @@ def run(arguments, capsys):
 def test_the_command_explains_both(capsys):
     secure = json.loads(run(["explain-messages", "--secure", "--json"], capsys))
     assert {"keys", "outline", "counts", "program"} <= {message["step"] for message in secure}
-    private = run(["explain-messages", "--epsilon", "3", "--json"], capsys)
+    private = run(
+        ["explain-messages", "--epsilon", "3", "--method", "agnosticfair", "--json"], capsys
+    )
     sent = [m["step"] for m in json.loads(private) if m["sender"] == "site"]
     assert sent == [
         "keys",
         *(f"private_{k}" for k in ("plan", "counts", "moments", "slopes", "decisions")),
     ]
-    assert "cost epsilon 3 at delta 1e-05" in run(["explain-messages", "--epsilon", "3"], capsys)
+    assert "cost epsilon 3 at delta 1e-05" in run(
+        ["explain-messages", "--epsilon", "3", "--method", "agnosticfair"], capsys
+    )
     whole = ["explain-messages", "--epsilon", "3", "--method", "fairfl", "--site-rows", "50"]
     assert "for the site as a whole" in run(whole, capsys)
 

@@ -365,14 +365,14 @@ def audit_clients(
     notes: tuple[str, ...] = ()
     if schema is not None and isinstance(clients, Mapping):
         clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
-    if isinstance(clients, Mapping) and held_out and wanted.parts is not None:
-        notes = check_clients(model, clients)
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     consents = _consents(asked.basis, wanted.parts, centres is not None)
     asker = asking(engine, Policy(), deadline, secure, consents, fold, schema)
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
     census, plan = _stated(asker, model, sensitive_features, chosen, schema)
+    if isinstance(clients, Mapping) and held_out and wanted.parts is not None:
+        notes = check_clients(model, clients)
     plan = agree_on_centres(plan, asker, seed, b)
     asked = replace(asked, basis=plan.method.basis)
     sums = asker.total(Broadcast(1, plan.task, Decisions(seed, asked.bootstrap, model.w))).sums

@@ -10,7 +10,7 @@ from agnosticfair.data.axes import codes_of
 from agnosticfair.errors import FederationError
 from agnosticfair.learners import estimates
 from agnosticfair.learners.heads import joint, targets
-from agnosticfair.mathematics.crossed import Crossed, cross, gram
+from agnosticfair.mathematics.crossed import Crossed, cross, entries, gram, sums_at
 from agnosticfair.mathematics.parts import part_sums, sizes_of
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.grid import base_bits
@@ -51,7 +51,8 @@ def over_subgroups(client: Client, task: Task, V: np.ndarray) -> np.ndarray:
         return overall
     at, (_, parts) = task.named.places, task.named.agreed
     found = np.empty((len(V), len(parts)))
-    found[:, at.shallow] = gram(client.kept(task, crossed), V)[:, *at.at]
+    rows = client.kept(task, crossed)
+    found[:, at.shallow] = sums_at(rows, entries(rows, *at.at), V, len(at.shallow))
     deep = [parts[m] for m in at.deep.tolist()]
     found[:, at.deep] = [part_sums(client.kept(task, codes), deep, v) for v in V] if deep else 0.0
     return np.hstack([found, overall])

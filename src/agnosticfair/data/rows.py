@@ -74,9 +74,11 @@ def marked(rows: np.ndarray, key: bytes) -> np.ndarray:
     >>> bool(marks[0] == marks[2]), bool(marks[0] == marks[1])
     (True, False)
     """
-    packed = np.ascontiguousarray(rows)
-    marks = [hashlib.blake2b(row.tobytes(), digest_size=8, key=key).digest() for row in packed]
-    return np.frombuffer(b"".join(marks), "<u8")
+    packed, kind = np.unique(np.ascontiguousarray(rows), axis=0, return_inverse=True)
+    data, step = packed.tobytes(), packed.nbytes // max(len(packed), 1)
+    pieces = (data[at : at + step] for at in range(0, len(data), max(step, 1)))
+    marks = [hashlib.blake2b(piece, digest_size=8, key=key).digest() for piece in pieces]
+    return np.frombuffer(b"".join(marks), "<u8")[kind.reshape(-1)]
 
 
 def folds_of(table: Table, folds: int, seed: int = 0) -> np.ndarray:
@@ -158,6 +160,23 @@ def mixed_in(columns: Sequence[object], rows: int) -> np.ndarray:
         assert isinstance(values, np.ndarray | Column)
         found = _mixed(found, _words(values, str(k)))
     return found
+
+
+def kinds_of(columns: Sequence[np.ndarray], share: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """One row of every kind, and how many rows are of it, both (kinds,); None where there are more kinds than this
+    share of the rows.  columns: (n,) each; rows that are equal in all of them are of one kind.
+
+    >>> first, counts = kinds_of([np.array([1.0, 2.0, 1.0, 1.0])], 0.7)
+    >>> sorted(zip(first.tolist(), counts.tolist(), strict=True))
+    [(0, 3.0), (1, 1.0)]
+    """
+    key = mixed_in(columns, len(columns[0]))
+    _, first, kind, counts = np.unique(
+        key, return_index=True, return_inverse=True, return_counts=True
+    )
+    if len(first) > share * len(key) or any((v[first][kind] != v).any() for v in columns):
+        return None
+    return first, counts.astype(float)
 
 
 def _words(values: np.ndarray | Column, name: str) -> np.ndarray:

@@ -17,7 +17,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.learners.estimates import PROBABILITY_BITS, Estimates, predict
 from agnosticfair.learners.heads import joint, strata
 from agnosticfair.learners.kernels import Kernels, names_of, weights
-from agnosticfair.mathematics.crossed import cross, quadratic
+from agnosticfair.mathematics.crossed import cross, entries, weighed_at
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.parts import SITE, Named, members, memberships, part_name, sizes_of
 
@@ -222,9 +222,8 @@ def _weighed(decision: Decision, codes: np.ndarray, a: np.ndarray) -> np.ndarray
     if decision.subgroups is None or not a[:-1].any():
         return found
     at, (axes, parts) = decision.subgroups.places, decision.subgroups.agreed
-    W = np.zeros((at.values, at.values))
-    W[at.at] = a[:-1][at.shallow]
-    found += quadratic(cross(codes, sizes_of(axes)), W)
+    crossed, shallow = cross(codes, sizes_of(axes)), a[:-1][at.shallow]
+    found += weighed_at(crossed, entries(crossed, *at.at), shallow, len(codes))
     for m in at.deep.tolist():
         found += a[m] * members(codes, parts[m])
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -99,6 +100,12 @@ def blocks(
                 f"sensitive feature {name!r} has {len(groups)} groups, more than {MAX_GROUPS}: cut it into bins, or "
                 "join its values"
             )
+    together = prod(len(groups) for _, groups in sensitive_features)
+    if intersections and together > MAX_GROUPS:
+        raise SettingsError(
+            f"{' and '.join(repr(name) for name, _ in sensitive_features)} have {together} groups together, more than "
+            f"{MAX_GROUPS}: cut them into fewer bins, join values, or leave intersections out"
+        )
     sets = [sensitive_features] if intersections else [(entry,) for entry in sensitive_features]
     return [
         (tuple(name for name, _ in some), [*product(*(groups for _, groups in some))])

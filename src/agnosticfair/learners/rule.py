@@ -10,7 +10,7 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import FOLDS, NOT_NEGATIVE, Reach, check_settings, names_of, require
 
-NAMES = ("auto", "additive", "linear", "trees", "network", "given")
+NAMES = ("auto", "additive", "linear", "trees", "given")
 """Of learners (``learners.estimates.LEARNERS``); 'auto' is the best of them on held-out rows."""
 
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from math import prod
-from typing import Any
 
 import numpy as np
 
 MOST = 64
 """Combinations of a block, unless one axis alone has more: the counts of a pair of blocks stay in a core's cache."""
+
+REMEMBERED = 1 << 25
+"""Numbers that a table of rows by pairs of blocks may have to be remembered between rounds."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,39 @@ class Crossed:
         return Crossed(tuple(own), self.order)
 
     @cached_property
-    def pairs(self) -> tuple[tuple[Block, Block, np.ndarray], ...]:
-        """Every two blocks, and which pair of their combinations each row has."""
-        both = ((a, b) for q, b in enumerate(self.blocks) for a in self.blocks[:q])
-        return tuple((a, b, a.codes * len(b.hot) + b.codes) for a, b in both)
+    def _both(self) -> dict[tuple[int, int], np.ndarray]:
+        return {}
+
+    def both(self, a: int, b: int) -> np.ndarray:
+        """Which pair of combinations of two blocks each row has, (n,); remembered where there is room for it."""
+        if (a, b) in self._both:
+            return self._both[a, b]
+        one, two = self.blocks[a], self.blocks[b]
+        found = one.codes * len(two.hot) + two.codes
+        if (len(self._both) + 1) * len(found) <= REMEMBERED:
+            self._both[a, b] = found
+        return found
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Some entries of a Gram matrix, all of the same two blocks.
+
+    Parameters
+    ----------
+    a, b : int
+        The blocks, a <= b.
+    which : (m,) array
+        The entries' numbers.
+    i, j : (m,) arrays
+        Their values among those of either block.
+    """
+
+    a: int
+    b: int
+    which: np.ndarray
+    i: np.ndarray
+    j: np.ndarray
 
 
 def cross(codes: np.ndarray, sizes: Sequence[int], most: int = MOST) -> Crossed:
@@ -147,27 +179,75 @@ def _grams(crossed: Crossed, tally: Callable[[np.ndarray, int], np.ndarray]) -> 
         counted = tally(block.codes, len(block.hot))
         made = made if len(made) else np.empty((len(counted), len(order), len(order)))
         made[:, block.own, block.own] = block.hot.T @ (counted[:, :, None] * block.hot)
-    for a, b, both in crossed.pairs:
+    for i, j in combinations(range(len(crossed.blocks)), 2):
+        a, b = crossed.blocks[i], crossed.blocks[j]
         shape = len(a.hot), len(b.hot)
-        between = a.hot.T @ tally(both, prod(shape)).reshape(-1, *shape) @ b.hot
+        between = a.hot.T @ tally(crossed.both(i, j), prod(shape)).reshape(-1, *shape) @ b.hot
         made[:, a.own, b.own], made[:, b.own, a.own] = between, between.transpose(0, 2, 1)
     found = np.empty_like(made)
     found[:, order[:, None], order] = made
     return found
 
 
-def quadratic(crossed: Crossed, W: np.ndarray) -> np.ndarray:
-    """z' W z of every row's indicators z, (n,): what the pairs of its values weigh.  W: (I, I).
+def entries(crossed: Crossed, rows: np.ndarray, columns: np.ndarray) -> tuple[Entries, ...]:
+    """The entries (rows, columns) of a Gram matrix, (M,) each, by blocks."""
+    if not len(rows):
+        return ()
+    place = np.empty(len(crossed.order), int)
+    place[crossed.order] = np.arange(len(crossed.order))
+    starts = np.array([block.own.start for block in crossed.blocks], int)
+    ends = np.sort(np.stack([place[rows], place[columns]]), axis=0)
+    blocks = np.searchsorted(starts, ends, "right") - 1
+    inside = ends - starts[blocks]
+    _, first, kind = np.unique(
+        blocks[0] * len(starts) + blocks[1], return_index=True, return_inverse=True
+    )
+    order = np.argsort(kind, kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(kind, minlength=len(first)))[:-1])
+    return tuple(
+        Entries(int(blocks[0, k]), int(blocks[1, k]), own, inside[0, own], inside[1, own])
+        for k, own in zip(first, groups, strict=True)
+    )
 
-    >>> W = np.array([[5.0, 0.0, 0.0, 7.0], *np.zeros((3, 4))])
-    >>> quadratic(cross(np.array([[0, 1], [1, 1]]), (2, 2)), W)
+
+def sums_at(crossed: Crossed, at: Sequence[Entries], V: np.ndarray, count: int) -> np.ndarray:
+    """These entries of ``gram``, (m, count), without the matrix.  V: (m, n).
+
+    >>> crossed = cross(np.array([[0, 1], [1, 1]]), (2, 2))
+    >>> sums_at(crossed, entries(crossed, np.array([1, 1]), np.array([1, 2])), np.ones((1, 2)), 2)
+    array([[1., 0.]])
+    """
+    found = np.zeros((len(V), count))
+    for own in at:
+        a, b = crossed.blocks[own.a], crossed.blocks[own.b]
+        if own.a == own.b:
+            counted = np.array([np.bincount(a.codes, v, len(a.hot)) for v in V])
+            found[:, own.which] = counted @ (a.hot[:, own.i] * a.hot[:, own.j])
+            continue
+        both, size = crossed.both(own.a, own.b), len(a.hot) * len(b.hot)
+        counted = np.array([np.bincount(both, v, size) for v in V])
+        between = a.hot.T @ counted.reshape(-1, len(a.hot), len(b.hot)) @ b.hot
+        found[:, own.which] = between[:, own.i, own.j]
+    return found
+
+
+def weighed_at(crossed: Crossed, at: Sequence[Entries], weights: np.ndarray, n: int) -> np.ndarray:
+    """What the entries that a row lies in weigh together, (n,).  weights: (count,).
+
+    >>> crossed = cross(np.array([[0, 1], [1, 1]]), (2, 2))
+    >>> at = entries(crossed, np.array([0, 0]), np.array([0, 3]))
+    >>> weighed_at(crossed, at, np.array([5.0, 7.0]), 2)
     array([12.,  0.])
     """
-    W = (W + W.T)[crossed.order[:, None], crossed.order]
-    found: Any = 0.0
-    for block in crossed.blocks:
-        own = ((block.hot @ W[block.own, block.own]) * block.hot).sum(axis=1) / 2
-        found = found + own[block.codes]
-    for a, b, both in crossed.pairs:
-        found += (a.hot @ W[a.own, b.own] @ b.hot.T).ravel()[both]
+    found = np.zeros(n)
+    for own in at:
+        if not weights[own.which].any():
+            continue
+        a, b = crossed.blocks[own.a], crossed.blocks[own.b]
+        if own.a == own.b:
+            found += ((a.hot[:, own.i] * a.hot[:, own.j]) @ weights[own.which])[a.codes]
+            continue
+        W = np.zeros((a.hot.shape[1], b.hot.shape[1]))
+        np.add.at(W, (own.i, own.j), weights[own.which])
+        found += (a.hot @ W @ b.hot.T).ravel()[crossed.both(own.a, own.b)]
     return found

@@ -6,7 +6,6 @@ more utility than E[max(score, 0)] + sum tau |x|.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, nan
@@ -46,6 +45,8 @@ class Optimum:
         RateLimits so many times as large would bind nothing.
     slope : float
         How fast ``bound`` grows with limits scaled by a number, at 1.
+    further : tuple of (float, float)
+        Utilities of rules with limits so many times as large.
     """
 
     utility: float
@@ -60,6 +61,7 @@ class Optimum:
     unchanged: bool
     max_scale: float
     slope: float
+    further: tuple[tuple[float, float], ...] = ()
 
     @property
     def retained(self) -> float:
@@ -142,36 +144,39 @@ def people(state: State, point: At) -> float:
     return float((over * smaller).max(initial=0.0))
 
 
-def scale_for(share: float, solved: Sequence[tuple[float, Optimum]]) -> tuple[float, float]:
+def scale_for(share: float, said: Optimum) -> tuple[float, float]:
     """By what the limits would have to be multiplied, at least and at most, for a rule that retains this share.
 
-    solved: (scale, optimum) of programs with the same estimates.  The best utility is concave in the scale: chords
-    between solved programs are reached, tangents are not exceeded.
+    The best utility is concave in the scale: chords between solved programs are reached, the tangent is not exceeded.
 
     >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
-    >>> [round(v, 3) for v in scale_for(0.8, [(1.0, half)])]
+    >>> [round(v, 3) for v in scale_for(0.8, half)]
     [1.3, 2.2]
     """
-    first = solved[0][1]
-    target = first.constant + share * (first.own - first.constant)
-    known = sorted(
-        [(s, o.utility) for s, o in solved] + [(first.max_scale * solved[0][0], first.own)]
-    )
+    target = said.constant + share * (said.own - said.constant)
+    known = sorted([(1.0, said.utility), *said.further, (said.max_scale, said.own)])
     most = known[-1][0]
     for (a, low), (b, high) in pairwise(known):
         if low < target <= high:
             most = a + (b - a) * (target - low) / (high - low)
             break
-    reach = (s * (1 + (target - o.bound) / o.slope) for s, o in solved if o.slope > 0)
-    return max([0.0, *reach]), most
+    least = 1 + (target - said.bound) / said.slope if said.slope > 0 else 0.0
+    return min(max(least, 0.0), most), most
 
 
-def price(
-    said: Optimum, tau: float, solved: Sequence[tuple[float, Optimum]] = ()
-) -> tuple[str, ...]:
+def next_scale(said: Optimum) -> float | None:
+    """Limits so many times as large are worth a program of their own, to say what they cost; None where there is
+    nothing more to say, or where the rule retains the lower share."""
+    if not said.retained < SHARES[-1] or len(said.further) >= len(SHARES):
+        return None
+    least, most = scale_for(SHARES[-1 - len(said.further)], said)
+    if not np.isfinite(most):
+        return None
+    return float(np.sqrt(max(least, 1.0) * most))
+
+
+def price(said: Optimum, tau: float) -> tuple[str, ...]:
     """What the limit tau costs, in sentences; none where the rule retains nearly all.
-
-    solved: further programs with the same estimates, by what their limits were multiplied with.
 
     >>> price(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, -0.1, -0.1, 0.0, 0.5, True, 0.5, 0.0), 0.05)
     ("The rule is the learner's own decisions: they differ nowhere by more than the limit.",)
@@ -189,7 +194,7 @@ def price(
     words = [first]
     for share in SHARES:
         if said.retained < share:
-            _, most = scale_for(share, [(1.0, said), *solved])
+            _, most = scale_for(share, said)
             words.append(
                 f"{share:.0%} would be left at a tau of at most {_shown(min(tau * most, 1.0))}."
             )

@@ -23,7 +23,7 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.ambiguity import Ambiguity, check
 from agnosticfair.mathematics.fairness import shrunk, worst_pair, worst_rate_cuts
-from agnosticfair.mathematics.lasso import kinked, lasso_on_simplex, lasso_step
+from agnosticfair.mathematics.lasso import kinked, lasso_on_simplex, lasso_step, residual
 from agnosticfair.mathematics.multipliers import (
     At,
     Coordinates,
@@ -39,13 +39,17 @@ LOOSE, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
 """Levels of the path before the last end at differences within LOOSE of the optimum's.  A refused step is tried again
 at SHORTER lengths, in one request; after MAX_REFUSED of these a level ends."""
 
-MAX_ACTIVE, MAX_NUMBERS, NEAR = 450, 115_000, 0.8
+MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
 """The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
-message stays under a megabyte; they are the support and what is at least NEAR times the limit."""
+message stays under a megabyte; they are the support and what is at least NEAR times the limit, of which no more than
+BESIDE, a number and a share of the support."""
 
 MAX_LOOKS, LEAST_PRICE = 3, 1e-3
 """Requests for hard decisions around the optimum, where rows tie at the threshold; and what exceeding a limit costs at
 least, beside its multiplier."""
+
+COARSE, FURTHER = 0.02, 6
+"""Smoothing and rounds of a program that says what other limits would cost."""
 
 FIRST_DAMPING, MIN_DAMPING, WARM = 1e-3, 1e-4, 3
 """Of the model's diagonal at its largest.  A program that begins where another ended has the last WARM levels."""
@@ -155,7 +159,8 @@ def request(state: State) -> Points:
     """What the next reply evaluates."""
     if state.at is None:
         A = np.zeros((2, len(state.limits.tau), state.groups))
-        of_all = np.tile(np.eye(len(state.limits.tau))[-1], (2, 1))
+        of_all = np.zeros((2, len(state.limits.tau)))
+        of_all[:, -1] = 1.0
         W = None if state.limits.worst is None else of_all
         return Points(A, np.zeros(2), np.array([0.0, state.eps]), masses=True, W=W)
     at, eps = state.at, 0.0 if state.stage == "look" else state.eps
@@ -241,15 +246,20 @@ def lengths(size: int) -> tuple[float, ...]:
 
 
 def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit."""
+    """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit; of a support
+    that is too large those that are farthest from their optimum."""
     reach = np.where(g < 0, at.up, at.down)
     near = np.abs(g) / np.maximum(np.abs(reach), 1e-12)
     if at.worst is not None:
         losses = g[at.rates : -1]
         near[at.rates : -1] = losses / min(float(losses.min()), -1e-12)
     near[x != 0] += 1e6
+    if (x != 0).sum() > max_active(at.mass.size):
+        near += 1e6 + 1e9 * np.minimum(residual(g, x, at.up, at.down), 1.0)
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
-    order = np.argsort(-near, kind="stable")[: max_active(at.mass.size)]
+    support, (few, share) = int((x != 0).sum()), BESIDE
+    room = min(max_active(at.mass.size), support + few + int(share * support))
+    order = np.argsort(-near, kind="stable")[:room]
     return at.ordered(np.sort(order[near[order] > NEAR]))
 
 
@@ -372,6 +382,34 @@ def _looked(state: State, sums: Mapping[str, np.ndarray]) -> State:
     if enough or state.looks > MAX_LOOKS or state.round >= limits.max_rounds:
         return replace(state, stage="done")
     return replace(state, trial=_candidates(state, hard))
+
+
+def rescaled(state: State, scale: float) -> State:
+    """A program with limits so many times as large, from where this one ended: some rounds that say what they would
+    cost, at a coarser smoothing."""
+    at, here, model, limits = state.at, state.here, state.model, state.limits
+    assert at is not None and here is not None and model is not None  # noqa: PT018
+    factor = np.where(np.arange(at.size) < at.rates, scale, 1.0)
+    at = replace(at, up=at.up * factor, down=at.down * factor)
+    limits = replace(
+        limits,
+        tau=limits.tau * scale,
+        path=(here.eps, max(COARSE, here.eps)),
+        max_rounds=FURTHER,
+        tolerance=LOOSE / 4,
+    )
+    then = State(
+        limits,
+        state.n,
+        state.groups,
+        at=at,
+        here=here,
+        model=model,
+        own=state.own,
+        totals=state.totals,
+        members=state.members,
+    )
+    return _tried(then, *solve(at, limits, here, model, FIRST_DAMPING), True)
 
 
 def dual_bound(at: Coordinates, hard: At) -> float:

@@ -23,9 +23,10 @@ COEFFICIENT_BITS = 28
 PROBABILITY_BITS = 20
 """Probabilities and utilities are multiples of 2^-20."""
 
-CURVATURE_BITS, HESSIAN_ROWS, CHUNK = 6, 1 << 17, 4096
+CURVATURE_BITS, HESSIAN_ROWS, CHUNK, TILE = 6, 1 << 17, 2048, 64
 """The Hessian is a model of steps and nothing else, on a coarser grid: a row's curvature is a multiple of 2^-6 or
-finer, and about HESSIAN_ROWS of all sites' rows enter it, drawn by a hash of their probabilities."""
+finer, and about HESSIAN_ROWS of all sites' rows enter it, drawn by a hash of their probabilities.  It is added up by
+CHUNK rows, and by TILE directions: only its upper triangle is needed."""
 
 
 def direction_bits(bits: int) -> int:
@@ -190,15 +191,17 @@ def hessian(
     bits: int,
     inside: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """sum_i curvature_i v_i v_i' over the rows inside, (a, a), exactly, and the sum of their curvatures.
+    """sum_i curvature_i v_i v_i' over the rows inside, (a, a), exactly, and the sum of their curvatures; below the
+    diagonal some of it is not filled in.
 
     v_ie = b_k (first pi_j - second pi_l)."""
-    own = curvature if rows.weights is None else curvature * rows.weights
-    own = on_grid(own.copy(), bits - 2 * direction_bits(bits))
+    own = weighed(curvature[None].copy(), bits - 2 * direction_bits(bits), rows.weights)[0]
     chosen = np.flatnonzero((own > 0) & inside)
     found = np.zeros((at.size, at.size))
     for part, v in _directed(rows, b, at, chosen, direction_bits(bits)):
-        found += (v * own[part]) @ v.T
+        h = v * own[part]
+        for a in range(0, at.size, TILE):
+            found[a : a + TILE, a:] += h[a : a + TILE] @ v[a:].T
     return found, float(own[chosen].sum())
 
 
@@ -213,10 +216,17 @@ def _directed(
         part = chosen[start : start + CHUNK]
         zeros, c = np.zeros((2, len(part))), rows.c[None, part]
         own = np.vstack([rows.pi[:, part], zeros, zeros[:1] + 1.0, c])
-        v = own[j] * at.first[:, None]
-        v -= own[other] * at.second[:, None]
-        v *= b.columns(at.k, part)
-        yield part, on_grid(np.vstack([v, *(m[None, part] for m in mixed)]), bits)
+        v = np.empty((at.size, len(part)))
+        each = v[: len(at.k)]
+        np.take(own, j, axis=0, out=each, mode="clip")
+        each *= at.first[:, None]
+        second = own[other]
+        second *= at.second[:, None]
+        each -= second
+        each *= b.columns(at.k, part)
+        for row, m in zip(v[len(at.k) :], mixed, strict=True):
+            row[:] = m[part]
+        yield part, on_grid(v, bits)
 
 
 def _mixed(rows: Estimated, b: Weights, C: np.ndarray) -> np.ndarray:

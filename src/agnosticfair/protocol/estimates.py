@@ -7,6 +7,19 @@ import numpy as np
 from agnosticfair.learners.heads import Head, strata
 from agnosticfair.protocol.questions import Shapes, Task, question
 
+MAX_NUMBERS = 115_000
+"""Of a message, so that it stays under a megabyte."""
+
+
+def hessian_numbers(heads: int, width: int) -> int:
+    """How many numbers a head's Hessian has in a message.
+
+    >>> hessian_numbers(2, 200), hessian_numbers(2, 5000)
+    (20100, 5000)
+    """
+    lower = width * (width + 1) // 2
+    return lower if heads * lower <= MAX_NUMBERS else width
+
 
 @question(
     "learn",
@@ -20,7 +33,8 @@ from agnosticfair.protocol.questions import Shapes, Task, question
 )
 class Learn:
     """Loss and gradient at w, (models, H, D), of every head's logistic regression, by the model of each fold and of all
-    rows; and, where it is asked for, the Hessian of the model of all rows, its lower triangle."""
+    rows; and, where it is asked for, the Hessian of the model of all rows, its lower triangle; its diagonal alone where
+    that would be more than MAX_NUMBERS."""
 
     heads: tuple[Head, ...]
     folds: int
@@ -31,7 +45,7 @@ class Learn:
     def shapes(self, task: Task) -> Shapes:
         models, H, D = self.w.shape
         each = dict.fromkeys(("head_loss", "head_mass"), (models, H))
-        lower = {"head_hessian": (H, D * (D + 1) // 2)} if self.hessian else {}
+        lower = {"head_hessian": (H, hessian_numbers(H, D))} if self.hessian else {}
         return {**each, "head_gradient": self.w.shape, "held_out": (H,), **lower}
 
 

@@ -206,7 +206,14 @@ MEANINGS = {
 }
 
 
+def _absent(summary: Json) -> bool:
+    """Whether our default is in no line."""
+    return not any(line["entrant"] == OURS and line["seeds"] for line in summary["lines"])
+
+
 def _verdicts(summary: Json) -> str:
+    if _absent(summary):
+        return f"## Verdict\n\n{bar(summary)}\n"
     count, heads = len(by_data(summary)), [f"at {limit:g}" for limit in _limits(summary)]
     counted = [
         (f"*{name}*", meaning, *(f"{n} of {count}" for n in _counts(summary, name).values()))
@@ -225,6 +232,8 @@ def _verdicts(summary: Json) -> str:
 
 def bar(summary: Json) -> str:
     """What our default was to reach, and whether it does."""
+    if _absent(summary):
+        return f"Our default (`{OURS}`) has not been run here: nothing is said of it."
     beside = "".join(
         f" On the split at random, beside the bar and among {_listed(there)} alone: {_reached(summary, split)}."
         for split in _splits(summary)
@@ -261,6 +270,8 @@ def _brief(line: Json | None) -> str:
 
 def _losses(summary: Json) -> str:
     """Every data set and limit where our default does not win, and why not; those with one reason together."""
+    if _absent(summary):
+        return "## Where we lose\n\nNot known: our default has not been run here.\n"
     lost = [(data, limit, v) for data, limit, v in _judged(summary) if not v["won"]]
     if not lost:
         return "## Where we lose\n\nNowhere in this run.\n"

@@ -36,6 +36,11 @@ def check(model: Model) -> None:
         raise SettingsError(
             f"learner {estimates.kind!r} has no ONNX graph: train with 'additive', 'linear' or 'trees'"
         )
+    if decision.kernels is not None or decision.weights is not None:
+        raise SettingsError(
+            "a rule over kernels or clients, or for the worst subgroup (agnostic), has no ONNX graph: use its model "
+            "file"
+        )
     axes = () if decision.subgroups is None else decision.subgroups.agreed[0]
     if any(axis.name == SITE for axis in axes):
         raise SettingsError(

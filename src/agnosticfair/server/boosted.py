@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agnosticfair.data.binning import PASSES, Binning, agreed, declared, equal_cells, refined
+from agnosticfair.data.binning import CELLS, PASSES, Binning, agreed, declared, equal_cells, refined
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.learners import trees
 from agnosticfair.learners.estimates import Estimates
@@ -25,6 +25,10 @@ from agnosticfair.server.plan import Beginning, Plan, Start
 
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
+
+MAX_CELLS = 7 * CELLS
+"""Cells of a column, at most, after two passes that refine: each has those with rows, as many more, and four for each
+of at most 512 heavy ones."""
 
 MAX_SHARE, UNMEASURED = 0.75, 50
 """The most of the rows that one fold may hold: where few rows differ, folds are given up, and so many trees grown."""
@@ -183,6 +187,11 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
     binning = agreed(encoding, state.cuts, reply.sums, MAX_BINS, settings.min_bin)
     growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
     return replace(state, binning=binning, growth=growth)
+
+
+def largest_cells(state: Boosted) -> Boosted:
+    """A state with as many cells as refining may come to: for what is said of messages before a fit."""
+    return replace(state, cuts=np.zeros((len(state.encoding.numeric), MAX_CELLS)))
 
 
 def largest(state: Boosted) -> Boosted:

@@ -6,6 +6,7 @@ model (quasi-Newton), and is asked for only while the models still move much.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +16,10 @@ from agnosticfair.errors import SolverError
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import Head
 from agnosticfair.learners.linear import WEIGHT_BITS
+from agnosticfair.mathematics.lbfgs import lbfgs_step
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.methods import Method
-from agnosticfair.protocol.estimates import Learn
+from agnosticfair.protocol.estimates import Learn, hessian_numbers
 from agnosticfair.protocol.grid import exponents
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.server.plan import Beginning, Plan, Start
@@ -30,6 +32,10 @@ TOLERANCE = 1e-6
 
 REFRESH = 1e-4
 """The Hessian is asked for again while a step promises more than this."""
+
+PAIRS, FIRST_LENGTH, LONGER, STALLED = 8, 0.05, 2, 5e-5
+"""Where the diagonal and the last PAIRS of moves stand for the Hessian: the first step's length, and how many times as
+many rounds there are at most; the last PAIRS of rounds take less than STALLED off the mean loss, or it goes on."""
 
 MAX_ROUNDS, MAX_SHARE = 30, 0.5
 """Most rounds; and the most of the rows that one fold may hold: where few rows differ, folds are given up."""
@@ -55,8 +61,12 @@ class Learning:
         The trial that is asked for next.
     best, value : arrays
         The best weights, and what they cost, (models, H).
-    hessian : (H, D, D) array
-        Of the model of all rows.
+    hessian : (H, D, D) or (H, D) array
+        Of the model of all rows; its diagonal where all of it would be too large for a message.
+    gradient : (models, H, D) array
+        At the best weights.
+    moves, turns : (k, models, H, D) arrays
+        With the diagonal alone: the last differences of best weights and of their gradients, the latest last.
     fresh : bool
         Whether the Hessian is asked for.
     held_out : float
@@ -74,12 +84,20 @@ class Learning:
     best: np.ndarray
     value: np.ndarray
     hessian: np.ndarray
+    gradient: np.ndarray
+    moves: np.ndarray
+    turns: np.ndarray
     fresh: bool = True
     held_out: float = float("inf")
     round: int = 0
     outcome: str = "running"
     history: tuple[dict, ...] = ()
     under_floor: tuple[str, ...] = ()
+
+    @property
+    def full(self) -> bool:
+        """Whether there is all of the Hessian, and not its diagonal alone."""
+        return self.hessian.ndim == 3
 
     @property
     def alpha(self) -> np.ndarray:
@@ -107,8 +125,12 @@ def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning
     ridge = max(RIDGE, plan.method.ridge * plan.task.n)
     bits = WEIGHT_BITS + exponents(plan.task.encoding)
     value = np.full(w.shape[:2], np.inf)
-    hessian = np.zeros((len(heads), D, D))
-    made = Learning(kind, heads, folds, seed, plan.task.n, ridge, bits, w, w, value, hessian)
+    full = hessian_numbers(len(heads), D) > D
+    hessian = np.zeros((len(heads), D, D) if full else (len(heads), D))
+    none = np.zeros((0, *w.shape))
+    made = Learning(
+        kind, heads, folds, seed, plan.task.n, ridge, bits, w, w, value, hessian, w, none, none
+    )
     return made if heads else replace(made, held_out=0.0, outcome="learned")  # all are given
 
 
@@ -119,20 +141,20 @@ def question(state: Learning) -> Learn:
 
 def step(state: Learning, reply: Reply) -> Learning:
     """One round: every model goes on from the better of its last two weights."""
-    sums = reply.sums
+    sums = _checked(reply.sums)
     state = _without_folds(state, sums)
     sums = {k: v if k in OF_HEADS else v[-len(state.w) :] for k, v in sums.items()}
-    if not np.isfinite(sums["head_loss"]).all():
-        raise SolverError("the learner diverged: scale the features")
     penalty = _penalty(state)
     value = sums["head_loss"] + ((state.w**2) @ penalty) / 2
     if "head_hessian" in sums:
-        state = replace(state, hessian=_square(sums["head_hessian"], state.w.shape[-1]))
+        told = sums["head_hessian"]
+        state = replace(state, hessian=_square(told, state.w.shape[-1]) if state.full else told)
     better = value <= state.value + 1e-9 * np.abs(value)
     gradient = sums["head_gradient"] + state.w * penalty
-    move, promised = _newton(state, gradient, sums["head_mass"])
-    back = (state.best + state.w) / 2
-    trial = np.where(better[:, :, None], state.w + move, back)
+    state = _remembered(state, gradient, better)
+    step_of = _newton if state.full else _quasi_newton
+    move, promised = step_of(state, gradient, sums["head_mass"])
+    trial = np.where(better[:, :, None], state.w + move, (state.best + state.w) / 2)
     left = float(np.where(better, promised, np.inf).max())
     held_out = float(sums["held_out"].sum()) / state.n
     entry = {
@@ -143,20 +165,35 @@ def step(state: Learning, reply: Reply) -> Learning:
         "held_out": held_out,
         "decrement": min(left, 1.0),
     }
-    done = left < TOLERANCE or reply.round >= MAX_ROUNDS
+    done = left < TOLERANCE or _ended(state, entry)
+    best = np.where(better[:, :, None], state.w, state.best)
     return replace(
         state,
-        w=on_grid(trial, state.bits)
-        if not done
-        else np.where(better[:, :, None], state.w, state.best),
-        best=np.where(better[:, :, None], state.w, state.best),
+        w=best if done else on_grid(trial, state.bits),
+        best=best,
         value=np.where(better, value, state.value),
+        gradient=np.where(better[:, :, None], gradient, state.gradient),
         fresh=left > REFRESH,
         held_out=held_out,
         round=reply.round,
         outcome="learned" if done else "running",
         history=(*state.history, entry),
     )
+
+
+def _checked(sums: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    if not np.isfinite(sums["head_loss"]).all():
+        raise SolverError("the learner diverged: scale the features")
+    return sums
+
+
+def _ended(state: Learning, entry: Mapping[str, Any]) -> bool:
+    """Whether this is the last round; with a diagonal, whether the last ones have improved the loss by little."""
+    if state.full:
+        return bool(entry["round"] >= MAX_ROUNDS)
+    losses = [known["loss"] for known in (*state.history, entry)]
+    stalled = len(losses) > PAIRS and min(losses[:-PAIRS]) - min(losses) < STALLED
+    return bool(stalled or entry["round"] >= LONGER * MAX_ROUNDS)
 
 
 OF_HEADS = {"held_out", "head_hessian"}
@@ -167,7 +204,9 @@ def _without_folds(state: Learning, sums: Any) -> Learning:
     mass = sums["head_mass"]
     if not state.folds or (mass[:-1] >= (1 - MAX_SHARE) * mass[-1]).all():
         return state
-    return replace(state, folds=0, w=state.w[-1:], best=state.best[-1:], value=state.value[-1:])
+    last = {k: getattr(state, k)[-1:] for k in ("w", "best", "value", "gradient")}
+    pairs = {k: getattr(state, k)[:, -1:] for k in ("moves", "turns")}
+    return replace(state, folds=0, **last, **pairs)
 
 
 def _penalty(state: Learning) -> np.ndarray:
@@ -200,6 +239,30 @@ def _newton(
         move[:, h] = -cho_solve(factor, gradient[:, h].T).T / share[:, None]
         promised[:, h] = -np.einsum("fd,fd->f", move[:, h], gradient[:, h]) / 2
     return move, promised / np.maximum(mass, 1.0)
+
+
+def _remembered(state: Learning, gradient: np.ndarray, better: np.ndarray) -> Learning:
+    """The state with how far every model's best weights and their gradient have moved; 0 where they have not."""
+    if state.full or not state.round:
+        return state
+    on = better[:, :, None]
+    move, turn = (state.w - state.best) * on, (gradient - state.gradient) * on
+    moves, turns = (
+        np.concatenate([kept, new[None]])[-PAIRS:]
+        for kept, new in ((state.moves, move), (state.turns, turn))
+    )
+    return replace(state, moves=moves, turns=turns)
+
+
+def _quasi_newton(
+    state: Learning, gradient: np.ndarray, mass: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The step of every model by the diagonal and the last moves (L-BFGS), and what it promises of its mean loss."""
+    share = np.maximum(mass, 1.0) / np.maximum(mass[-1], 1.0)
+    diagonal = share[:, :, None] * state.hessian + _penalty(state)
+    p = -lbfgs_step(gradient, diagonal, state.moves, state.turns, FIRST_LENGTH)
+    promised = np.einsum("fhd,fhd->fh", p, gradient) / 2
+    return -p, promised / np.maximum(mass, 1.0)
 
 
 def estimates_of(state: Learning, plan: Plan) -> Estimates:

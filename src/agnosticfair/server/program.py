@@ -24,7 +24,7 @@ from agnosticfair.mathematics.multipliers import (
     unsettled,
 )
 from agnosticfair.mathematics.notions import notion_of
-from agnosticfair.mathematics.optimum import Optimum, optimality, optimum, price
+from agnosticfair.mathematics.optimum import Optimum, next_scale, optimality, optimum, price
 from agnosticfair.mathematics.program import State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -33,6 +33,9 @@ from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 MOST_SHARE = 0.9
 """Of the weight that the adversary of an agnostic rule moves: by the rest rows are decided that it leaves."""
+
+MOST_ROUNDS = 45
+"""Rounds after which no program is begun that would only say what other limits cost."""
 
 OVERALL, SETTLED, RIDGE_TOLERANCE = 0.5, 2e-3, 5e-3
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
@@ -43,7 +46,8 @@ within RIDGE_TOLERANCE."""
 @dataclass(frozen=True)
 class ProgramState:
     """The program between two rounds.  names: of the compared groups.  prices: of a false positive and a false
-    negative.  w: none; alpha: overall alone."""
+    negative.  aside: once the rule is found, a program with limits ``scale`` times as large, which says what they would
+    cost; further: what those before had.  w: none; alpha: overall alone."""
 
     inner: State
     prices: tuple[float, float]
@@ -51,6 +55,9 @@ class ProgramState:
     round: int = 0
     outcome: str = "running"
     history: tuple[dict, ...] = ()
+    aside: State | None = None
+    scale: float = 1.0
+    further: tuple[tuple[float, float], ...] = ()
     w: np.ndarray = field(default_factory=lambda: np.zeros(0))
     alpha: np.ndarray = field(default_factory=lambda: np.ones(1))
 
@@ -135,7 +142,7 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
 
 def question(state: ProgramState) -> ProgramSums:
     """The points of the next round."""
-    return asked(program.request(state.inner), state.prices)
+    return asked(program.request(state.aside or state.inner), state.prices)
 
 
 def largest(asked: ProgramSums) -> ProgramSums:
@@ -156,22 +163,54 @@ def largest(asked: ProgramSums) -> ProgramSums:
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:
     """One round, from the sum of all replies."""
+    if state.aside is not None:
+        return _priced(replace(state, round=reply.round), reply)
     inner = program.step(state.inner, reply.sums)
-    outcome = "running"
-    if inner.stage == "done":
-        late = inner.round >= inner.limits.max_rounds
-        outcome = "rounds" if late and remaining(inner) > SETTLED else "converged"
     kept = inner.here is not state.inner.here or inner.stage == "done"
-    state = replace(state, inner=inner, round=reply.round, outcome=outcome)
-    return replace(state, history=(*state.history, entry(state, kept)))
+    state = replace(state, inner=inner, round=reply.round)
+    state = replace(state, history=(*state.history, entry(state, kept)))
+    return _ended(state) if inner.stage == "done" else state
+
+
+def _priced(state: ProgramState, reply: Reply) -> ProgramState:
+    """One round of a program with larger limits."""
+    assert state.aside is not None
+    aside = program.step(state.aside, reply.sums)
+    if aside.stage == "done":
+        said = optimum(aside)
+        more = (state.scale, min(said.utility, said.bound))
+        state = replace(state, further=(*state.further, more))
+    state = replace(state, aside=aside)
+    state = replace(state, history=(*state.history, entry(state, False)))
+    return _ended(state) if aside.stage == "done" else state
+
+
+def _ended(state: ProgramState) -> ProgramState:
+    """The last state; or the one before a program that says what larger limits would cost, where rounds are left."""
+    inner = state.inner
+    late = inner.round >= inner.limits.max_rounds
+    smooth = inner.level < len(inner.limits.path) - 1 and not _unchanged(inner)
+    outcome = "rounds" if late and (smooth or remaining(inner) > SETTLED) else "converged"
+    scale = next_scale(optimum_of(state))
+    limits = inner.limits
+    simple = limits.mixtures is None and limits.positive_rate is None and not limits.ridge
+    if scale is None or not simple or state.round + program.FURTHER > MOST_ROUNDS:
+        return replace(state, outcome=outcome, aside=None)
+    return replace(state, aside=program.rescaled(inner, scale), scale=scale)
 
 
 def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
     at, here = inner.at, inner.here
     assert at is not None and here is not None  # noqa: PT018
-    of = inner.hard if inner.hard is not None and (inner.hard.x == at.zero()).all() else here
+    of = inner.hard if inner.hard is not None and _unchanged(inner) else here
     return unsettled(at, of)
+
+
+def _unchanged(inner: State) -> bool:
+    """Whether the rule is the learner's own."""
+    at, hard = inner.at, inner.hard
+    return at is not None and hard is not None and bool((hard.x == at.zero()).all())
 
 
 def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
@@ -198,7 +237,7 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
         found |= {"mean_loss": float(of.losses[-1]), "worst_loss": float(of.losses.max())}
     if inner.stage != "done":
         return found
-    said = optimum(inner)
+    said = optimum_of(state)
     return {**found, **vars(said), "retained": said.retained}
 
 
@@ -226,7 +265,7 @@ def start_of(state: ProgramState) -> Start | None:
 
 def optimum_of(state: ProgramState) -> Optimum:
     """What can be said of the rule."""
-    return optimum(state.inner)
+    return replace(optimum(state.inner), further=state.further)
 
 
 def statements(state: ProgramState) -> tuple[str, ...]:

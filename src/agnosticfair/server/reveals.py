@@ -146,6 +146,12 @@ def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
                 step_of(asked.asked), f"the rounds of learner {name!r}", asked, _like(asked)
             )
             if isinstance(state.inner, boosted.Boosted):
+                if state.inner.growth is None:
+                    asked = solvers.question(
+                        replace(state, inner=boosted.largest_cells(state.inner))
+                    )
+                    when = f"twice more for learner {name!r}, at most so large"
+                    found += _asked(step_of(asked.asked), when, asked, _like(asked))
                 inner = boosted.largest(state.inner)
                 asked = solvers.question(replace(state, inner=inner))
                 when = (

@@ -11,24 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import axes_of, bands_of, bins_of
+from agnosticfair.data.axes import FINE, axes_of, bands_of, bins_of
 from agnosticfair.data.census import Census
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners import local
 from agnosticfair.learners.decisions import Decision, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
-from agnosticfair.learners.heads import strata
 from agnosticfair.learners.kernels import Kernels
-from agnosticfair.mathematics.basis import constant, is_apart
-from agnosticfair.mathematics.parts import DEEPEST, conjunctions, sizes_of, triples
-from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
+from agnosticfair.mathematics.basis import is_apart
+from agnosticfair.protocol.estimates import MAX_NUMBERS, Calibration
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Histograms
 from agnosticfair.server import learning
-from agnosticfair.server.named import axes_in, by_column, parts_in, with_parts
+from agnosticfair.server.named import by_column, with_parts
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 from agnosticfair.server.solvers import SOLVERS, SolverState
+from agnosticfair.server.subgroups import with_subgroups
 from agnosticfair.server.trainers import (
     TRAINERS,
     Learned,
@@ -40,9 +39,13 @@ from agnosticfair.server.trainers import (
 )
 
 BINS, MIN_BINS, ROWS = 32, 4, 300
-"""Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each."""
+"""Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each, or
+where all models' weights would be more than MAX_NUMBERS."""
 
-UNBINNED = ("linear", "network")
+COLUMNS = MAX_NUMBERS // FINE
+"""Of numbers that are counted in one message."""
+
+UNBINNED = ("linear",)
 """Learners of the columns themselves, as classifiers of scikit-learn are."""
 
 PROGRAM = "program"
@@ -50,12 +53,15 @@ Ask = Callable[[Broadcast[Any]], Reply]
 
 
 def agreed(plan: Plan, census: Census, ask: Ask) -> Plan:
-    """The plan with bins of its columns of numbers, and the axes of its subgroups; one message.  ask: all clients."""
-    names = sorted({*census.numeric} - {*census.bands})
-    ranges = np.array([census.numeric[name] for name in names], float).reshape(-1, 2)
-    asked = Broadcast(0, plan.task, Histograms(tuple(names), *ranges.T))
-    counts = by_column(asked, ask(asked)) if names else {}
-    plan = replace(with_bins(plan, census, counts), declared=bool(census.bands))
+    """The plan with bins of its columns of numbers, and the axes of its subgroups.  ask: all clients."""
+    counts: dict[str, np.ndarray] = {}
+    names = sorted(census.numeric)
+    for first in range(0, len(names), COLUMNS):
+        some = names[first : first + COLUMNS]
+        ranges = np.array([census.numeric[name] for name in some], float).reshape(-1, 2)
+        question = Broadcast(0, plan.task, Histograms(tuple(some), *ranges.T))
+        counts |= by_column(question, ask(question))
+    plan = with_bins(plan, census, counts)
     return plan if plan.method.fairness is None else with_axes(plan, census, counts)
 
 
@@ -65,7 +71,10 @@ def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
     assert rule is not None
     if rule.learner in UNBINNED or not isinstance(rule.learner, str):
         return plan
-    bins = min(BINS, max(MIN_BINS, plan.task.n // ROWS))
+    models = (rule.folds + 1) * max(len(trained_heads(plan)), 1)
+    room = MAX_NUMBERS // models - plan.task.encoding.width
+    bins = min(BINS, plan.task.n // ROWS, room // max(len(counts), 1))
+    bins = max(MIN_BINS, bins)
     edges = [
         (name, bands_of(census, name, counts.get(name), bins, bins_of))
         for name in sorted(census.numeric)
@@ -143,9 +152,9 @@ def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
 
 def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverState:
     """The state before the program's first round, its subgroups agreed on; without fairness the last one."""
-    plan = with_subgroups(state.plan, ask)
+    plan, note = with_subgroups(state.plan, ask)
     told = ask(Broadcast(0, plan.task, Calibration())).sums
-    state = replace(state, plan=plan, calibration=dict(told))
+    state = replace(state, plan=plan, calibration=dict(told), notes=(note,) if note else ())
     if plan.method.fairness is None:
         if plan.method.rule is not None and plan.method.rule.agnostic:
             raise SettingsError(
@@ -156,36 +165,6 @@ def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverS
         return replace(state, inner=ended)
     begun = SOLVERS[PROGRAM].init(plan, Beginning(state.seed, start))
     return replace(state, stage=PROGRAM, inner=begun)
-
-
-def with_subgroups(plan: Plan, ask: Ask) -> Plan:
-    """The plan with the subgroups in which at least two compared groups have enough expected people; overall alone
-    where there is none."""
-    if plan.task.named is None or plan.method.fairness is None:
-        return plan
-    rule, basis, axes = plan.method.rule, plan.method.fairness.basis, axes_in(plan)
-    assert rule is not None
-    masses = ask(Broadcast(0, plan.task, SubgroupMasses())).sums["masses"]
-    enough = comparable(plan, masses)
-    parts = conjunctions(enough, sizes_of(axes), rule.min_people, min(basis.depth, 2))
-    if not parts:  # what is left to limit is the difference overall
-        return replace(plan, task=replace(plan.task, named=None, fair_basis=constant()))
-    plan = with_parts(plan, axes, parts)
-    return with_triples(plan, ask) if basis.depth >= DEEPEST else plan
-
-
-def with_triples(plan: Plan, ask: Ask) -> Plan:
-    """The plan with the subgroups of three values that have enough expected people, too."""
-    axes, pairs = axes_in(plan), parts_in(plan)
-    candidates = triples(pairs)
-    if not candidates:
-        return plan
-    assert plan.method.rule is not None
-    deeper = with_parts(plan, axes, candidates)
-    masses = ask(Broadcast(0, deeper.task, SubgroupMasses())).sums["masses"]
-    enough = comparable(plan, masses) >= plan.method.rule.min_people
-    chosen = [part for part, on in zip(candidates, enough, strict=True) if on]
-    return with_parts(plan, axes, pairs + chosen)
 
 
 def model_fields(state: SolverState) -> dict[str, Any]:
@@ -209,16 +188,3 @@ def kernels_of(plan: Plan) -> Kernels | None:
         return None
     clients = task.clients if is_apart(task.fair_basis) else ()
     return Kernels(task.fair_basis, clients, task.centres)
-
-
-def comparable(plan: Plan, masses: np.ndarray) -> np.ndarray:
-    """The expected people of the smaller of the two largest groups that are compared, the most of all comparisons:
-    (C, ...) to (...)."""
-    assert plan.task.estimates is not None
-    own = strata(plan.task.estimates.heads)
-    compared = dict.fromkeys((stratum.features, stratum.label) for stratum in own)
-    of_each = [
-        np.sort(masses[[c for c, s in enumerate(own) if (s.features, s.label) == key]], axis=0)[-2]
-        for key in compared
-    ]
-    return np.max(of_each, axis=0)

@@ -114,6 +114,8 @@ class SolverState:
         Of the largest total so far.
     calibration : mapping of str to array
         Of the estimates in every subgroup (``server.rule``).
+    notes : tuple of str
+        What is to be said of how subgroups were chosen.
     """
 
     plan: Plan
@@ -124,6 +126,7 @@ class SolverState:
     seed: int = 0
     nbytes: int = 0
     calibration: Mapping[str, np.ndarray] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def solver(self) -> Solver:

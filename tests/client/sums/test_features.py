@@ -19,9 +19,10 @@ def prepared(request):
     (table,) = iid(load_dataset("adult").take(np.arange(3000)), clients=1).train.values()
     engine = Questions({"one": table})
     federation.fit(engine, method("rule", learner=request.param))
-    task, client = engine.asked["learn"][-1].task, Client("one", table)
+    asked, client = engine.asked["learn"][-1], Client("one", table)
+    task, heads = asked.task, asked.asked
     X = np.hstack([encode(task.encoding, table), np.ones((len(table), 1))])
-    return X, learning.features(client, task)
+    return X, learning.prepared(client, task, heads.heads, heads.folds, heads.seed).x
 
 
 @pytest.mark.parametrize("weighs", [False, True])

@@ -8,7 +8,8 @@ from helpers import dealt, small_table
 
 from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums.program import Subgroups, weight_functions
+from agnosticfair.client.sums.distinct import Distinct
+from agnosticfair.client.sums.program import subgroups_of, weight_functions
 from agnosticfair.data.stream import Stream
 from agnosticfair.federation import fit
 from agnosticfair.learners.decisions import scores
@@ -119,8 +120,8 @@ def test_subgroups_are_weight_functions_that_are_never_written_out(pooled):
     rng = np.random.default_rng(0)
     named, rows = pooled("three values").named, small_table(600, 3)
     client = Client("all", rows)
-    b = weight_functions(client, replace(UNCOUNTED, n=600, named=named))
-    assert isinstance(b, Subgroups)
+    task = replace(UNCOUNTED, n=600, named=named)
+    b = subgroups_of(client, task, Distinct(None, None))
     assert len(b.at.deep)
     dense = Dense(np.column_stack([memberships(b.codes.T, b.parts), np.ones(600)]))
     a, V = rng.integers(-9, 9, b.size) / 8, rng.integers(0, 9, (2, 600)) / 8

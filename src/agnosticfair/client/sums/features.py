@@ -76,3 +76,12 @@ def curvature(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | No
     found[rows.others[:, None], rows.at] = between
     found[rows.at[:, None], rows.others] = between.T
     return found
+
+
+def diagonal(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+    """The diagonal of ``curvature``, (D,)."""
+    numbers, own = _products(rows, h, bits, weights)
+    found = np.empty(len(rows.others) + len(rows.at))
+    found[rows.others] = np.einsum("kn,kn->k", rows.numbers, numbers)
+    found[rows.at] = totals(rows.hot, own)
+    return found

@@ -8,14 +8,15 @@ from itertools import pairwise
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums.features import Features, curvature, slope, weighed
+from agnosticfair.client.sums.distinct import Distinct
+from agnosticfair.client.sums.features import Features, curvature, diagonal, slope, weighed
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.learners.heads import Head, targets
 from agnosticfair.learners.linear import compact
 from agnosticfair.mathematics.crossed import cross
 from agnosticfair.mathematics.linear import log_loss, sigmoid
-from agnosticfair.protocol.estimates import Learn
+from agnosticfair.protocol.estimates import Learn, hessian_numbers
 from agnosticfair.protocol.grid import base_bits, exponents
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Task
@@ -26,29 +27,40 @@ COMBINED = 600
 
 @dataclass(frozen=True)
 class Heads:
-    """Rows to learn from.  t: (H, n).  counts: (H, n), which rows a head is trained on.  fold: (n,)."""
+    """Distinct rows to learn from.
 
+    Parameters
+    ----------
+    x : Features
+        Crossed indicators and columns of numbers: no matrix of zeros and ones is made.
+    t, counts : (H, n) arrays
+        What each head is to learn, and which rows it is trained on.
+    fold : (n,) array
+    weights : (n,) array or None
+        What the rows weigh.
+    """
+
+    x: Features
     t: np.ndarray
     counts: np.ndarray
     fold: np.ndarray
-
-
-def features(client: Client, task: Task) -> Features:
-    """The rows as crossed indicators and columns of numbers: no matrix of zeros and ones is made."""
-    rows = compact(task.encoding, client.rows, client.who)
-    sizes, n = [b - a for a, b in pairwise(rows.starts)], len(client.rows)
-    hot = cross(rows.codes.T, sizes, COMBINED)
-    at = np.arange(rows.starts[0], rows.starts[-1])
-    numbers = np.vstack([rows.numbers, np.ones((1, n))])
-    others = np.append(np.arange(len(rows.numbers)), task.encoding.width)
-    return Features(numbers, others, exponents(task.encoding)[others], hot, at)
+    weights: np.ndarray | None
 
 
 def prepared(client: Client, task: Task, heads: tuple[Head, ...], folds: int, seed: int) -> Heads:
-    """What each head is to learn."""
+    """The rows as the heads see them."""
     table = client.rows
+    rows = compact(task.encoding, table, client.who)
     t, counts = targets(heads, table.labels(task.positive), table.sensitive_features)
-    return Heads(t.astype(float), counts, folds_by_features(table, folds, seed))
+    fold = folds_by_features(table, folds, seed)
+    few = Distinct.of([*rows.codes, *rows.numbers, *t, *counts, fold], table.weights)
+    codes, fold = few.take(rows.codes), few.take(fold)
+    hot = cross(codes.T, [b - a for a, b in pairwise(rows.starts)], COMBINED)
+    numbers = np.vstack([few.take(rows.numbers), np.ones((1, len(fold)))])
+    others = np.append(np.arange(len(rows.numbers)), task.encoding.width)
+    at = np.arange(rows.starts[0], rows.starts[-1])
+    x = Features(numbers, others, exponents(task.encoding)[others], hot, at)
+    return Heads(x, few.take(t).astype(float), few.take(counts), fold, few.weights)
 
 
 def scores(x: Features, w: np.ndarray) -> np.ndarray:
@@ -67,13 +79,12 @@ def scores(x: Features, w: np.ndarray) -> np.ndarray:
 def learn(client: Client, broadcast: Broadcast[Learn]) -> Reply:
     """Loss, gradient and, where it is asked for, Hessian of every head."""
     task, asked = broadcast.task, broadcast.asked
-    x = client.kept(task, features)
     rows = client.kept(task, prepared, asked.heads, asked.folds, asked.seed)
+    x, weights = rows.x, rows.weights
     models, H, D = asked.w.shape
-    bits, weights = base_bits(task.n), client.rows.weights
+    bits = base_bits(task.n)
     loss, mass, held_out = np.zeros((models, H)), np.zeros((models, H)), np.zeros(H)
-    gradient, lower = np.zeros((models, H, D)), np.tril_indices(D)
-    hessian = np.zeros((H, len(lower[0])))
+    gradient, hessian = np.zeros((models, H, D)), np.zeros((H, hessian_numbers(H, D)))
     ones = weighed(np.ones((1, len(rows.fold))), bits, weights, axis=1)[0]
     for f in range(models):
         outside = rows.fold != f
@@ -86,7 +97,10 @@ def learn(client: Client, broadcast: Broadcast[Learn]) -> Reply:
             held_out[h] += own[rows.counts[h] & ~outside].sum()
             gradient[f, h] = slope(x, (p - rows.t[h]) * counts, bits, weights)
             if asked.hessian and f == models - 1:
-                full = curvature(x, p * (1 - p) * counts, bits - FEATURE_BITS, weights)
-                hessian[h] = full[lower]
+                of_head = p * (1 - p) * counts, bits - FEATURE_BITS, weights
+                full = hessian.shape[1] > D
+                hessian[h] = (
+                    curvature(x, *of_head)[np.tril_indices(D)] if full else diagonal(x, *of_head)
+                )
     found = {"head_loss": loss, "head_mass": mass, "head_gradient": gradient, "held_out": held_out}
     return Reply(broadcast.round, found | ({"head_hessian": hessian} if asked.hessian else {}))

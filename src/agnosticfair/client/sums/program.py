@@ -10,9 +10,10 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.estimates import codes, crossed, probabilities, strata
+from agnosticfair.client.sums.distinct import Distinct
 from agnosticfair.learners.kernels import KERNEL_BITS, Kernels, weights
-from agnosticfair.mathematics.crossed import Crossed, gram, quadratic
-from agnosticfair.mathematics.parts import Part, Places, members
+from agnosticfair.mathematics.crossed import Crossed, Entries, cross, entries, sums_at, weighed_at
+from agnosticfair.mathematics.parts import Part, Places, members, sizes_of
 from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
@@ -46,6 +47,11 @@ class Subgroups:
         return len(self.parts) + 1
 
     @cached_property
+    def entries(self) -> tuple[Entries, ...]:
+        """The subgroups of one or two values, by blocks."""
+        return entries(self.crossed, *self.at.at)
+
+    @cached_property
     def deep(self) -> Any:
         """Which subgroups of three values the rows lie in, (subgroups, n), sparse; None where there are none."""
         from scipy import sparse
@@ -56,14 +62,14 @@ class Subgroups:
         return sparse.csr_matrix(np.array(inside, float))
 
     def weigh(self, a: np.ndarray) -> np.ndarray:
-        W = np.zeros((self.at.values, self.at.values))
-        W[self.at.at] = a[self.at.shallow]
-        found = quadratic(self.crossed, W) + a[-1]
+        shallow = a[self.at.shallow]
+        found = weighed_at(self.crossed, self.entries, shallow, self.codes.shape[1]) + a[-1]
         return found if self.deep is None else found + a[self.at.deep] @ self.deep
 
     def add(self, V: np.ndarray) -> np.ndarray:
         found = np.empty((len(V), self.size))
-        found[:, self.at.shallow] = gram(self.crossed, V)[:, *self.at.at]
+        shallow = self.at.shallow
+        found[:, shallow] = sums_at(self.crossed, self.entries, V, len(shallow))
         if self.deep is not None:
             found[:, self.at.deep] = (self.deep @ V.T).T
         found[:, -1] = V.sum(axis=1)
@@ -73,20 +79,35 @@ class Subgroups:
         own, masks = self.codes[:, rows], dict[tuple[int, int], np.ndarray]()
         found = np.ones((len(which), len(rows)), bool)
         for row, k in enumerate(which.tolist()):
-            for value in () if k == self.size - 1 else self.parts[k]:
+            for value in () if k == len(self.parts) else self.parts[k]:
                 if value not in masks:
                     masks[value] = own[value[0]] == value[1]
                 found[row] &= masks[value]
         return found
 
 
+def distinct(client: Client, task: Task) -> Distinct:
+    """The rows that differ in label, subgroups or estimates; for ``client.kept``."""
+    if task.named is None:
+        return Distinct(None, client.rows.weights)
+    seen = [*client.kept(task, codes).T, *client.kept(task, probabilities)]
+    return Distinct.of([*seen, client.rows.labels(task.positive)], client.rows.weights)
+
+
+def subgroups_of(client: Client, task: Task, rows: Distinct) -> Subgroups:
+    """The task's subgroups of these rows."""
+    assert task.named is not None
+    axes, parts = task.named.agreed
+    own = np.ascontiguousarray(rows.take(client.kept(task, codes).T))
+    whole = client.kept(task, crossed) if rows.first is None else cross(own.T, sizes_of(axes))
+    return Subgroups(own, whole, parts, task.named.places)
+
+
 def weight_functions(client: Client, task: Task) -> Weights:
-    """The task's weight functions of the rows, as in the table: subgroups, or clients or kernels, overall last; for
+    """The task's weight functions of the distinct rows: subgroups, or clients or kernels, overall last; for
     ``client.kept``."""
     if task.named is not None:
-        own = np.ascontiguousarray(client.kept(task, codes).T)
-        _, parts = task.named.agreed
-        return Subgroups(own, client.kept(task, crossed), parts, task.named.places)
+        return subgroups_of(client, task, client.kept(task, distinct))
     ones = np.ones((len(client.rows), 1))
     if task.fair_basis.kind == "constant":
         return Dense(ones)
@@ -96,9 +117,11 @@ def weight_functions(client: Client, task: Task) -> Weights:
 
 
 def estimated(client: Client, task: Task, prices: tuple[float, float]) -> Estimated:
-    """What is estimated of the rows, as in the table; for ``client.kept``."""
+    """What is estimated of the distinct rows; for ``client.kept``."""
+    rows = client.kept(task, distinct)
     eta = client.kept(task, probabilities)[0]
-    return Estimated(utility(eta, prices), client.kept(task, strata), client.rows.weights)
+    pi = client.kept(task, strata)
+    return Estimated(utility(rows.take(eta), prices), rows.take(pi), rows.weights)
 
 
 def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
@@ -108,5 +131,5 @@ def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
     b = client.kept(task, weight_functions)
     rows = client.kept(task, estimated, (false_positive, false_negative))
     bits = base_bits(task.n) - (0 if isinstance(b, Subgroups) else KERNEL_BITS)
-    y = client.rows.labels(task.positive)
+    y = client.kept(task, distinct).take(client.rows.labels(task.positive))
     return Reply(broadcast.round, evaluate(rows, b, y, asked.points(), task.n, bits))
