@@ -4,6 +4,7 @@ python benchmarks/monitoring.py --streams 1000                  # false alarms, 
 python benchmarks/monitoring.py --power --data-folder FOLDER    # rows until a real shift is seen
 python benchmarks/monitoring.py --inside --streams 400          # streams drawn from reweighings in the set
 python benchmarks/monitoring.py --rows 1000000                  # seconds for so many rows
+python benchmarks/monitoring.py --bias --streams 1000           # false alarms and rows until a bias in a tenth is seen
 """
 
 import argparse
@@ -12,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import ndtri
 from scipy.stats import chi2_contingency
 
 from agnosticfair import audit, dataset, fit, load_dataset
@@ -19,9 +21,11 @@ from agnosticfair.data.axes import codes_of
 from agnosticfair.data.table import concatenate
 from agnosticfair.experiments.detail import split_of
 from agnosticfair.mathematics.parts import members, sizes_of, starts_of
+from agnosticfair.mathematics.sequences import difference_evidence, rate_bounds
 from agnosticfair.monitoring.baseline import as_baseline, baseline_of
 from agnosticfair.monitoring.mix import mix_changed
 from agnosticfair.monitoring.monitor import Monitor
+from agnosticfair.monitoring.verdict import level_of
 
 BATCH, STREAM = 250, 5000
 
@@ -44,7 +48,7 @@ def stream(task):
     rng = np.random.default_rng([seed, 7])
     certified = pool.take(rng.permutation(len(pool))[:12000])
     made = audit(model, certified, sensitive_features="sex", parts=COLUMNS)
-    monitor = Monitor(model, replace(as_baseline(made, model), limit=limit))
+    monitor = Monitor(model, replace(as_baseline(made, model), limit=limit, limits=None))
     drawn = pool.take(rng.integers(0, len(pool), STREAM))
     for first in range(0, STREAM, BATCH):
         verdict = monitor.update(drawn.take(np.arange(first, first + BATCH)), again=True)
@@ -124,6 +128,61 @@ def speed(rows):
     )
 
 
+PARTS, TENTH, LIMIT, EVERY = 41, 0.1, 0.1, 250
+LEVEL = level_of(0.05 / 2 / PARTS, 1, 2)
+"""What one of two groups' bounds in one of so many parts may fail with, at 95%."""
+
+
+def differing(bias, streams, rows, rng):
+    """Counts of two groups in a part that holds a tenth of the rows, at every look, (2, streams, looks) each."""
+    looks = np.arange(EVERY, rows + 1, EVERY)
+    k, n = np.zeros((2, 2, streams, len(looks)))
+    for s in range(streams):
+        inside = rng.random(rows) < TENTH
+        group = rng.random(rows) < 0.5
+        x = rng.random(rows) < 0.3 + (LIMIT + bias) * group
+        for g, own in enumerate((group & inside, ~group & inside)):
+            k[g, s], n[g, s] = np.cumsum(x & own)[looks - 1], np.cumsum(own)[looks - 1]
+    return looks, k, n
+
+
+def z_test(k, n):
+    """Whether a z-test of "at most the limit" rejects at LEVEL, as if there were one look."""
+    rate = (k + 0.5) / (n + 1)
+    error = np.sqrt((rate * (1 - rate) / np.maximum(n, 1)).sum(axis=0))
+    return (rate[0] - rate[1] - LIMIT) / error > -ndtri(LEVEL)
+
+
+def boxes(k, n):
+    """Whether two intervals of rates, valid at all times, are further apart than the limit."""
+    low, high = rate_bounds(k, n, 2 * LEVEL)
+    return low[0] - high[1] > LIMIT
+
+
+def bets(k, n):
+    return difference_evidence(k, n, np.full(k.shape[1:], LIMIT)) >= -np.log(LEVEL)
+
+
+def bias(streams):
+    """A part of a tenth of the rows, certified to differ by at most LIMIT, and as many others as to make PARTS."""
+    ways = {"e-process": bets, "two intervals": boxes, "z-test": z_test}
+    print("| beyond the limit | streams | " + " | ".join(ways) + " |\n|---:|---:|---:|---:|---:|")
+    for beyond, rows, many in (
+        (0.0, 20_000, streams),
+        (0.05, 200_000, 40),
+        (0.1, 80_000, 40),
+        (0.2, 40_000, 100),
+    ):
+        looks, k, n = differing(beyond, many, rows, np.random.default_rng(0))
+        told = []
+        for way in ways.values():
+            broken = way(k, n)
+            first = np.where(broken.any(axis=1), looks[broken.argmax(axis=1)], np.inf)
+            middle = f"{np.median(first):,.0f}" if np.median(first) < np.inf else f"over {rows:,}"
+            told.append(f"{broken.any(axis=1).mean():.3%} ever" if not beyond else f"{middle} rows")
+        print(f"| {beyond:g} | {many:,} | {' | '.join(told)} |", flush=True)
+
+
 SHIFTS = (
     ("adult", "shift"),
     ("dutch", "shift"),
@@ -200,8 +259,11 @@ if __name__ == "__main__":
     parser.add_argument("--data-folder")
     parser.add_argument("--inside", action="store_true")
     parser.add_argument("--rows", type=int)
+    parser.add_argument("--bias", action="store_true")
     asked = parser.parse_args()
-    if asked.power:
+    if asked.bias:
+        bias(asked.streams)
+    elif asked.power:
         power(asked.data_folder)
     elif asked.inside:
         inside(asked.streams, asked.jobs)

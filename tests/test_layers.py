@@ -131,7 +131,7 @@ ELSEWHERE = {
     "mathematics/test_confidence": "mathematics/reweighed",
     "mathematics/test_growing": "mathematics/walking",
     "mathematics/test_program": "mathematics/multipliers",
-    "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/verdict",
+    "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/state monitoring/verdict",
     "protocol/privacy/test_privacy": "client/private server/private",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
     "report/test_bench": "report/bench_numbers report/bench_page",

@@ -21,6 +21,7 @@ from agnosticfair.commands import (
     lists,
     messages,
     monitor,
+    plan,
     predict,
     report,
     reproduce,
@@ -46,7 +47,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         *(tune.tune, export.export, lists.list_methods),
     ),
     "Judge": (
-        *(audit.audit, verify.verify, report.report, report.watch),
+        *(plan.plan_audit, audit.audit, verify.verify, report.report, report.watch),
         *(monitor.monitor, monitor.share_state),
     ),
     "Over sites": (schema.schema, messages.explain_messages),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import agnosticfair
 from agnosticfair import audit, audit_clients
+from agnosticfair.auditing import proof
 from agnosticfair.client.answers import decisions, tally
 from agnosticfair.client.client import Client
 from agnosticfair.data.census import take_census
@@ -518,7 +519,11 @@ BAD = {
     "y has missing values": {"y": np.r_[np.nan, np.zeros(149)]},
     "the target has 3 labels ('0', '1', '2'): name the positive one": {"y": np.arange(150) % 3},
     "no row has the label 'yes'; name one of '0', '1'": {"positive": "yes"},
-    "bound 0.001 is too small: even with every kernel at it the mean weight is": {"bound": 0.001},
+    "bound 0.001 is too small: even with every kernel at it the mean weight is": {
+        "bound": 0.001,
+        "basis": gaussian(20, 0.5),
+    },
+    "bound 5.1 is of kernels, and none are asked for": {"bound": 5.1},
     "floor 0.9 cannot hold for all 2 groups at once": {"floor": 0.9, "mixed": True},
     "floor 0.2 is too high for group '1': it never has more than": {
         "floor": 0.2,
@@ -667,7 +672,26 @@ def test_the_command_certifies_named_parts_and_verify_checks_it(call, rows, tmp_
     assert "job = b" in out
     code, out, err = call("verify", "audit/certificate.json", "--key", public)
     assert (code, err) == (0, "")
-    assert out.startswith("It holds: 4 parts recomputed from 240 rows' sums")
+    assert out.startswith(
+        "It holds: 4 parts (of up to 2 values of job, with at least 1% of the rows)"
+    )
+    assert "recomputed from 240 rows' sums" in out
+    assert "Signed with the key you named." in out
+    code, out, err = call("verify", "audit/certificate.json")
+    assert (code, err) == (0, "")
+    assert out.startswith("Consistent: ")
+    assert "It holds" not in out
+    assert "name it by --key" in out
+    code, out, err = call("verify", "audit/certificate.json", "--rows", rows)
+    assert (code, err) == (0, "")
+    assert out.startswith("Reproduced: ")
+    assert "made again from the 240 rows" in out
+    lines = rows.read_text().splitlines()
+    less = tmp_path / "less.csv"
+    less.write_text("\n".join(lines[:-1]) + "\n")
+    code, out, err = call("verify", "audit/certificate.json", "--rows", less)
+    assert (code, out) == (2, "")
+    assert "'less.csv' has not the rows, or the decisions, that were audited" in err
     text = (tmp_path / "audit" / "certificate.json").read_text()
     (tmp_path / "audit" / "certificate.json").write_text(text.replace("240", "241"))
     code, out, err = call("verify", "audit/certificate.json")
@@ -675,6 +699,45 @@ def test_the_command_certifies_named_parts_and_verify_checks_it(call, rows, tmp_
     assert "something was changed" in err
     assert call("verify")[0] == 2
     assert "is not JSON" in call("verify", rows)[2]
+
+
+def test_numbers_that_may_be_of_either_label_ask_which():
+    rng = np.random.default_rng(0)
+    X, sex = rng.uniform(size=(400, 1)), rng.choice(["F", "M"], 400)
+    y = np.where(X[:, 0] > 0.5, "hired", "not hired")
+    p = np.where(y == "hired", 0.06, 0.94)  # of the last label, as scikit-learn has it
+    with pytest.raises(AgnosticFairError, match="name it by positive"):
+        audit(p, X, y, sensitive_features=sex)
+    assert audit(1 - p, X, y, sensitive_features=sex, positive="hired").accuracy == 1.0
+    both = np.column_stack([1 - p, p])
+    assert audit(both, X, y, sensitive_features=sex).accuracy == 1.0
+    assert audit(y, X, y, sensitive_features=sex).accuracy == 1.0
+    clear = np.where(y == "hired", "yes", "no")
+    assert audit(1 - p, X, clear, sensitive_features=sex).accuracy == 1.0
+
+
+def test_verify_refuses_another_model_and_other_sums_than_the_rows_give(call, rows, tmp_path):
+    model = fit({"elsewhere": small_table(240, seed=9)}, "fl", positive="yes").model
+    model.save(tmp_path / "model.safetensors")
+    replace(model, w=model.w * 0.5).save(tmp_path / "other.safetensors")
+    one = ("--model", "model.safetensors")
+    assert call("audit", rows, *ROLES, *one, "--precision", 0.6)[0] == 0
+    path = tmp_path / "audit" / "certificate.json"
+    assert call("verify", path, *one)[0] == 0
+    code, out, err = call("verify", path, *one, "--rows", rows)
+    assert (code, err) == (0, "")
+    assert out.startswith("Reproduced: ")
+    assert "of another model" in call("verify", path, "--model", "other.safetensors")[2]
+    told = json.loads(path.read_text())
+    told["profile"][0]["mean"] += 1.0  # no sums show it
+    path.write_text(json.dumps(proof.sealed(told)))
+    assert call("verify", path)[0] == 0
+    code, _, err = call("verify", path, *one, "--rows", rows)
+    assert code == 2
+    assert "profile is another one than these rows give" in err
+    told["asked"]["charm"] = 1
+    path.write_text(json.dumps(proof.sealed(told)))
+    assert "no audit" in call("verify", path, *one, "--rows", rows)[2]
 
 
 def test_the_command_takes_predictions_in_a_column(call, rows):

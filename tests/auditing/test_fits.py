@@ -1,12 +1,20 @@
 """The set over which a fit is audited is the one that it was held to."""
 
+import json
+
 import numpy as np
 import pytest
+from helpers import dealt, small_table
 
+from agnosticfair.auditing import proof
 from agnosticfair.auditing.audit import audit
-from agnosticfair.auditing.fits import own_set
-from agnosticfair.mathematics.basis import by_client, gaussian
-from agnosticfair.methods import Fairness
+from agnosticfair.auditing.fits import agreed_in, own_set
+from agnosticfair.auditing.verifying import verify
+from agnosticfair.data.axes import SITE
+from agnosticfair.data.table import Column, Table
+from agnosticfair.mathematics.basis import by_client, gaussian, subpopulations
+from agnosticfair.mathematics.parts import part_name
+from agnosticfair.methods import Fairness, method
 
 RNG = np.random.default_rng(0)
 X, S = RNG.uniform(size=(60, 2)), np.repeat([0, 1], 30)
@@ -16,6 +24,78 @@ D, Y = (X[:, 0] + 0.3 * S > 0.6).astype(int), (X[:, 1] > 0.5).astype(int)
 def worst(**asked):
     options = {"bootstrap": 0, "held_out": False, "scale": False, **asked}
     return audit(D, X, Y, sensitive_features=S, **options).worst_difference
+
+
+def test_fit_and_estimator_certify_one_number_over_the_subgroups_of_the_fit():
+    from agnosticfair import AgnosticFairClassifier
+    from agnosticfair.federation import fit
+    from agnosticfair.runs.provenance import certificates
+
+    rng = np.random.default_rng(0)
+    sex, rows = rng.choice(["F", "M"], 600), rng.normal(size=(600, 3))
+    rows[:, 0] += sex == "M"
+    hired = rows[:, 0] + rows[:, 1] > rng.normal(size=600)
+    fair = AgnosticFairClassifier(notion="equal_opportunity", tau=0.1)
+    fair.fit(rows, hired, sensitive_features=sex)
+    made, agreed = fair.certificate_, agreed_in(fair.fit_)
+    names = {"everybody", *(part_name(agreed.axes, part) for part in agreed.parts)}
+    assert {part.name for part in made.parts} == names
+    numeric = {f"x{j}": rows[:, j] for j in range(3)}
+    label = Column.of(["1" if yes else "0" for yes in hired])
+    table = Table(numeric, {}, label, {"sex": Column.of(sex.tolist())})
+    whole = fit({"all": table}, fair.fit_.method, positive="1")
+    over, _ = certificates(whole, {"all": table})
+    shown = [
+        [(part.name, part.rows, part.difference) for part in c.parts] for c in (over["sex"], made)
+    ]
+    assert shown[0] == shown[1]
+    assert str(over["sex"]) == str(made)
+
+
+def test_where_no_subgroup_has_people_enough_everybody_is_all_that_is_certified():
+    from agnosticfair.federation import fit
+    from agnosticfair.runs.provenance import certificates
+
+    clients = dealt(small_table(300), 2)
+    recipe = method("rule", min_people=1000.0)
+    whole = fit(clients, recipe, sensitive_features="sex", positive="yes")
+    assert whole.named is None
+    made = certificates(whole, clients)[0]["sex"]
+    assert [part.name for part in made.parts] == ["everybody"]
+    assert "1 part that was compared" in str(made)
+
+
+def test_a_subgroup_of_sites_is_left_out_where_rows_do_not_tell_it():
+    from agnosticfair.federation import fit
+
+    by_site = method("rule", basis=subpopulations((SITE, "job")))
+    whole = fit(dealt(small_table(900), 2), by_site, sensitive_features="sex", positive="yes")
+    assert SITE in [axis.name for axis in whole.named.agreed[0]]
+    every, some = agreed_in(whole), agreed_in(whole, without=SITE)
+    names = {part_name(every.axes, part) for part in every.parts}
+    assert {part_name(some.axes, part) for part in some.parts} == {
+        n for n in names if SITE not in n
+    }
+    assert SITE not in [axis.name for axis in some.axes]
+
+
+def test_beyond_the_rows_the_estimator_certifies_the_same_named_parts():
+    from agnosticfair import AgnosticFairClassifier
+
+    rng = np.random.default_rng(1)
+    frames = []
+    for n in (800, 6000):
+        sex, rows = rng.choice(["F", "M"], n), rng.normal(size=(n, 2))
+        frames.append((rows, rows[:, 0] + (sex == "M") > rng.normal(size=n), sex))
+    fair = AgnosticFairClassifier(tau=0.1)
+    fair.fit(*frames[0][:2], sensitive_features=frames[0][2])
+    rows, hired, sex = frames[1]
+    made = fair.audit(rows, hired, sensitive_features=sex)
+    assert made.kernels is None
+    assert made.mixtures is None
+    assert made.upper < 1
+    assert all(part.name.startswith(("everybody", "x0", "x1")) for part in made.parts)
+    assert verify(proof.sealed(json.loads(json.dumps(made.to_json())))) == ()
 
 
 def test_equal_weights_said_or_not_are_one_set_and_trust_draws_it_together():

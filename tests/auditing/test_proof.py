@@ -8,6 +8,7 @@ from helpers import held
 
 from agnosticfair import audit
 from agnosticfair.auditing import proof
+from agnosticfair.auditing.verifying import verify
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import reweighed
 from agnosticfair.mathematics.basis import gaussian
@@ -30,11 +31,11 @@ def certificate(**ask):
 )
 def test_an_untouched_certificate_is_verified_without_rows(ask):
     told = proof.sealed(certificate(bootstrap=0, **ask), bytes(range(32)))
-    assert proof.verify(told) == ()
-    assert proof.verify(told, told["signature"]["public_key"]) == ()
+    assert verify(told) == ()
+    assert verify(told, told["signature"]["public_key"]) == ()
     other = proof.sealed(told, bytes(32))["signature"]["public_key"]
-    assert "another key" in proof.verify(told, other)[0]
-    assert "not signed" in proof.verify(proof.sealed(told), other)[0]
+    assert "another key" in verify(told, other)[0]
+    assert "not signed" in verify(proof.sealed(told), other)[0]
 
 
 def leaves(value, path=()):
@@ -72,10 +73,10 @@ def test_more_than_a_hundred_tamperings_are_refused():
     assert len(some) > 100
     assert any("duals" in path for path, _ in some)
     for path, value in some:
-        assert proof.verify(changed(told, path, value), key), path
+        assert verify(changed(told, path, value), key), path
     for gone in told:
         cut = {k: v for k, v in told.items() if k != gone}
-        assert proof.verify(cut, key), gone
+        assert verify(cut, key), gone
 
 
 def test_a_forger_who_makes_the_digest_anew_is_refuted_by_the_sums():
@@ -89,9 +90,9 @@ def test_a_forger_who_makes_the_digest_anew_is_refuted_by_the_sums():
     ]
     assert len(numbers) > 100
     for path, value in numbers[:: len(numbers) // 100]:
-        assert proof.verify(proof.sealed(changed(told, path, value))), path
-    assert "no certificate" in proof.verify({"format": "other"})[0]
-    assert proof.verify([1])
+        assert verify(proof.sealed(changed(told, path, value))), path
+    assert "no certificate" in verify({"format": "other"})[0]
+    assert verify([1])
 
 
 def test_kernels_alone_are_refuted_by_their_sums():
@@ -102,12 +103,12 @@ def test_kernels_alone_are_refuted_by_their_sums():
     assert len(rows) == 8
     for path in [("upper",), ("n",), ("kernels", "upper"), *rows]:
         value = dict(leaves(told))[path]
-        assert proof.verify(proof.sealed(changed(told, path, value))), path
+        assert verify(proof.sealed(changed(told, path, value))), path
     more = copy.deepcopy(told)
     more["kernels"]["psi"][0][0][0][0] = told["n"]
-    assert proof.verify(proof.sealed(more))
+    assert verify(proof.sealed(more))
     bare = told | {"kernels": None}
-    assert "no sums" in proof.verify(proof.sealed(bare))[0]
+    assert "no sums" in verify(proof.sealed(bare))[0]
 
 
 def test_duals_show_the_bounds_over_mixtures_and_kernels_without_a_search(monkeypatch):
@@ -120,23 +121,23 @@ def test_duals_show_the_bounds_over_mixtures_and_kernels_without_a_search(monkey
         raise AssertionError("nothing is to be solved again")
 
     monkeypatch.setattr(reweighed, "worst_difference", look)
-    assert proof.verify(proof.sealed(told)) == ()
+    assert verify(proof.sealed(told)) == ()
     refused = 0
     for path in duals[:: len(duals) // 20]:
         value = dict(leaves(told))[path]
-        wrong = proof.verify(proof.sealed(changed(told, path, value + 0.01)))
+        wrong = verify(proof.sealed(changed(told, path, value + 0.01)))
         refused += bool(wrong)  # other multipliers may show the same: weak duality
     assert refused > 5
     for at, bound in (("mixtures", honest[0]), ("kernels", honest[1])):
         lower = {**told, "mixtures": bound - 0.01} if at == "mixtures" else copy.deepcopy(told)
         if at == "kernels":
             lower["kernels"]["upper"] = bound - 0.01
-        assert proof.verify(proof.sealed(lower)), at
+        assert verify(proof.sealed(lower)), at
     for cut in (told["sums"]["duals"], told["kernels"]["duals"]):
         kept = cut.pop()
-        assert proof.verify(proof.sealed(told))
+        assert verify(proof.sealed(told))
         cut += [kept, kept]
-        assert proof.verify(proof.sealed(told))
+        assert verify(proof.sealed(told))
         cut.pop()
 
 

@@ -21,8 +21,77 @@ def failure(k, n, bound, p0, p1, truth):
     return chance[bound < truth - 1e-12].sum()
 
 
+def likely(n0, n1, p0, p1, less=1e-13):
+    """The pairs of counts that are not too unlikely to matter, (2, J), and the rows behind them."""
+    few = [
+        np.flatnonzero(binom.pmf(np.arange(n + 1), n, p) > less) for n, p in ((n0, p0), (n1, p1))
+    ]
+    k = np.stack([grid.ravel() for grid in np.meshgrid(*few, indexing="ij")])
+    return k, np.broadcast_to(np.array([[n0], [n1]]), k.shape)
+
+
+@pytest.mark.parametrize("alpha", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize(
+    ("sizes", "rates"),
+    [
+        ((300, 300), (0.001, 0.999)),
+        ((300, 300), (0.02, 0.97)),
+        ((50, 300), (0.1, 0.995)),
+        ((20, 300), (0.75, 0.999)),
+        ((100, 100), (0.3, 0.998)),
+        ((400, 40), (0.004, 0.3)),
+    ],
+)
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_bound_holds_near_rates_of_zero_and_one(alpha, sizes, rates, relative):
+    (p0, p1) = rates
+    k, n = likely(*sizes, *rates)
+    bound = binomial.largest(k, n, alpha, relative)
+    assert failure(k, n, bound, p0, p1, p1 / p0 if relative else p1 - p0) <= alpha
+    back = binomial.largest(k[::-1], n[::-1], alpha, relative)
+    assert failure(k, n, back, p0, p1, p0 / p1 if relative else p0 - p1) <= alpha
+
+
+def critical(alpha):
+    from scipy.special import ndtr
+
+    level = (1 - 2 * binomial.CAP) * alpha / (1 + 2 * ndtr(binomial.LEAST))
+    return binomial._critical(np.array([level]))[0]
+
+
+def maximum(k, n, alpha, relative, points=400):
+    """The largest difference or ratio over the region, by a grid over all of it."""
+    from scipy.special import betaincinv, ndtr, ndtri
+
+    bend, (k0, k1), (n0, n1) = binomial.BEND, k, n
+    c = critical(alpha)
+    z = np.linspace(-8, -ndtri(binomial.CAP * alpha), points)
+    p0 = betaincinv(k0, n0 - k0 + 1, ndtr(-z))[:, None]
+    p1 = betaincinv(k1 + 1, n1 - k1, ndtr(z))[None]
+    s0, s1 = (np.sqrt((p * (1 - p) + 0.25 / m) / m) for p, m in ((p0, n0), (p1, n1)))
+    if relative:
+        s0, s1 = s0 / (p0 + 0.25 / n0), s1 / (p1 + 0.25 / n1)
+    w0, w1 = s0 / np.hypot(s0, s1), s1 / np.hypot(s0, s1)
+    z = np.maximum(z, binomial.LEAST)
+    T = np.clip(w0 * z - w1 * z[:, None], -w1 / (2 * bend * w0), w0 / (2 * bend * w1))
+    inside = w1 * z + w0 * z[:, None] + bend * T**2 <= c
+    return (p1 / p0 if relative else p1 - p0)[inside].max()
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_search_along_the_boundary_never_misses_the_maximum(relative):
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        few = rng.choice([20, 25, 40, 100], 2)
+        n = np.maximum(rng.choice([50, 100, 300, 1000, 5000], 2), 2 * few)
+        k = np.where(rng.random(2) < 0.5, few, n - few)
+        alpha = 10.0 ** -rng.integers(2, 8)
+        bound = binomial.largest(k[:, None], n[:, None], alpha, relative)[0]
+        assert bound >= maximum(k, n, alpha, relative), (k, n, alpha)
+
+
 @pytest.mark.parametrize("alpha", [0.05, 0.004])
-@pytest.mark.parametrize("sizes", [(12, 15), (5, 40), (30, 30)])
+@pytest.mark.parametrize("sizes", [(12, 15), (5, 40), (50, 60)])
 @pytest.mark.parametrize("relative", [False, True])
 def test_the_largest_difference_or_ratio_fails_no_more_often_than_stated(alpha, sizes, relative):
     k, n = outcomes(*sizes)
@@ -30,12 +99,12 @@ def test_the_largest_difference_or_ratio_fails_no_more_often_than_stated(alpha, 
     worst = max(
         failure(k, n, bound, p0, p1, p1 / p0 if relative else p1 - p0) for p0 in GRID for p1 in GRID
     )
-    assert alpha / 20 < worst <= alpha
+    assert (alpha / 20 if min(sizes) > 40 else 0) < worst <= alpha
 
 
 def test_the_bound_is_the_largest_over_the_region_found_by_brute_force():
     k, n, alpha = np.array([[30], [60]]), np.array([[200], [150]]), 0.001
-    c = binomial._critical(np.array([(1 - 2 * binomial.CAP) * alpha]))[0]
+    c = critical(alpha)
     from scipy.special import ndtri
 
     p0, p1 = np.meshgrid(np.linspace(0.03, 0.4, 500), np.linspace(0.2, 0.7, 500))
@@ -57,7 +126,7 @@ def test_it_is_much_tighter_than_the_box_of_both_limits():
     high = beta.ppf(1 - alpha / 2, 161, 840)
     normal = np.sqrt(0.1 * 0.9 / 1000 + 0.16 * 0.84 / 1000) * 3.719
     width = binomial.largest(k, n, alpha)[0] - 0.06
-    assert width < 1.06 * normal
+    assert width < 1.07 * normal
     assert high - low - 0.06 > 1.35 * width
 
 

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from agnosticfair.mathematics.binomial import clopper_pearson
 from agnosticfair.mathematics.sequences import (
     change_evidence,
+    difference_evidence,
     likeliest,
+    lowest_difference,
     rate_bounds,
     rate_evidence,
 )
@@ -93,3 +95,67 @@ def test_shares_that_stay_raise_no_alarm_and_shares_that_move_do():
     assert alarms <= 5
     moved = np.cumsum(rng.multinomial(100, [0.5, 0.4, 0.07, 0.03], 60), axis=0)
     assert change_evidence(moved[-1], low, high) > np.log(1 / 0.05)
+
+
+def arrived(rates, shares, rows, looks, streams, rng):
+    """Counts of two groups at every look, (2, streams, looks) each, of streams with these rates."""
+    group = rng.random((streams, rows)) < shares
+    x = rng.random((streams, rows)) < np.where(group, *rates)
+    k = np.stack([np.cumsum(x & g, axis=1) for g in (group, ~group)])
+    n = np.stack([np.cumsum(g, axis=1) for g in (group, ~group)])
+    return k[..., looks - 1], n[..., looks - 1]
+
+
+@pytest.mark.parametrize(
+    ("rates", "share"), [((0.4, 0.3), 0.5), ((0.12, 0.02), 0.2), ((0.99, 0.89), 0.5)]
+)
+def test_the_limit_of_a_difference_is_falsely_broken_in_few_streams_under_peeking(rates, share):
+    rng, looks = np.random.default_rng(3), np.arange(20, 2001, 20)
+    k, n = arrived(rates, share, 2000, looks, 1000, rng)
+    evidence = difference_evidence(k, n, np.full(k.shape[1:], 0.1))
+    alarms = (evidence >= np.log(1 / 0.05)).any(axis=1).mean()
+    assert alarms <= 0.05
+    turned = difference_evidence(k[::-1], n[::-1], np.full(k.shape[1:], -0.1))
+    assert (turned >= np.log(1 / 0.05)).any(axis=1).mean() <= 0.05
+
+
+def test_a_difference_that_wanders_is_bounded_in_its_running_means():
+    rng, missed, T = np.random.default_rng(1), 0, 400
+    for _ in range(150):
+        group, x, p = np.arange(T) % 2 == 0, np.zeros(T), np.zeros(T)
+        for t in range(T):  # rates follow what was seen
+            p[t] = 0.8 if x[:t].sum() > 0.5 * t else 0.3 + 0.3 * group[t]
+            x[t] = rng.random() < p[t]
+        looks = np.arange(10, T)
+        k, n, mean = (
+            np.stack([np.cumsum(v * g)[looks] for g in (group, ~group)]) for v in (x, np.ones(T), p)
+        )
+        true = (mean[0] / n[0]) - (mean[1] / n[1])
+        missed += (difference_evidence(k, n, true) >= np.log(10)).any()
+    assert missed / 150 <= 0.1
+
+
+def test_a_bias_in_a_tenth_of_the_rows_is_found_within_ten_thousand():
+    """At what one of 41 parts has of 5%: the part holds a tenth of the rows, so a thousand of ten thousand."""
+    rng, looks = np.random.default_rng(4), np.arange(50, 1001, 50)
+    level = 0.05 / 2 / 41 * 0.8 / 2
+    k, n = arrived((0.5, 0.2), 0.5, 1000, looks, 100, rng)
+    found = (difference_evidence(k, n, np.full(k.shape[1:], 0.1)) >= -np.log(level)).any(axis=1)
+    assert found.mean() >= 0.9
+
+
+def test_the_smallest_evidence_is_that_of_a_grid_and_bounds_are_ordered():
+    k, n = np.array([[30.0, 3.0], [55.0, 0.0]]), np.array([[90.0, 9.0], [100.0, 40.0]])
+    for limit in (-0.4, 0.0, 0.3):
+        found = difference_evidence(k, n, np.full(2, limit))
+        grid = np.linspace(max(-limit, 0), min(1 - limit, 1), 2000)
+        from agnosticfair.mathematics.sequences import ON_ONE, ON_OTHER
+
+        own, other = (grid + limit)[:, None, None], grid[:, None, None]
+        e = ON_ONE * k[0][:, None] - n[0][:, None] * np.log1p(own * np.expm1(ON_ONE))
+        e = e + ON_OTHER * k[1][:, None] - n[1][:, None] * np.log1p(other * np.expm1(ON_OTHER))
+        np.testing.assert_allclose(found, np.log(np.exp(e).mean(axis=-1)).min(axis=0), atol=1e-3)
+    low, high = lowest_difference(k, n, 0.05), -lowest_difference(k[::-1], n[::-1], 0.05)
+    assert (low < k[0] / n[0] - k[1] / n[1]).all()
+    assert (high > k[0] / n[0] - k[1] / n[1]).all()
+    assert lowest_difference(np.zeros((2, 1)), np.zeros((2, 1)), 0.05)[0] == -1.0

@@ -177,9 +177,21 @@ def test_every_flipped_byte_of_a_state_is_found(tmp_path):
     [
         (lambda m: m.update(ROWS.take(np.arange(0))), DataError, "no rows"),
         (
-            lambda m: [m.update(b, when=w) for b, w in zip(batches(ROWS), (9, 5), strict=False)],
-            SettingsError,
-            "4 s older",
+            lambda m: [
+                m.update(ROWS.take(rows)) for rows in (np.arange(500), np.arange(500)[::-1])
+            ],
+            DataError,
+            "very content",
+        ),
+        (
+            lambda m: [m.update(ROWS.take(np.arange(n))) for n in (500, 499)],
+            DataError,
+            "of its rows in common",
+        ),
+        (
+            lambda m: [m.update(ROWS.take(np.arange(a, a + 500))) for a in (0, 100)],
+            DataError,
+            "of its rows in common",
         ),
         (lambda m: m.update(replace(ROWS, categorical={})), DataError, "job"),
         (lambda m: Monitor(MODEL, replace(BASELINE, model="0")), ModelError, "belong together"),
@@ -321,6 +333,46 @@ def test_a_batch_that_could_not_be_written_is_not_counted(tmp_path):
     assert monitor.state.rows == 0
 
 
+def test_a_clock_that_jumps_locks_nobody_out():
+    monitor = Monitor(MODEL, BASELINE)
+    for batch, when in zip(batches(ROWS), (1e9, 4e9, 1e9 + 1), strict=False):  # a day in 2096
+        verdict = monitor.update(batch, when=when)
+    assert verdict.rows == 1500
+    assert [point["time"] for point in monitor.state.timeline] == [1e9, 4e9, 1e9 + 1]
+
+
+def test_batches_of_people_who_are_alike_by_chance_are_counted():
+    few = replace(ROWS, numeric={name: np.round(v) for name, v in ROWS.numeric.items()})
+    monitor = Monitor(MODEL, BASELINE)
+    for batch in batches(few, 300)[:6]:
+        monitor.update(batch)
+    assert monitor.state.rows == 1800
+
+
+def test_every_part_is_watched_against_its_own_bound():
+    from agnosticfair import audit
+
+    rng = np.random.default_rng(5)
+    table = small_table(12_000, seed=5)
+    s, job = table.column("sex").codes, table.column("job").values()
+    decided = (rng.random(12_000) < 0.3 + s * 0.4 * (job == "a")).astype(int)
+    made = audit(decided, table, sensitive_features="sex", parts=("job",))
+    high = {part.name: part.high for part in made.parts}
+    assert high["job = b"] < 0.12 < 0.4 < high["job = a"]
+    monitor = Monitor(None, made)
+    for k in range(12):
+        rows = small_table(1000, seed=100 + k)
+        t, where = rows.column("sex").codes, rows.column("job").values()
+        rates = 0.3 + t * np.select([where == "a", where == "b"], [0.4, 0.3], 0.0)
+        groups = {"sensitive_features": rows.column("sex")}
+        rows = replace(rows, target=None, sensitive_features=groups)
+        verdict = monitor.update(rows, decisions=(rng.random(1000) < rates).astype(int))
+    assert verdict.decisions == "broken"
+    assert "'job = b'" in verdict.sentence
+    broken = [part.name for part in verdict.all_parts if part.verdict == "broken"]
+    assert "job = a" not in broken
+
+
 KILLED = """
 import sys
 import numpy as np
@@ -333,7 +385,7 @@ model = load_model(f"{folder}/model")
 monitor = Monitor(model, json.load(open(f"{folder}/baseline")), state=f"{folder}/state")
 rows = small_table(6000, seed=1)
 for k in range(1000):
-    monitor.update(rows.take(np.arange(k, k + 40)))
+    monitor.update(rows.take(np.arange(k, k + 40)), again=True)
     print(monitor.state.rows, flush=True)
 """
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agnosticfair.auditing.beyond import (
+    WEIGHTED,
     bounded,
     cannot_tell,
     check_clients,
@@ -41,7 +42,9 @@ from agnosticfair.auditing.parts import (
     own_counts,
     searched,
 )
+from agnosticfair.auditing.proof import rows_digest
 from agnosticfair.auditing.question import BOUND, AuditQuestion, opened
+from agnosticfair.auditing.repeats import about_rows
 from agnosticfair.auditing.worst import measured
 from agnosticfair.client.answers import tally
 from agnosticfair.client.client import CHUNK
@@ -91,11 +94,6 @@ from agnosticfair.settings import SHARE, require
 MOST_ROWS = 100
 """Rows of the worst deployment that a certificate names."""
 
-WEIGHTED = (
-    "The rows' weights are left out: what is measured and bounded counts every row once, and no bound holds for \
-weighted rows."
-)
-
 Progress = Callable[[int, int], None]
 
 
@@ -137,14 +135,14 @@ def audit(
         The kernels see every column of numbers scaled to [0, 1] by its range, unless ``scale`` is False, and a
         table's rows as the model encodes them.
     y : (n,) array, optional
-        Labels; of two the last is positive, unless ``positive`` names one. None leaves the accuracy out, or takes
-        the table's own target.
+        Labels; of two the one that says yes is positive, else the last, unless ``positive`` names one. None leaves
+        the accuracy out, or takes the table's own target.
     sensitive_features : (n,) array or str
         Values of two or more groups, or the name of a table's column.
     basis : Basis or callable, optional
         Gaussian kernels, or a function from X to K, (n, M).
     bound : float, optional
-        Of the adversary's alpha: larger is a larger set.
+        Of the adversary's alpha, for kernels: larger is a larger set.
     floor : float
         Share of the mass that compared groups keep.
     centres : (M, d) array, optional
@@ -215,11 +213,15 @@ def audit(
     if wanted.parts is None:
         return bounded(made, wanted, psi)
     table = X if isinstance(X, Table) else table_of(X)
-    axes = own_axes(table, wanted.parts.columns, wanted.parts.bands)
+    agreed = wanted.parts.agreed
+    axes = agreed.axes if agreed else own_axes(table, wanted.parts.columns, wanted.parts.bands)
     counts = own_counts(table, axes, held.cells, len(held.groups))
     if not held_out:
         return looked_at(made, wanted, axes, counts)
-    return bounded(made, wanted, psi, axes, counts, model)
+    made = replace(made, notes=(*made.notes, *about_rows(table, held.cells)))
+    made = bounded(made, wanted, psi, axes, counts, model)
+    rows = {"rows": rows_digest(table, held.cells)}
+    return replace(made, sums={**(made.sums or {}), **rows})
 
 
 @dataclass(frozen=True)
@@ -455,15 +457,17 @@ def _stated(
 def _asking_parts(
     asker: Asker, census: Census, plan: server.Plan, asked: Subpopulations, model: Model
 ) -> tuple[Sequence[Axis], Callable[..., np.ndarray]]:
-    """The axes that clients agree on by counts, and a function that asks them for those of parts, by default of
-    the model."""
+    """The axes of a fit, or those that clients agree on by counts; and a function that asks them for counts of parts,
+    by default of the model."""
     set_ = subpopulations(asked.columns, asked.depth, asked.least, asked.bands)
     fairness = Fairness(basis=set_, each=True)
     own = replace(plan, method=Method("audit", fairness=fairness))
-    question = named.histograms_question(own, census)
-    counts = {} if question is None else named.by_column(question, asker.total(question))
-    own = named.with_axes(own, census, counts)
-    axes = named.axes_in(own)
+    if asked.agreed is not None:
+        axes = asked.agreed.axes
+    else:
+        question = named.histograms_question(own, census)
+        counts = {} if question is None else named.by_column(question, asker.total(question))
+        axes = named.axes_in(named.with_axes(own, census, counts))
 
     def ask(parts: Sequence[Part], model: Model = model, round: int = 1) -> np.ndarray:
         task = named.with_parts(own, axes, parts).task

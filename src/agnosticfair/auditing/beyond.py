@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, not_estimable
+from agnosticfair.auditing.inputs import check_labels
 from agnosticfair.auditing.parts import (
     Asked,
+    Found,
     PartRecord,
     checked_groups,
+    listed,
     records,
     searched,
     upper_of,
@@ -36,6 +39,16 @@ model. The bounds hold for rows held out from the fit."
 )
 """Of a model of ours that came alone."""
 
+WEIGHTED = (
+    "The rows' weights are left out: what is measured and bounded counts every row once, and no bound holds for \
+weighted rows."
+)
+
+SHARED = r"Clients '[^']*' and '[^']*' have about [\d,]+ rows in common, [a-z ]+: bounds hold only if [a-z ]+\."
+REPEATED = r"[\d,]+ of the [\d,]+ rows repeat another one, which [a-z ]+\. Bounds hold only if [a-z :()-]+\."
+CLUSTERED = r"One row of each of [\d,]+ clusters among [\d,]+ rows[a-z ,:]+\."
+"""Notes about the rows themselves, which no sums show, as regular expressions."""
+
 FEW_CLIENTS = 64
 """Up to so many, rows in common are looked for with a finer sketch."""
 
@@ -56,44 +69,58 @@ def bounded(
         return made
     delta = wanted.share * (1 - made.confidence)
     found = searched(axes, wanted.parts, ask, delta)
-    groups = tuple(made.groups)
-    checked_groups(found, groups, made.notion)
-    told = records(found, groups, made.notion, made.confidence, wanted.precision, wanted.share)
-    uppers = [upper_of(told), *([made.upper] if isfinite(made.upper) else [])]
-    mixed = None
-    if wanted.mixtures:
-        mixed = mixtures_of(
-            found, made.notion, made.confidence, wanted.precision, wanted.share, made.floor
-        )
-        uppers.append(mixed.value)
+    checked_groups(found, tuple(made.groups), made.notion)
+    mixed = _mixed(made, found) if wanted.mixtures else None
     whose = {} if model is None else {"model": model.digest}
     duals = {} if mixed is None else {"duals": [edges.tolist() for edges in mixed.duals]}
+    sums = sums_of(found, axes, wanted.parts.depth, ask) | whose | duals
+    made = over_parts(made, found, None if mixed is None else mixed.value)
+    return replace(made, sums=sums)
+
+
+def over_parts(made: Certificate, found: Found, mixtures: float | None) -> Certificate:
+    """The certificate with what its parts' counts give.  mixtures: the bound over mixtures, where it is asked for."""
+    groups = tuple(made.groups)
+    told = records(found, groups, made.notion, made.confidence, made.precision, made.share)
+    uppers = [upper_of(told), *([made.upper] if isfinite(made.upper) else [])]
+    uppers += [] if mixtures is None else [mixtures]
     worst = worst_of(told)
-    over_parts = (worst or told[0]).difference
-    if made.kernels is None:
-        seen: dict[str, object] = {"worst_difference": over_parts}
-        if worst is not None:
-            seen["pair"] = (worst.pair[0], worst.pair[-1])
-    else:
-        seen = {"worst_difference": np.fmax(made.worst_difference, over_parts).item()}
+    measured = (worst or told[0]).difference
+    pair = made.pair
+    if made.kernels is not None:
+        measured = np.fmax(made.worst_difference, measured).item()
+    elif worst is not None:
+        pair = (worst.pair[0], worst.pair[-1])
     return replace(
         made,
         parts=told,
         upper=max(uppers),
-        mixtures=None if mixed is None else mixed.value,
-        sums=sums_of(found, axes, wanted.parts.depth, ask) | whose | duals,
-        notes=(*made.notes, *_notes(told)),
-        **seen,  # type: ignore[arg-type]
+        mixtures=mixtures,
+        worst_difference=measured,
+        pair=pair,
+        notes=(*made.notes, *notes_of(told)),
     )
 
 
+def _mixed(made: Certificate, found: Found) -> reweighed.Proved:
+    return mixtures_of(found, made.notion, made.confidence, made.precision, made.share, made.floor)
+
+
 def looked_at(made: Certificate, wanted: Wanted, axes: Sequence[Axis], ask: Asked) -> Certificate:
-    """The certificate with what its parts show on the rows of the fit: measured, and nothing of it bounded."""
+    """The certificate with what its parts show on the rows of the fit: measured, and nothing of it bounded.
+
+    Where the fit was held to parts of its own, it is measured on these, whatever number of rows they have.
+    """
     assert wanted.parts is not None
-    found = searched(axes, wanted.parts, ask, 1 - made.confidence)
-    groups = tuple(made.groups)
+    groups, agreed = tuple(made.groups), wanted.parts.agreed
+    if agreed is not None:
+        found = listed(axes, agreed.parts, ask, 0.0)
+    else:
+        found = searched(axes, wanted.parts, ask, 1 - made.confidence)
     checked_groups(found, groups, made.notion)
     told = records(found, groups, made.notion, made.confidence, wanted.precision, bounded=False)
+    if agreed is not None:
+        told = tuple(replace(part, estimable=isfinite(part.difference)) for part in told)
     made = replace(made, parts=told, precision=wanted.precision)
     if wanted.kernels:
         return made
@@ -116,7 +143,7 @@ def _over_kernels(made: Certificate, psi: np.ndarray) -> Certificate:
     return replace(made, kernels=kernels, upper=found.value)
 
 
-def _notes(told: Sequence[PartRecord]) -> tuple[str, ...]:
+def notes_of(told: Sequence[PartRecord]) -> tuple[str, ...]:
     """What is not certified, named: parts with too few rows, and groups that were left out of compared parts."""
     few = not_estimable(told)
     notes = []
@@ -165,9 +192,11 @@ def check_held_out(model: Model | None, tables: Sequence[Table]) -> None:
 
 
 def check_clients(model: Model, clients: Mapping[str, Any]) -> tuple[str, ...]:
-    """Raise where clients hold rows of the fit, or two of them mostly the same rows; a note where they have fewer in
-    common."""
+    """Raise where clients hold labels that the model does not know, or rows of the fit, or two of them mostly the same
+    rows; a note where they have fewer in common."""
     tables = {key: table for key, table in clients.items() if isinstance(table, Table)}
+    for table in tables.values():
+        check_labels(model, () if table.target is None else set(table.target.values()))
     check_held_out(model, [*tables.values()])
     keys, held = [*tables], [*tables.values()]
     notes = [*cannot_tell(model, held)]

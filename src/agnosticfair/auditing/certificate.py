@@ -151,6 +151,17 @@ class Certificate:
         """The estimable part of the largest measured difference."""
         return worst_of(self.parts)
 
+    @property
+    def worst_ratio(self) -> tuple[float, float, str] | None:
+        """The smallest impact ratio measured in an estimable part, what none is below at ``confidence``, and where it
+        was measured; None where no rate is positive."""
+        able = [part for part in self.parts if part.estimable]
+        there = [part for part in able if isfinite(part.ratio)]
+        if not there:
+            return None
+        worst = min(there, key=lambda part: part.ratio)
+        return worst.ratio, min(part.ratio_low for part in able), worst.name
+
     def to_frame(self) -> Any:
         """The parts as a pandas frame, a line each; without parts the groups."""
         with needing("audit", "a frame needs the package 'pandas'"):
@@ -226,9 +237,47 @@ def in_parts(made: Certificate) -> str:
         f"Certified with {made.confidence:.0%} confidence for {what}: {made.quantity} at most {upper(made.upper)} "
         f"(measured {part.difference:.4f} {'for' if not part.depth else 'where'} {part.name}, "
         f"{'between' if len({*part.pair}) > 1 else 'for'} {pair} on {part.rows:,} rows; "
-        f"everybody {made.parts[0].difference:.4f}){accuracy}."
+        f"everybody {made.parts[0].difference:.4f}){_ratio(made)}{accuracy}."
     )
     return " ".join((text, *made.warnings))
+
+
+def _ratio(made: Certificate) -> str:
+    """The impact ratio of the worst part, for the four-fifths rule, in words."""
+    if made.worst_ratio is None or NOTIONS[made.notion].bounds:
+        return ""
+    measured, least, name = made.worst_ratio
+    return f"; impact ratio at least {lower(least)} (measured {measured:.4f}, {name})"
+
+
+def limit_sentence(
+    limit: float, kept: bool, made: Certificate, confidence: float | None = None
+) -> str:
+    """What may be said of a limit on the strength of one certificate.  confidence: the certificate's unless said."""
+    level = f"{made.confidence if confidence is None else confidence:.0%} confidence"
+    able = [part for part in made.parts if part.estimable]
+    if kept:
+        what = "smaller bounds of single parts would hold for a model that was not chosen by them"
+        return f"Keeps the limit {limit:g} with {level} in each of {len(able):,} estimable parts; {what}."
+    if made.upper <= limit:
+        why = "decisions are nearly all alike, or another sensitive feature is in the way"
+        return f"The limit {limit:g} is not claimed: {why}."
+    least = f"the smallest that can is {upper(made.upper)}"
+    said = f"The limit {limit:g} cannot be claimed with {level}: {least}."
+    return f"{said} In the way: {'; '.join(in_the_way(limit, made)[:3])}."
+
+
+def in_the_way(limit: float, made: Certificate) -> tuple[str, ...]:
+    """The parts above a limit, the worst first: for a measured difference, or for too few rows to know."""
+    able = [part for part in made.parts if part.estimable]
+    if not able:
+        return ("no part has rows enough for the precision asked for",)
+    return tuple(
+        f"{part.name} ({part.rows:,} rows) shows {part.difference:.3f}"
+        + ("" if part.difference > limit else ", with too few rows to know")
+        for part in sorted(able, key=lambda part: -part.high)
+        if part.high > limit and isfinite(part.difference)
+    )
 
 
 def worst_first(parts: Sequence[PartRecord]) -> list[PartRecord]:
@@ -243,9 +292,12 @@ def only_measured(made: Certificate) -> tuple[str, ...]:
         return ()
     able = [part for part in made.parts if part.estimable]
     part = made.worst_part or made.parts[0]
+    few = any(isfinite(part.difference) for part in not_estimable(made.parts))
+    were = "was" if len(able) == 1 else "were"
+    which = "with rows enough" if few else f"that {were} compared"
     return (
         f"Measured on the rows of the fit, and not certified: {made.quantity} up to {part.difference:.4f} in "
-        f"{len(able):,} part{'s' * (len(able) != 1)} with rows enough ({part.name}, {part.rows:,} rows); audit rows "
+        f"{len(able):,} part{'s' * (len(able) != 1)} {which} ({part.name}, {part.rows:,} rows); audit rows "
         "held out for a bound.",
     )
 

@@ -222,16 +222,31 @@ def labels_and_decisions(
         classes = [*map(name_of, np.asarray(getattr(given, "classes_", ())).tolist())]
         if {*classes} <= BITS:  # of a model that was fitted on y == a label
             classes = [] if y_names else classes
-        names = {*y_names, *classes}
+        names, guessed = {*y_names, *classes}, positive is None
         if names or positive is not None:
             positive = positive_of(sorted(names) or [name_of(positive)], positive)
         raw = given.predict(X) if hasattr(given, "predict") else given
         raw = given(X) if callable(raw) else raw
         values = _of_two(raw, classes or sorted(names), positive)
+        if guessed and not classes and values is raw:
+            _check_unambiguous(raw, names, positive)
         decided = _decided(column(values, "predictions", n), names, positive, threshold)
     if y_codes is None:
         return None, decided
     return np.array([name == positive for name in y_names])[y_codes], decided
+
+
+def _check_unambiguous(raw: Any, labels: set[str], positive: Any) -> None:
+    """Raise where numbers may be the probabilities of either label: of the one that says yes, or of the last."""
+    values, last = np.asarray(raw), max(labels, default=None)
+    if values.dtype.kind not in NUMBERS or positive == last or last is None:
+        return
+    if all(number_in(label) is not None for label in labels):
+        return
+    raise DataError(
+        f"the predictions are numbers, and may be of the label {positive!r}, which says yes, or of {last!r}, the last "
+        "one: name it by positive (--positive)"
+    )
 
 
 def _of_two(raw: Any, classes: Sequence[str], positive: Any) -> Any:

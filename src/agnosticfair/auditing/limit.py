@@ -27,13 +27,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.audit import WEIGHTED, audit_clients, counting
-from agnosticfair.auditing.certificate import Certificate, upper
+from agnosticfair.auditing.audit import audit_clients, counting
+from agnosticfair.auditing.beyond import WEIGHTED
+from agnosticfair.auditing.certificate import Certificate, in_the_way, limit_sentence
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema
 from agnosticfair.data.stream import Stream, of_fold
@@ -107,8 +107,7 @@ class Promise:
     """What a fit under a limit may claim.
 
     kept: whether the limit is certified.  smallest: the bound of the model that is given back; where the limit is
-    not kept, the smallest that can be claimed.  certificates: of that model, by sensitive feature.  in_the_way: where
-    it is not kept, the parts above it, and whether for a measured difference or for want of rows.
+    not kept, the smallest that can be claimed.  certificates: of that model, by sensitive feature.
     """
 
     limit: float
@@ -116,36 +115,34 @@ class Promise:
     confidence: float
     smallest: float
     trials: tuple[Trial, ...]
-    in_the_way: tuple[str, ...]
     certificates: Mapping[str, Certificate] = field(repr=False)
 
+    @property
+    def worst(self) -> Certificate:
+        """The certificate of the largest bound."""
+        return max(self.certificates.values(), key=lambda made: made.upper)
+
+    @property
+    def in_the_way(self) -> tuple[str, ...]:
+        """Where the limit is not kept, the parts above it, the worst first."""
+        return () if self.kept else in_the_way(self.limit, self.worst)
+
     def __str__(self) -> str:
-        level = f"{self.confidence:.0%} confidence"
-        if self.kept:
-            found = max(made.upper for made in self.certificates.values())
-            able = sum(part.estimable for made in self.certificates.values() for part in made.parts)
-            where = f"in each of {able:,} estimable parts (at most {upper(found)})"
-            whose = "the most accurate of those certified, each begun where another fit ended"
-            return f"Keeps the limit {self.limit:g} with {level} {where}: {whose}."
-        if self.smallest <= self.limit:
-            alike = "only decisions that are nearly all alike were found to keep it"
-            return f"The limit {self.limit:g} is not claimed: {alike}."
-        way = f" In the way: {'; '.join(self.in_the_way[:3])}." if self.in_the_way else ""
-        least = f"the smallest that can is {upper(self.smallest)}"
-        return f"The limit {self.limit:g} cannot be claimed with {level}: {least}.{way}"
+        return limit_sentence(self.limit, self.kept, self.worst, self.confidence)
 
 
 def said_in(promise: Promise) -> dict[str, Certificate]:
     """The certificates of a limit, each with the sentence of what is kept."""
     return {
-        name: replace(made, notes=(str(promise), *made.notes))
+        name: replace(made, notes=(kept_in(promise, made)["says"], *made.notes))
         for name, made in promise.certificates.items()
     }
 
 
-def kept_in(promise: Promise) -> dict[str, Any]:
-    """What is kept of a limit, for a certificate's file."""
-    return {"limit": promise.limit, "kept": promise.kept, "says": str(promise)}
+def kept_in(promise: Promise, made: Certificate) -> dict[str, Any]:
+    """What is kept of a limit on the strength of one certificate, for its file."""
+    says = limit_sentence(promise.limit, promise.kept, made)
+    return {"limit": promise.limit, "kept": promise.kept, "says": says}
 
 
 @dataclass(frozen=True)
@@ -383,22 +380,10 @@ def answered(
         kept += 1
     trials = tuple(trial for trial, _, _ in tried)
     best, fitted, certificates = max(tried[: max(kept, 1)], key=lambda one: one[0].accuracy)
-    way = () if kept else tuple(_in_the_way(certificates, limit))
-    return fitted, Promise(limit, kept > 0, level, best.upper, trials, way, certificates)
+    return fitted, Promise(limit, kept > 0, level, best.upper, trials, certificates)
 
 
 def _trial(one: Candidate, certificates: Mapping[str, Certificate]) -> Trial:
     made = [*certificates.values()]
     worst, bound = max(c.worst_difference for c in made), max(c.upper for c in made)
     return Trial(one.tau, one.predicted, made[0].accuracy, worst, bound)
-
-
-def _in_the_way(certificates: Mapping[str, Certificate], limit: float) -> Iterator[str]:
-    """The parts above the limit, the worst first: a difference that was measured, or too few rows to know."""
-    parts = [part for made in certificates.values() for part in made.parts if part.estimable]
-    if not parts:
-        yield "no part has rows enough for the precision asked for"
-    for part in sorted(parts, key=lambda part: -part.high):
-        if part.high > limit and isfinite(part.difference):
-            few = "" if part.difference > limit else ", with too few rows to know"
-            yield f"{part.name} ({part.rows:,} rows) shows {part.difference:.3f}{few}"

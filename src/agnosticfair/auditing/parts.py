@@ -37,15 +37,29 @@ Asked = Callable[[Sequence[Part]], np.ndarray]
 """From parts to their counts, (M, G, 2, 2)."""
 
 
+OF_DIFFERENCES = 0.75
+"""Of what the bounds over parts may fail with, what those of differences have; those of ratios have the rest."""
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """The axes and parts that a fit was held to."""
+
+    axes: tuple[Axis, ...]
+    parts: tuple[Part, ...]
+
+
 @dataclass(frozen=True)
 class Subpopulations:
     """Which parts: conjunctions of at most ``depth`` values of different ``columns`` (all unless said) that hold
-    the share ``least`` of the rows, numbers cut into ``bands``."""
+    the share ``least`` of the rows, numbers cut into ``bands``.  agreed: those that a fit was held to, on which its
+    own rows are measured."""
 
     columns: tuple[str, ...] | None = None
     depth: int = 2
     least: float = 0.01
     bands: int = 4
+    agreed: Agreed | None = None
 
     def __post_init__(self) -> None:
         check_depth(self.depth)
@@ -70,7 +84,7 @@ class PartRecord:
     """What an audit says of one part.
 
     difference: on the rows, between the groups that are compared.  low, high: between which the population's lies,
-    for all parts at once.  ratio, ratio_low, ratio_high: the same of the impact ratio, simultaneous among themselves.
+    for all parts at once.  ratio, ratio_low, ratio_high: the same of the impact ratio, in the same event.
     estimable: by the counts of rows alone; else nothing is said by a bound, and nothing counts as 0.  pair: the
     groups of the difference, the higher rate first.  rates: of every group.
     """
@@ -155,6 +169,8 @@ class Found:
 
 def asked_parts(parts: Any) -> Subpopulations:
     """What the user means by ``parts``: columns, or a record with columns, depth, least and bands."""
+    if isinstance(parts, Subpopulations):
+        return parts
     if isinstance(parts, str):
         return Subpopulations((parts,))
     if hasattr(parts, "depth"):
@@ -177,8 +193,7 @@ def searched(axes: Sequence[Axis], asked: Subpopulations, ask: Asked, delta: flo
     candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
     parts: list[Part] = [()]
     counts = [ask([()])]
-    n, cells = float(counts[0].sum()), 2 * counts[0].shape[1] + 1
-    least = max(confidence.thinnest(asked.least, n, cells, candidates, delta), 1)
+    least = thin_of(asked.least, counts[0][0], candidates, delta)
     level: list[Part] = [((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))]
     for depth in range(1, asked.depth + 1):
         found = ask(level) if level else counts[0][:0]
@@ -192,14 +207,30 @@ def searched(axes: Sequence[Axis], asked: Subpopulations, ask: Asked, delta: flo
     return Found(tuple(parts), names, np.concatenate(counts), candidates, sets, asked.least)
 
 
+def listed(axes: Sequence[Axis], parts: Sequence[Part], ask: Asked, least: float) -> Found:
+    """Counts of everybody and of these parts."""
+    every: tuple[Part, ...] = ((), *parts)
+    sets = len({tuple(a for a, _ in part) for part in every})
+    names = tuple(part_name(axes, part) for part in every)
+    return Found(every, names, ask(every), len(every), sets, least)
+
+
+def thin_of(least: float, everybody: np.ndarray, candidates: int, delta: float) -> int:
+    """The fewest rows of a part that is looked at.  everybody: (G, 2, 2), counts of all rows."""
+    n, cells = float(everybody.sum()), 2 * len(everybody) + 1
+    return max(confidence.thinnest(least, n, cells, candidates, delta), 1)
+
+
 def _compared(
     found: Found, notion: str, precision: float, spends: float, bounded: bool
 ) -> tuple[Bounds, Bounds]:
-    """Every part's difference and ratio, and their ends, which may fail with ``spends``; nan unless bounded."""
+    """Every part's difference and ratio, and their ends, all of which together may fail with ``spends`` over
+    OF_DIFFERENCES; nan unless bounded."""
     delta, able, keep = found.levels(notion, precision, spends)
     rough = ~able | (not bounded)
     apart = confidence.differences(found.counts, delta, notion, keep, rough)
-    ratio = confidence.ratios(found.counts, delta, notion, keep, rough)
+    of_ratios = (1 - OF_DIFFERENCES) / OF_DIFFERENCES * delta
+    ratio = confidence.ratios(found.counts, of_ratios, notion, keep, rough)
     if not bounded:
         nothing = np.full(len(able), np.nan)
         return replace(apart, low=nothing, high=nothing), replace(ratio, low=nothing, high=nothing)
@@ -224,7 +255,7 @@ def records(
     """
     require(CONFIDENCE, confidence=level)
     require(POSITIVE, precision=precision)
-    spends = share * (1 - level)
+    spends = OF_DIFFERENCES * share * (1 - level)
     _, able, keep = found.levels(notion, precision, spends)
     k, n = confidence.compared(found.counts, notion)
     total = found.total

@@ -1,7 +1,6 @@
-"""A certificate that travels: the sums it rests on, a seal over all of it, and the check that needs neither rows
-nor model.
+"""A certificate that travels: the sums it rests on, and a seal over all of it.
 
-Whoever reads one computes every bound anew from the counts (``verify``), which takes seconds; the digest finds a
+Whoever reads one computes all of it anew from the counts (``verifying``), which takes seconds; the digest finds a
 changed digit, and the issuer's signature (Ed25519, extra 'secure') one that was changed with its digest.
 """
 
@@ -10,28 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from itertools import combinations, pairwise
-from math import comb, prod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.parts import Asked, Found, records, upper_of, worst_of
+from agnosticfair.auditing.parts import Asked, Found
 from agnosticfair.data.encoding import shown
+from agnosticfair.data.rows import row_hashes
+from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError, needing
 from agnosticfair.mathematics import confidence, reweighed
-from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.parts import Axis, part_name, sizes_of, starts_of
-from agnosticfair.mathematics.parts import read as sums_at
+from agnosticfair.mathematics.parts import Axis, sizes_of
 
 PURPOSE = b"agnosticfair-certificate-1"
 SIGNING = "a signature needs the package 'cryptography'"
 SEALS = ("digest", "signature")
-CLOSE = 1e-9
-"""Two computations of one bound may differ by rounding."""
 
 
 def sums_of(found: Found, axes: Sequence[Axis], depth: int, ask: Asked) -> dict[str, Any]:
@@ -73,153 +68,41 @@ def canonical(told: Mapping[str, Any]) -> bytes:
 
 def sealed(told: Mapping[str, Any], secret: bytes | None = None) -> dict[str, Any]:
     """The certificate with its digest and, with the issuer's secret key, a signature."""
-    bare = {key: value for key, value in told.items() if key not in SEALS}
+    bare = {key: value for key, value in told.items() if key not in (*SEALS, "issuer")}
+    key = None if secret is None else _private(secret)
+    if key is not None:
+        bare["issuer"] = key.public_key().public_bytes_raw().hex()
     content = canonical(bare)
     made = {**bare, "digest": hashlib.sha256(content).hexdigest()}
-    if secret is None:
+    if key is None:
         return made
-    key = _private(secret)
-    signed = {"public_key": key.public_key().public_bytes_raw().hex()}
-    return {**made, "signature": {**signed, "value": key.sign(PURPOSE + content).hex()}}
+    value = key.sign(PURPOSE + content).hex()
+    return {**made, "signature": {"public_key": bare["issuer"], "value": value}}
 
 
-def verify(told: Any, public: str | None = None) -> tuple[str, ...]:
-    """Everything that is wrong with a certificate as JSON, a sentence each; none where it holds.
+def rows_digest(table: Table, cells: np.ndarray) -> str:
+    """Of the audited rows with their group, label and decision, in any order.
 
-    public: the issuer's public key, 64 hexadecimal digits; a certificate not signed with it is refused.
+    It is no secret and has no key: whoever holds all of the rows can tell that these were audited. Whoever lacks one
+    of them and can guess it can test the guess, as the counts beside it allow, too.
+
+    >>> from agnosticfair.data.table import Column
+    >>> one, cells = Table({}, {"job": Column.of("abb")}, None, {}), np.array([0, 1, 1])
+    >>> rows_digest(one, cells) == rows_digest(one.take([2, 0, 1]), cells[[2, 0, 1]])
+    True
     """
-    if not isinstance(told, Mapping) or not str(told.get("format", "")).startswith(
-        "agnosticfair-certificate"
-    ):
-        return ("this is no certificate: give the certificate.json that 'audit' wrote",)
-    try:
-        return (*_seals(told, public), *_recomputed(told))
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        return (f"its sums cannot be read ({type(error).__name__}): it was changed or cut",)
-
-
-def _seals(told: Mapping[str, Any], public: str | None) -> Iterator[str]:
-    content = canonical(told)
-    if told.get("digest") != hashlib.sha256(content).hexdigest():
-        yield "its digest is not that of its content: something was changed"
-    signature = told.get("signature")
-    if signature is None:
-        if public is not None:
-            yield "it is not signed, and a signature by that key was asked for"
-        return
-    if public is not None and signature["public_key"] != public.lower():
-        yield f"it is signed with another key, {signature['public_key'][:16]}…"
-    if not _signed(signature, content):
-        yield "its signature is not over this content: something was changed"
-
-
-def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
-    """The sums against each other, and every bound against the one that follows from them."""
-    sums, notion = told.get("sums"), told["notion"]
-    if notion not in NOTIONS:
-        raise ValueError(notion)
-    uppers = []
-    if told["kernels"] is not None:
-        uppers.append(_kernels(told))
-        if not _same(told["kernels"]["upper"], uppers[-1]):
-            yield "the bound over kernels is not the one that its sums give"
-        yield from _cells_hold(told)
-    if sums is not None:
-        uppers += yield from _over_parts(told, sums, notion)
-    if not uppers:
-        yield "it carries no sums, so nothing in it can be checked: audit rows held out from the fit"
-    elif not _same(told["upper"], max(uppers)):
-        yield f"upper is {told['upper']} where its sums give {max(uppers):.6f}"
-
-
-def _over_parts(
-    told: Mapping[str, Any], sums: Mapping[str, Any], notion: str
-) -> Generator[str, None, list[float]]:
-    """What is wrong with the parts and their mixtures; the bounds that their sums give."""
-    groups = tuple(told["groups"])
-    found = _found(sums, len(groups))
-    yield from _consistent(found, told)
-    if not _pairs_hold(np.array(sums["pairs"]), found, sizes_of(axes_of(sums))):
-        yield "the rows of pairs of values do not add up to those of its parts"
-    made = records(found, groups, notion, told["confidence"], told["precision"], told["share"])
-    for said, true in zip(told["parts"], made, strict=True):
-        wrong = [key for key, value in asdict(true).items() if not _same(said[key], value)]
-        if wrong:
-            yield f"part {true.name!r} says another {wrong[0]} than its sums"
-    uppers = [upper_of(made)]
-    if told["mixtures"] is not None:
-        asked = (told["confidence"], told["precision"], told["share"], told["floor"])
-        uppers.append(mixtures_of(found, notion, *asked, sums.get("duals")).value)
-        if not _same(told["mixtures"], uppers[-1]):
-            yield "the bound over mixtures is not the one that its sums give"
-    worst = worst_of(made)
-    if worst is not None and not told["worst_difference"] >= worst.difference - CLOSE:
-        yield f"worst_difference is {told['worst_difference']} where part {worst.name!r} shows {worst.difference:.6f}"
-    return uppers
-
-
-def _cells_hold(told: Mapping[str, Any]) -> Iterator[str]:
-    """Whether the sums of kernels in [0, 1] are no more than rows, of which there are as many as is said."""
-    psi = np.array(told["kernels"]["psi"], float)
-    rows = psi[..., -1]
-    if rows.shape != (len(told["groups"]), 2, 2) or not (psi >= 0).all():
-        raise ValueError("psi")
-    if rows.sum() != told["n"]:
-        yield f"n is {told['n']} where the kernels' sums have {rows.sum():g} rows"
-    if (psi > rows[..., None] + CLOSE * told["n"]).any():
-        yield "a kernel has more than one in a row"
-    if told["sums"] is not None and (rows != np.array(told["sums"]["counts"][0])).any():
-        yield "the kernels' sums are of other rows than the parts'"
-
-
-def _found(sums: Mapping[str, Any], groups: int) -> Found:
-    counts = np.array(sums["counts"])
-    axes = axes_of(sums)
-    sizes, deep = sizes_of(axes), range(sums["depth"] + 1)
-    if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[1:] != (groups, 2, 2):
-        raise ValueError("counts")
-    parts = tuple(tuple((int(a), int(v)) for a, v in part) for part in sums["parts"])
-    if parts[0] != () or len({*parts}) < len(parts) or len(parts) != len(counts):
-        raise ValueError("parts")
-    for part in parts:
-        if any(not 0 <= v < sizes[a] for a, v in part) or len({a for a, _ in part}) < len(part):
-            raise ValueError("parts")
-    names = tuple(part_name(axes, part) for part in parts)
-    candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
-    sets = sum(comb(len(sizes), d) for d in deep)
-    return Found(parts, names, counts, candidates, sets, float(sums["least"]))
-
-
-def _consistent(found: Found, told: Mapping[str, Any]) -> Iterator[str]:
-    """No part has more rows than what it is made of, and the parts of one set of columns no more than everybody."""
-    at = dict(zip(found.parts, found.counts, strict=True))
-    if int(found.counts[0].sum()) != told["n"]:
-        yield f"n is {told['n']} where its sums have {int(found.counts[0].sum())} rows"
-    totals: dict[tuple[int, ...], np.ndarray] = {}
-    for part, counts in at.items():
-        axes = tuple(a for a, _ in part)
-        totals[axes] = totals.get(axes, 0) + counts
-        for less in (part[:k] + part[k + 1 :] for k in range(len(part))):
-            if less in at and (counts > at[less]).any():
-                yield f"part {found.names[found.parts.index(part)]!r} has more rows than what it is a part of"
-    if any((total > at[()]).any() for total in totals.values()):
-        yield "parts that exclude each other have more rows than everybody"
-
-
-def _pairs_hold(pairs: np.ndarray, found: Found, sizes: Sequence[int]) -> bool:
-    """Whether the rows of all pairs of values, (I, I), fit each other and the parts: every row has one value of
-    every column."""
-    starts = starts_of(sizes)
-    if pairs.shape != (starts[-1], starts[-1]) or (pairs != pairs.T).any():
-        return False
-    single = np.diag(pairs)
-    for a, b in pairwise(starts):
-        own = pairs[a:b, a:b]
-        if (pairs[:, a:b].sum(axis=1) != single).any() or (own != np.diag(single[a:b])).any():
-            return False
-    shallow = [part for part in found.parts if 0 < len(part) <= 2]
-    counts = [found.counts[found.parts.index(part)].sum() for part in shallow]
-    return not shallow or bool((sums_at(pairs, sizes, shallow) == counts).all())
+    bare = replace(table, target=None, sensitive_features={}, other={}, weights=None)
+    numbers = {**bare.numeric, "": np.asarray(cells, float)}
+    bare = replace(bare, numeric=numbers)
+    ordered = bare.take(np.argsort(row_hashes(bare), kind="stable"))
+    found = hashlib.sha256(f"{len(bare)} rows\n".encode())
+    for name, values in sorted(ordered.numeric.items()):
+        found.update(f"numeric {name}\n".encode() + values.astype("<f8").tobytes())
+    for name, column in sorted(ordered.categorical.items()):
+        order = tuple(sorted(column.categories))
+        found.update(f"categorical {name} {json.dumps(order)}\n".encode())
+        found.update(column.aligned(order).astype("<i8").tobytes())
+    return found.hexdigest()
 
 
 def mixtures_of(
@@ -239,31 +122,6 @@ def mixtures_of(
     there = confidence.reached(found.sample(notion, precision), delta)
     left = 1 - confidence.COUNTS - reweighed.SUPPORT * confidence.ONE
     return reweighed.mixtures(found.counts[there], left * delta, notion, floor, duals=duals)
-
-
-def _kernels(told: Mapping[str, Any]) -> float:
-    psi = np.array(told["kernels"]["psi"], float)
-    bound = told["bound"]
-    delta = told["share"] * (1 - told["confidence"])
-    asked = (float(told["n"]), delta, told["notion"], bound, told["floor"])
-    return reweighed.reweighings(psi[..., :-1], *asked, duals=told["kernels"].get("duals")).value
-
-
-def _same(said: Any, true: Any) -> bool:
-    """Whether what JSON says is what was computed, numbers to rounding and None for what is not finite."""
-    if isinstance(true, Mapping):
-        return (
-            isinstance(said, Mapping)
-            and {*said} == {*true}
-            and all(_same(said[k], true[k]) for k in true)
-        )
-    if isinstance(true, tuple | list):
-        return isinstance(said, list) and len(said) == len(true) and all(map(_same, said, true))
-    if isinstance(true, bool | str | int):
-        return type(said) is type(true) and said == true
-    if not np.isfinite(true):
-        return said is None
-    return isinstance(said, int | float) and abs(said - true) <= CLOSE
 
 
 def read(path: Path) -> Any:
@@ -309,15 +167,3 @@ def _private(secret: bytes) -> Any:
     with needing("secure", SIGNING):
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     return Ed25519PrivateKey.from_private_bytes(secret)
-
-
-def _signed(signature: Mapping[str, Any], content: bytes) -> bool:
-    with needing("secure", SIGNING):
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature["public_key"]))
-        key.verify(bytes.fromhex(signature["value"]), PURPOSE + content)
-    except (InvalidSignature, ValueError, TypeError, KeyError):
-        return False
-    return {*signature} == {"public_key", "value"}

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 from agnosticfair.auditing.parts import Subpopulations, asked_parts
+from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import Basis, Reweighing, check_seed, constant, gaussian
 from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.settings import CONFIDENCE, NATURAL, POSITIVE, SHARE, Kind, require
@@ -78,7 +79,12 @@ def opened(
         basis, parts = None, basis if parts is None else parts
     if basis is not None and not isinstance(basis, Basis):
         require(Kind("a Basis, or a function from X to K", callable, object), basis=basis)
-    kernels = basis is not None or centres is not None or bound != BOUND
+    kernels = basis is not None or centres is not None
+    if bound != BOUND and not kernels:
+        raise SettingsError(
+            f"bound {bound if bound is None else f'{bound:g}'} is of kernels, and none are asked for: give a basis, or "
+            "leave out the bound"
+        )
     asked = None if kernels and parts is None else asked_parts(parts)
     if not kernels:
         plain = AuditQuestion(constant(), inf, floor, tolerance, bootstrap or 0, confidence, notion)

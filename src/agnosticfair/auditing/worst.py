@@ -61,7 +61,7 @@ def measured(
         floor=asked.floor,
         n=round(A.n),
         groups={
-            name: _group(psi[g], gap.labels, alpha, A.n, asked.notion)
+            name: group_of(psi[g], gap.labels, alpha, A.n, asked.notion)
             for g, name in enumerate(groups)
         },
         under_floor=tuple(name for g, name in enumerate(groups) if g not in gap.reachable),
@@ -156,7 +156,7 @@ def _intervals(
     return {name: (low[k], high[k]) for k, name in enumerate(names)}
 
 
-def _group(
+def group_of(
     psi: np.ndarray, labels: tuple[int, ...], alpha: np.ndarray, n: float, notion: str
 ) -> Group:
     """One group from its cells, (2, 2, M + 1); its rates are those among its rows of these labels."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,12 +30,94 @@ LEAST_RESAMPLES = 20
 
 
 @dataclass(frozen=True)
+class Request:
+    """What an audit is asked for, as the certificate carries it, so that whoever has the rows can make it again."""
+
+    target: str
+    sensitive_features: tuple[str, ...]
+    predictions: str | None
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    drop: tuple[str, ...]
+    positive: str | None
+    threshold: float
+    notion: str
+    intersections: bool
+    columns: tuple[str, ...] | None
+    depth: int
+    least: float
+    bands: int
+    confidence: float
+    precision: float
+    mixtures: bool
+    kernels: int | None
+    bound: float
+    sigma: float
+    floor: float
+    tolerance: float
+    seed: int
+    bootstrap: int
+    cluster: str | None = None
+
+    @property
+    def roles(self) -> Roles:
+        from agnosticfair.data.files import Roles
+
+        drop = self.drop if self.cluster is None else (*self.drop, self.cluster)
+        return Roles(
+            self.target, self.sensitive_features, None, self.numeric, self.categorical, drop
+        )
+
+    def clusters(self, file: Path, dialect: options.Dialect) -> Any:
+        """Who the rows are about, (n,)."""
+        from agnosticfair.data.files import read_table
+
+        beside = () if self.predictions is None else (self.predictions,)
+        roles = replace(self.roles, client=self.cluster, drop=(*self.drop, *beside))
+        return read_table(file, roles, dialect=dialect).other[str(self.cluster)].values()
+
+    def judged(
+        self, file: Path, model: Path | None, dialect: options.Dialect, trust_code: bool
+    ) -> Judged:
+        """The rows of a file, and the model or the predictions that are audited on them."""
+        if model is None:
+            if self.predictions is None:
+                raise SettingsError("the audit was of a model: name its file by --model")
+            made = _of_column(self.predictions, file, self.roles, dialect)
+        else:
+            how = (self.positive, (trust_code, self.threshold))
+            made = _of_model(model, file, self.roles, dialect, *how)
+        if self.cluster is not None:
+            made = _one_each(made, self.clusters(file, dialect), self.seed)
+        return replace(made, table=_intersected(made.table)) if self.intersections else made
+
+    def of_audit(self, names: int) -> dict[str, Any]:
+        """The arguments of ``audit``, where so many certificates share 1 - confidence."""
+        ask = _set(self.kernels, self.sigma, self.bound, self.bootstrap)
+        parts = _parts(self.columns, self.depth, self.least, self.bands, self.kernels)
+        same = [
+            "floor",
+            "seed",
+            "notion",
+            "precision",
+            "mixtures",
+            "tolerance",
+            "positive",
+            "threshold",
+        ]
+        level = 1 - (1 - self.confidence) / names
+        own = {name: getattr(self, name) for name in same}
+        return {**ask, **own, "parts": parts, "confidence": level}
+
+
+@dataclass(frozen=True)
 class Judged:
-    """What is certified: a model or its predictions, the rows, and what it is called."""
+    """What is certified: a model or its predictions, the rows, and what it is called.  notes: about the rows."""
 
     given: Any
     table: Table
     name: str
+    notes: tuple[str, ...] = ()
 
 
 @options.with_dialect
@@ -85,6 +167,10 @@ def audit(
     tolerance: Annotated[float, Option(help="How near the search comes to the worst.")] = 1e-4,
     seed: Annotated[int, Option(help="Draws the kernels' centres and the resamples.")] = 0,
     bootstrap: Annotated[int, Option(help="Resamples for kernels' intervals; 0: none.")] = 200,
+    cluster: Annotated[
+        str | None,
+        Option(help="Column that says which rows are one person: one of each is audited."),
+    ] = None,
     strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
     key: Annotated[Path | None, Option(help="Sign with this key (extra 'secure').")] = None,
     keep_rows: Annotated[
@@ -102,8 +188,8 @@ def audit(
     all (features, label, group, decision), for the explorer of 'report', and is not to travel with the certificate.
     The options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
+    given = dict(locals())
     from agnosticfair.auditing.proof import read_key
-    from agnosticfair.data.files import Roles
     from agnosticfair.report import certificate as report
     from agnosticfair.report.facts import of_decisions
 
@@ -111,26 +197,19 @@ def audit(
         raise SettingsError("name either a model by --model or a column by --predictions")
     check_folder(out)
     secret = None if key is None else read_key(key)
-    kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
-    roles = Roles(target, tuple(sensitive_features), None, *kinds)
-    where = (file, roles, dialect)
-    how = (positive, (trust_code, threshold))
-    judged = _of_model(model, *where, *how) if model else _of_column(str(predictions), *where)
-    if intersections:
-        judged = replace(judged, table=_intersected(judged.table))
+    request = _request(given)
+    judged = request.judged(file, model, dialect, trust_code)
     names = tuple(judged.table.sensitive_features)
-    ask = {**_set(kernels, sigma, bound, bootstrap), "floor": floor, "seed": seed, "notion": notion}
-    ask |= {"parts": _parts(columns, depth, least, bands, kernels), "precision": precision}
-    ask |= {"confidence": 1 - (1 - confidence) / len(names), "mixtures": mixtures}
-    ask["tolerance"] = tolerance
+    ask = request.of_audit(len(names))
     of_rows = {"positive": positive, "threshold": threshold}
     if not as_json:
         tell({file.stem: judged.table}, target, getattr(judged.given, "positive", positive))
     told = {}
     for name in names:
-        made = _certified(judged, name, ask | of_rows, strict)
+        made = certified(judged, name, ask, strict)
         rows = _decided(judged, name, of_rows)
-        files, told[name] = _files(judged, made, name, file, secret)
+        about = {"sensitive_feature": name, "asked": asdict(request)}
+        files, told[name] = _files(judged, made, about, file, secret)
         folder = out if len(names) == 1 else out / name
         files |= _kept_rows(folder, rows, keep_rows)
         said = "\n".join((*of_decisions(rows, judged.name), str(made)))
@@ -139,12 +218,23 @@ def audit(
         print(json.dumps(told if len(told) > 1 else told[names[0]], indent=1, allow_nan=False))
 
 
-def _certified(judged: Judged, name: str, ask: Mapping[str, Any], strict: bool) -> Certificate:
+def _request(given: Mapping[str, Any]) -> Request:
+    """The request in a command's arguments, by name."""
+    wanted = {one.name: given[one.name] for one in fields(Request)}
+    lists = ("sensitive_features", "numeric", "categorical", "drop")
+    wanted |= {name: tuple(given[name] or ()) for name in lists}
+    return Request(**wanted | {"columns": tuple(given["columns"]) if given["columns"] else None})
+
+
+def certified(
+    judged: Judged, name: str, ask: Mapping[str, Any], strict: bool = False
+) -> Certificate:
     """The certificate for one sensitive feature; with --strict none that is not to the tolerance."""
     from agnosticfair.auditing.audit import audit as certify
 
     with percent() as told:
         made = certify(judged.given, judged.table, sensitive_features=name, on_progress=told, **ask)
+    made = replace(made, notes=(*judged.notes, *made.notes))
     if strict and made.warnings and made.outcome != "optimal":
         raise SolverError(f"{made.warnings[-1]} Allow a larger tolerance or fewer kernels.")
     return made
@@ -153,17 +243,18 @@ def _certified(judged: Judged, name: str, ask: Mapping[str, Any], strict: bool) 
 def _files(
     judged: Judged,
     made: Certificate,
-    sensitive_feature: str,
+    about: Mapping[str, Any],
     file: Path,
     secret: Any,
 ) -> tuple[dict[str, bytes], dict[str, Any]]:
     """A certificate with its figure, by file name; and as JSON."""
+    from agnosticfair.auditing.certificate import plain
     from agnosticfair.auditing.proof import sealed
     from agnosticfair.report import certificate as report
     from agnosticfair.report.figures import png
     from agnosticfair.runs.provenance import provenance
 
-    about = {"method": judged.name, "sensitive_feature": sensitive_feature}
+    about = {"method": judged.name, "says": str(made), **plain(about)}
     told = sealed(made.to_json() | about | provenance({file.stem: judged.table}), secret)
     text = json.dumps(told, indent=1, allow_nan=False)
     files = {"certificate.json": f"{text}\n".encode(), "certificate.png": png(report.figure(made))}
@@ -203,14 +294,29 @@ def _set(kernels: int | None, sigma: float, bound: float, bootstrap: int) -> dic
 
 
 def _parts(
-    columns: list[str] | None, depth: int, least: float, bands: int, kernels: int | None
+    columns: tuple[str, ...] | None, depth: int, least: float, bands: int, kernels: int | None
 ) -> Any:
     """The parts that were asked for: none where it is kernels without columns."""
     from agnosticfair.auditing.parts import Subpopulations
 
     if kernels is not None and columns is None:
         return None
-    return Subpopulations(tuple(columns) if columns else None, depth, least, bands)
+    return Subpopulations(columns, depth, least, bands)
+
+
+def _one_each(judged: Judged, clusters: Any, seed: int) -> Judged:
+    """One row of each cluster, and the note that says so."""
+    from agnosticfair.auditing.repeats import one_of_each
+    from agnosticfair.model import Model
+
+    some = one_of_each(clusters, len(judged.table), seed)
+    ours = isinstance(judged.given, Model)
+    note = (
+        f"One row of each of {len(some):,} clusters among {len(clusters):,} rows was audited: bounds count every "
+        "cluster once."
+    )
+    given = judged.given if ours else judged.given[some]
+    return replace(judged, given=given, table=judged.table.take(some), notes=(note,))
 
 
 def _intersected(table: Table) -> Table:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from agnosticfair.commands import options, reading
 from agnosticfair.commands.leaving import certificate_name, leave, note_rows, pages_of, present
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
     from agnosticfair.model import Model
+
+
+UNCLAIMED = 3
+"""The exit code of a fit whose limit cannot be claimed; everything is written all the same."""
 
 
 @options.with_roles
@@ -109,19 +113,25 @@ def fit(
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict, "secure": secure}
     how |= {"sensitive_features": names, "checkpoint": checkpoint, "schema": agreed}
-    ask = {"limit": limit, "confidence": confidence, "precision": precision}
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
-        asked = None if limit is None else ask
-        fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, asked)
+        ask = {"limit": limit, "confidence": confidence, "precision": precision}
+        fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, ask)
         told: dict[str, Any] = {"target": target, "seed": seed, "run": run, "promise": promise}
         left = leave(fitted, clients, out, **told, keep=track is not None)
         if track is not None:
             tell("results", results(fitted, left.certified[0]))
             tell("files", {out.name: out.read_bytes(), **left.cards, **pages_of(fitted, left)})
     tested = _tested(fitted.model, test, target, dialect)
-    return present(fitted, left, tested, columns, out, as_json)
+    present(fitted, left, tested, columns, out, as_json)
+    return _claimed(promise)
+
+
+def _claimed(promise: Promise | None) -> None:
+    """Ends with an exit code of its own where there is a limit that cannot be claimed."""
+    if promise is not None and not promise.kept:
+        raise Exit(UNCLAIMED)
 
 
 def _check_places(
@@ -176,7 +186,7 @@ def _fitted(
     run: Path | None,
     tell: Any,
     how: Mapping[str, Any],
-    promised: Mapping[str, Any] | None,
+    promised: Mapping[str, Any],
 ) -> tuple[Fit, Promise | None]:
     """The fit, told of round by round on the terminal, to the tracker and in the folder of the run; and what it
     promises, where there is a limit."""
@@ -198,7 +208,7 @@ def _fitted(
                 add(entry)
 
         engine = federation.in_process(clients, workers, device)
-        if promised is None:
+        if promised["limit"] is None:
             made = federation.fit(engine, chosen, on_round=on_round, **how)
             return replace(made, model=federation.knowing(made.model, clients)), None
         if how["checkpoint"] is not None:

@@ -63,7 +63,8 @@ def leave(
         kept = record.run_files(fitted, clients, record.certified(*certified), **told)
     if run is not None:
         write_files(run, kept)
-    cards = cards_of(fitted, clients, certified, target, out.stem)
+    limit = None if promise is None else promise.limit
+    cards = cards_of(fitted, clients, certified, target, out.stem, limit)
     if promise is not None:
         cards |= promised_files(promise, out.stem, clients)
     write_files(out.parent, cards)
@@ -93,6 +94,7 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
         about["positive"] = fitted.model.positive
         about["warnings"] = _warnings(fitted, found, out)
         about |= _of_rule(fitted)
+        about["certificate"] = {name: str(made) for name, made in left.certified[0].items()}
         about |= {"columns": columns, "held_out_rows": tested}
         return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
     show_scores("Training rows", found)
@@ -108,6 +110,8 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
         print(text)
     for note in filter(None, (fitted.exceeds, fitted.uncompared, fitted.costs)):
         print("Note:", note)
+    for name, made in left.certified[0].items():
+        print(f"Certificate, by {name}: {made}")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = (
@@ -142,11 +146,10 @@ def promised_files(
     from agnosticfair.auditing.proof import sealed
     from agnosticfair.runs.provenance import provenance
 
-    told = kept_in(promise)
     print(promise, file=sys.stderr)
     return {
         certificate_name(stem, name): json.dumps(
-            sealed(made.to_json() | told | provenance(clients)), indent=1
+            sealed(made.to_json() | kept_in(promise, made) | provenance(clients)), indent=1
         ).encode()
         for name, made in promise.certificates.items()
     }
@@ -186,7 +189,12 @@ def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
 
 
 def cards_of(
-    fitted: Fit, sources: Mapping[str, Table | Stream], certified: Any, target: str, stem: str
+    fitted: Fit,
+    sources: Mapping[str, Table | Stream],
+    certified: Any,
+    target: str,
+    stem: str,
+    limit: float | None = None,
 ) -> dict[str, bytes]:
     """The model's card, in both forms, by file name. It is made of rows in memory: where some are
     streamed there is none."""
@@ -196,7 +204,7 @@ def cards_of(
         return {}
     clients = cast("Mapping[str, Table]", sources)
     made, reasons = certified
-    sections = card.card(fitted, clients, {**made, **reasons}, target)
+    sections = card.card(fitted, clients, {**made, **reasons}, target, limit)
     texts = {"md": card.markdown(sections), "html": card.html(sections)}
     return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
 

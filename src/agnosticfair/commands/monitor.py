@@ -127,7 +127,7 @@ def read_baseline(path: Path, model: Model, limit: float | None = None) -> Basel
         why = getattr(error, "strerror", None) or "it is no JSON"
         raise DataError(f"cannot read the certificate {str(path)!r}: {why}") from None
     found = as_baseline(content, model)
-    return found if limit is None else replace(found, limit=limit)
+    return found if limit is None else replace(found, limit=limit, limits=None)
 
 
 def _batch(

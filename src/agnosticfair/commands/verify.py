@@ -1,9 +1,10 @@
-"""``agnosticfair verify``: a certificate checked without rows or model."""
+"""``agnosticfair verify``: a certificate checked without rows or model, or against them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -17,16 +18,26 @@ def verify(
         Path | None, Argument(help="A certificate.json that 'audit' wrote.")
     ] = None,
     key: Annotated[str | None, Option(help="The issuer's public key: refuse any other.")] = None,
+    rows: Annotated[
+        Path | None, Option(help="The audited rows: make the certificate again from them.")
+    ] = None,
+    model: Annotated[
+        Path | None, Option(help="The audited model: refuse a certificate of another one.")
+    ] = None,
+    trust_code: Annotated[
+        bool, Option("--trust-code", help="Read a .joblib or .pkl, which runs its author's code.")
+    ] = False,
     new_key: Annotated[
         Path | None, Option(help="Instead: write a new secret key for 'audit --key' to this file.")
     ] = None,
 ) -> None:
-    """Check a certificate on another machine: its sums, every bound that follows from them, digest and signature.
+    """Check a certificate on another machine: every number that it prints, from its own sums; digest and signature.
 
-    Needs neither the rows nor the model. What does not hold is said, and ends with exit code 2.
+    Needs neither the rows nor the model; with --rows the whole certificate is made again from them. Only a
+    signature by the issuer's key, or the rows, show that the sums are real: without them a certificate that passes is
+    called consistent. What is wrong is said, and ends with exit code 2.
     """
-    from agnosticfair.auditing import proof
-    from agnosticfair.auditing.certificate import upper
+    from agnosticfair.auditing import proof, verifying
 
     if new_key is not None:
         print(f"Written: {new_key}. The public key: {proof.new_key(new_key)}")
@@ -34,20 +45,99 @@ def verify(
     if certificate is None:
         raise SettingsError("name a certificate.json to check, or --new-key and a file")
     told = proof.read(certificate)
-    wrong = proof.verify(told, key)
+    wrong = verifying.verify(told, key)
+    if not wrong and model is not None:
+        wrong = (*_of_another(told, model),)
+    if not wrong and rows is not None:
+        wrong = (*_again(told, rows, model, trust_code),)
     if wrong:
         raise DataError(f"{str(certificate)!r} does not hold: {'; '.join(wrong[:5])}")
-    signed = told.get("signature")
-    by = (
-        f"signed with key {signed['public_key']}"
-        if signed
-        else "not signed: who issued it is unknown"
-    )
-    what = [f"{len(told['parts']):,} parts"] * bool(told["parts"])
-    what += ["all their mixtures"] * (told["mixtures"] is not None)
-    if told["kernels"] is not None:
-        what.append(f"every reweighing by {len(told['alpha_difference']):,} kernels")
+    print(said(told, key is not None, model is not None, rows is not None))
+
+
+def said(told: Mapping[str, Any], key: bool, model: bool, rows: bool) -> str:
+    """What was checked of a certificate that passed, and what was not."""
+    from agnosticfair.auditing.certificate import upper
+    from agnosticfair.auditing.verifying import scope, unchecked
+
     most = f"at most {upper(told['upper'])} with {told['confidence']:.0%} confidence"
     if told["kernels"] is None and not any(part["estimable"] for part in told["parts"]):
         most = "of which none has rows enough: nothing is certified"
-    print(f"It holds: {' and '.join(what)} recomputed from {told['n']:,} rows' sums, {most}; {by}.")
+    how = f"recomputed from {told['n']:,} rows' sums"
+    if rows:
+        how = f"made again from the {told['n']:,} rows"
+    verdict = "It holds" if key else "Reproduced" if rows else "Consistent"
+    return f"{verdict}: {scope(told)} {how}, {most}. " + " ".join(
+        (*_by(told, key), *_left(told, model, rows, unchecked(told)))
+    )
+
+
+def _by(told: Mapping[str, Any], key: bool) -> Iterator[str]:
+    signature = told.get("signature")
+    if signature is None:
+        yield "Not signed: anybody can have written it."
+    elif key:
+        yield "Signed with the key you named."
+    else:
+        yield f"Signed with key {signature['public_key']}: name it by --key if it is the issuer's."
+
+
+def _left(
+    told: Mapping[str, Any], model: bool, rows: bool, others: tuple[str, ...]
+) -> Iterator[str]:
+    if not rows:
+        beside = "".join(f", {text}" for text in others)
+        yield f"Not checked: whether the sums are those of real rows (--rows){beside}."
+    if not model and (told["sums"] or {}).get("model"):
+        yield "Not checked: of which model (--model)."
+
+
+def _of_another(told: Mapping[str, Any], path: Path) -> Iterator[str]:
+    """Whether the certificate is about another model than that of the file."""
+    from agnosticfair.auditing.foreign import is_foreign
+    from agnosticfair.model import load_model
+
+    if is_foreign(path):
+        return  # its decisions are those of the rows: see --rows
+    about = (told["sums"] or {}).get("model")
+    if about is None:
+        yield "it does not say of which model it is: check it by --rows"
+    elif about != load_model(path).digest:
+        yield f"it is of another model than {path.name!r}"
+
+
+def _again(
+    told: Mapping[str, Any], rows: Path, model: Path | None, trust_code: bool
+) -> Iterator[str]:
+    """The certificate made again from the rows, field by field."""
+    from agnosticfair.auditing.certificate import plain
+    from agnosticfair.auditing.verifying import same
+    from agnosticfair.commands.audit import Request, certified
+    from agnosticfair.data.files import FOUND
+
+    if not isinstance(told.get("asked"), Mapping):
+        raise SettingsError(
+            "the certificate does not say how it was asked for, so it cannot be made again: only those of "
+            "'audit' do"
+        )
+    try:
+        listed: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in told["asked"].items()
+        }
+        request = Request(**listed)
+    except TypeError:
+        yield "what it was asked for is no audit: it was changed"
+        return
+    judged = request.judged(rows, model, FOUND, trust_code)
+    names = tuple(judged.table.sensitive_features)
+    if told["sensitive_feature"] not in names:
+        yield f"it compares {told['sensitive_feature']!r}, which was not asked for"
+        return
+    made = certified(judged, told["sensitive_feature"], request.of_audit(len(names)))
+    true = plain(made.to_json())
+    if not same((told["sums"] or {}).get("rows"), (true["sums"] or {}).get("rows")):
+        yield f"{rows.name!r} has not the rows, or the decisions, that were audited"
+        return
+    for name, value in true.items():
+        if not same(told.get(name), value):
+            yield f"{name} is another one than these rows give"

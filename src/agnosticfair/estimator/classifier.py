@@ -15,9 +15,10 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.auditing.fits import compared, own_set
+from agnosticfair.auditing.fits import agreed_in, certified_set, compared, own_set
 from agnosticfair.auditing.inputs import codes
 from agnosticfair.auditing.limit import fit_within, within
+from agnosticfair.data.axes import SITE
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
@@ -30,7 +31,6 @@ from agnosticfair.estimator.frames import (
     groups_of,
     labels_of,
     layout_of,
-    memberships_of,
     numbers_of,
     ranges,
     table_as_read,
@@ -374,14 +374,18 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         fairness = self.fit_.method.fairness
         low, span = self._units
         x = (rows - low) / span
-        if fairness is not None:
-            weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-            K = self._kernels(X, x, fairness.basis, given)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
+        audited: Any = x
+        if fairness is not None and fairness.basis.kind == "named":
+            audited = replace(self._ruled(X, given), target=None, weights=weights)
+            options = {**certified_set(fairness, agreed_in(self.fit_, without=SITE)), **options}
+        elif fairness is not None:
+            K = checked(self.basis, X, len(x)) if comes_with_rows(fairness.basis) else None
             options = {**own_set(fairness, x, self.fit_.centres, K, weights), **options}
         made = {
             name: audit(
                 self.predict(X),
-                x,
+                audited,
                 y,
                 sensitive_features=column.values(),
                 scale=False,
@@ -390,18 +394,6 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             for name, column in compared(fairness, given).items()
         }
         return made if len(made) > 1 else next(iter(made.values()))
-
-    def _kernels(
-        self, X: Any, x: np.ndarray, basis: Basis, sensitive: dict[str, Column]
-    ) -> np.ndarray | None:
-        """Kernels that come with the rows, (n, M): which of the fit's named parts each row lies in (those of sites
-        aside, which rows by themselves do not tell), or those of a function.  x: the rows in units of the training
-        rows' ranges."""
-        if basis.kind != "named":
-            return checked(self.basis, X, len(x)) if comes_with_rows(basis) else None
-        if self.fit_.named is None:
-            return np.ones((len(x), 1))
-        return memberships_of(self.fit_.named, self._ruled(X, sensitive))
 
     def _ruled(self, X: Any, groups: Mapping[str, Column] | None = None) -> Table:
         """Rows to be decided by a rule, with their groups, if they are given or it looks at them."""
@@ -413,8 +405,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def worst_parts_(self) -> tuple[tuple[str, float], ...]:
-        """The named parts in which decisions on the training rows differ most, the worst first, in the columns' own
-        names and units; none where the fit has no named parts."""
+        """The named parts in which decisions differ most by the rule's estimates, the worst first, in the columns' own
+        names and units; none where the fit has no named parts. ``certificate_`` counts decisions by the labels."""
         check_is_fitted(self)
         return self.fit_.worst_parts
 

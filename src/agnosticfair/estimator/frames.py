@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.auditing.inputs import codes, days, name_of
-from agnosticfair.data.axes import FEATURES, SITE, codes_of
+from agnosticfair.data.axes import FEATURES, SITE
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import DATED, Column, Table
@@ -22,7 +22,6 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.linear import units
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.parts import Named, memberships
 from agnosticfair.methods import Method
 from agnosticfair.settings import names_of, require_name
 
@@ -317,15 +316,6 @@ def check_part_columns(
     for name in fairness.basis.columns or ():
         if name not in known:
             raise SettingsError(f"no column {name!r} to name parts by; there are {shown(known)}")
-
-
-def memberships_of(named: Named, rows: Table) -> np.ndarray:
-    """Which of a fit's subgroups each row lies in, (n, M); not those of sites, which rows by themselves do not tell."""
-    axes, parts = named.agreed
-    none = Column(np.zeros(len(rows), np.int32), ("",))
-    rows = replace(rows, other={SITE: none, **rows.other})
-    told = [part for part in parts if all(axes[a].name != SITE for a, _ in part)]
-    return memberships(codes_of(rows, axes), told)
 
 
 def dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:

@@ -107,7 +107,11 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
         certificate = {"run": run, **certify(fitted, engine, config)}
     else:
         certificate = sealed(
-            {"run": run, **record.certified(said_in(promise), {}), **kept_in(promise)}
+            {
+                "run": run,
+                **record.certified(said_in(promise), {}),
+                **kept_in(promise, promise.worst),
+            }
         )
     parts = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     told = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}

@@ -9,8 +9,16 @@ BEND = 0.02
 """How much of the region's boundary is given up away from its middle: about 1% of width there, and the region
 closes."""
 
-CAP = 0.01
-"""The share of a bound's level that either rate alone may use: it keeps the search finite."""
+CAP = 0.05
+"""The share of a bound's level that either rate alone may use: the region lies within the box of the two limits at
+that level."""
+
+LEAST = -3.0
+"""The lowest normal score that a rate may add: a cell that fits all too well makes up for no more of the other."""
+
+FEW = 20
+"""Positive or negative decisions of a cell under which the boundary bends too much for a search along it: the bound
+is then that of the box, which holds the whole region."""
 
 MARGIN = 1e-3
 """Added to a bound, relative to its distance from the estimate: more than the search along the boundary can miss."""
@@ -43,24 +51,30 @@ def largest(
     k, n : (2, J) positive decisions and rows of the two cells.  alpha: (J,) or a number.  A cell without rows bounds
     nothing: 1, or infinity.  rough: (J,), where the box of two limits at alpha / 2 will do, as for few rows.
 
-    **Theorem.** For a point p, let P1 = P(X1 <= k1), P0 = P(X0 >= k0) under p and Z = Phi^-1(1 - P) of each. The
-    set of all p with ``F(p) = S + BEND T^2 <= c``, Z1 and Z0 at most B, has probability at least 1 - alpha of
-    holding the true p, where ``S = w1 Z1 + w0 Z0, T = w0 Z1 - w1 Z0``, w a unit vector that depends on p and n
+    **Theorem.** For a point p, let P1 = P(X1 <= k1), P0 = P(X0 >= k0) under p and Z = max(Phi^-1(1 - P), LEAST) of
+    each. The set of all p with ``F(p) = S + BEND T^2 <= c``, Z1 and Z0 at most B, has probability at least 1 - alpha
+    of holding the true p, where ``S = w1 Z1 + w0 Z0, T = w0 Z1 - w1 Z0``, w a unit vector that depends on p and n
     alone, T is clipped to where F increases in Z1 and Z0, and c, B are such that standard normal G1, G0 have
-    ``P(G1' + BEND G0'^2 > c) = (1 - 2 CAP) alpha`` and ``P(G1 > B) = CAP alpha``.
+    ``P(G1 + BEND G0^2 > c) (1 + 2 Phi(LEAST)) = (1 - 2 CAP) alpha`` and ``P(G1 > B) = CAP alpha``.
 
-    *Proof.* Exact p-values are stochastically at least uniform, so each Z is stochastically at most normal; X1, X0
-    are independent, so there are independent normal G >= Z; F and the two caps increase in Z, so they reject no
-    more often than with G, and clipping T makes F smaller; a rotation leaves normals normal. The level adds up to
-    alpha. []
+    *Proof.* Exact p-values are stochastically at least uniform, so each Phi^-1(1 - P) is stochastically at most
+    normal; X1, X0 are independent, so there are independent normal G with Z <= max(G, LEAST). F and the two caps
+    increase in Z, and clipping T makes F smaller. Where both G are at least LEAST, F exceeds c no more often than
+    S + BEND T^2 of G itself, and a rotation leaves normals normal. Where G0 is less, which has probability Phi(LEAST),
+    F is at most what it is at Z0 = 0, w1 G1 + BEND w0^2 G1^2, which for G1 <= B < 1 / (2 BEND) is at most G1, so that
+    it exceeds c no more often than G1 does; and likewise with G1. The level adds up to alpha. []
 
     The bound is the largest difference over that set: with w along the standard errors at p its boundary is nearly a
-    line of equal differences, where the box of two limits at alpha / 2 has its corner. The boundary is walked by T.
+    line of equal differences, where the box of two limits at alpha / 2 has its corner. The boundary is searched by T.
+    Where a cell has fewer than FEW positive or negative decisions the search could miss the maximum; the box of the
+    two limits at CAP alpha each holds the whole set (Z1, Z0 <= B), so its corner is a bound in the same event.
     """
     k, n = np.asarray(k, float), np.asarray(n, float)
     alpha = np.broadcast_to(np.asarray(alpha, float), k.shape[1:])
-    there = (n > 0).all(axis=0) & ~np.asarray(rough, bool)
-    low, high = clopper_pearson(k, n, alpha)[0][0], clopper_pearson(k, n, alpha)[1][1]
+    rough = np.broadcast_to(np.asarray(rough, bool), k.shape[1:])
+    there = (np.minimum(k, n - k) >= FEW).all(axis=0) & ~rough
+    ends = clopper_pearson(k, n, np.where(rough, alpha, 2 * CAP * alpha))
+    low, high = ends[0][0], ends[1][1]
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.where(low > 0, high / low, np.inf) if relative else high - low
     found = np.where((n > 0).all(axis=0), found, np.inf if relative else 1.0)
@@ -71,13 +85,14 @@ def largest(
 
 def _walked(k: np.ndarray, n: np.ndarray, alpha: np.ndarray, relative: bool) -> np.ndarray:
     """The largest difference along the boundary: a coarse look, then a fine one where that was best."""
-    from scipy.special import ndtri
+    from scipy.special import ndtr, ndtri
 
-    limits = _critical((1 - 2 * CAP) * alpha), -ndtri(CAP * alpha)
-    coarse = np.broadcast_to(np.linspace(-6.0, 6.0, 9), (k.shape[1], 9))
-    near = coarse[0, _at(k, n, limits, coarse, relative, 4 if relative else 2).argmax(axis=1)]
-    fine = near[:, None] + np.linspace(-1.2, 1.2, 7)
-    best = _at(k, n, limits, fine, relative, 6 if relative else 3).max(axis=1)
+    level = (1 - 2 * CAP) * alpha / (1 + 2 * ndtr(LEAST))
+    limits = _critical(level), -ndtri(CAP * alpha)
+    coarse = np.broadcast_to(np.linspace(-6.0, 6.0, 21), (k.shape[1], 21))
+    near = coarse[0, _at(k, n, limits, coarse, relative, 6).argmax(axis=1)]
+    fine = near[:, None] + np.linspace(-0.6, 0.6, 7)
+    best = _at(k, n, limits, fine, relative, 8).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = k / n
         if not relative:
@@ -107,8 +122,11 @@ def _at(
         s0 = np.sqrt((p0 * (1 - p0) + 0.25 / n0) / n0) / (p0 + 0.25 / n0 if relative else 1.0)
         s1 = np.sqrt((p1 * (1 - p1) + 0.25 / n1) / n1) / (p1 + 0.25 / n1 if relative else 1.0)
         w0, w1 = s0 / np.hypot(s0, s1), s1 / np.hypot(s0, s1)
-        S = c - BEND * np.clip(T, -w1 / (2 * BEND * w0), w0 / (2 * BEND * w1)) ** 2
-        z0, z1 = np.minimum(w0 * S - w1 * T, cap), np.minimum(w1 * S + w0 * T, cap)
+        t = np.clip(
+            T, (LEAST - w1 * c) / w0, (w0 * c - LEAST) / w1
+        )  # where both scores are at least LEAST
+        S = c - BEND * np.clip(t, -w1 / (2 * BEND * w0), w0 / (2 * BEND * w1)) ** 2
+        z0, z1 = np.minimum(w0 * S - w1 * t, cap), np.minimum(w1 * S + w0 * t, cap)
         p0 = np.where(k0 > 0, betaincinv(np.maximum(k0, 1e-9), n0 - k0 + 1, ndtr(-z0)), 0.0)
         p1 = np.where(k1 < n1, betaincinv(k1 + 1, np.maximum(n1 - k1, 1e-9), ndtr(z1)), 1.0)
     with np.errstate(divide="ignore"):

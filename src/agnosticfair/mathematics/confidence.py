@@ -24,8 +24,9 @@ from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.binomial import clopper_pearson, largest
 from agnosticfair.mathematics.notions import NOTIONS
 
-SHARP, REST, COUNTS, ONE, UPPER = 0.865, 0.02, 0.01, 0.005, 0.1
-"""What delta is spent on: intervals of estimable parts and of others, counts of all and of one, the bound over all."""
+SHARP, EVERYBODY, REST, COUNTS, ONE, UPPER = 0.815, 0.05, 0.02, 0.01, 0.005, 0.1
+"""What delta is spent on: intervals of estimable parts, of everybody by itself and of other parts, counts of all and of
+one, the bound over all."""
 
 OPTIMISTIC = 3.4
 """Standard errors of a bound at the least: a part that is too wide even so is not bounded sharply."""
@@ -236,7 +237,7 @@ def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
     **Theorem.** Let E be the parts whose counts N pass a rule that more rows only pass more easily (``_enough``), and
     K the number of candidates whose counts pass it after being inflated twice, N -> ``_above(_below(N))``. If
     every part in E has bounds of level SHARP delta / K, and every other one of REST times ``spent``, all hold with
-    probability 1 - (SHARP + REST + COUNTS) delta.
+    probability 1 - (SHARP + REST + COUNTS) delta; EVERYBODY delta more where everybody has that level.
 
     *Proof.* With probability 1 - COUNTS delta all counts of all candidates obey N <= _above(x) and x <= _below(N), x
     their expectations (Chernoff's tails of binomials, over all counts). Let P be the candidates whose _above(x)
@@ -245,8 +246,9 @@ def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
     counts has at most that probability; there are |P| such parts. The others are ``spent``'s. []
 
     So parts without rows enough cost next to nothing, however many there are. All candidates that can pass
-    inflated must be among ``total``: parts are to be searched down to ``thinnest``.  What is left of delta, ONE and
-    UPPER of it, is ``within``'s.
+    inflated must be among ``total``: parts are to be searched down to ``thinnest``.  Everybody is a part that is
+    fixed beforehand, and has EVERYBODY of delta besides: with few rows that is what can be certified.  What is left
+    of delta, ONE and UPPER of it, is ``within``'s.
     """
     L = _tail(sample, delta)
     able = _enough(sample, sample.rows, sample.total)
@@ -256,7 +258,14 @@ def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
     sharp = SHARP * delta / max(int(inflated.sum()), 1)
     n = float(sample.total[0])
     rest = spent(sample.total, n, sample.sets, sample.candidates, REST * delta)
-    return np.where(able, sharp, rest), able
+    level, able = np.where(able, sharp, rest), able.copy()
+    level[0], able[0] = max(float(level[0]), EVERYBODY * delta), _compares(sample)
+    return level, able
+
+
+def _compares(sample: Sample) -> bool:
+    """Whether everybody has two groups with rows, one where rates stand alone."""
+    return bool((sample.rows[:, :, 0].min(axis=0) > 0).sum() > (0 if sample.alone else 1))
 
 
 def within(counts: np.ndarray, sample: Sample, delta: float, notion: str) -> float:
@@ -294,17 +303,21 @@ def may_count(
     sample: Sample, rows: np.ndarray, total: np.ndarray
 ) -> dict[tuple[int, int], np.ndarray]:
     """In which parts each ordered pair of groups (each group twice, where rates stand alone) could be estimable with
-    so many rows: a rule that more rows only pass more easily."""
+    so many rows: a rule that more rows only pass more easily. Everybody is always among them."""
     groups = range(rows.shape[1])
     with np.errstate(divide="ignore"):
         variance = (0.25 / rows).max(axis=0)
     large = total >= sample.least * float(sample.total[0])
+    everybody = np.arange(len(total)) == 0
     if sample.alone:
-        return {(g, g): large & _narrow(variance[g], sample.precision) for g in groups}
-    return {
-        (i, j): large & _narrow(variance[i] + variance[j], sample.precision)
-        for i, j in permutations(groups, 2)
-    }
+        narrow = {(g, g): large & _narrow(variance[g], sample.precision) for g in groups}
+    else:
+        narrow = {
+            (i, j): large & _narrow(variance[i] + variance[j], sample.precision)
+            for i, j in permutations(groups, 2)
+        }
+    there = np.isfinite(variance[:, 0])
+    return {(i, j): inside | (everybody & there[i] & there[j]) for (i, j), inside in narrow.items()}
 
 
 def _narrow(variance: np.ndarray, precision: float) -> np.ndarray:
@@ -319,7 +332,8 @@ def reached(sample: Sample, delta: float) -> np.ndarray:
         np.log((len(sample.rows[0]) * len(sample.rows) + 1) / (ONE * delta)),
     )
     rows = _above(_below(sample.rows, one), L)
-    return _enough(sample, rows, _above(_below(sample.total, one), L))
+    found = _enough(sample, rows, _above(_below(sample.total, one), L))
+    return found | ((np.arange(len(found)) == 0) & _compares(sample))
 
 
 def thinnest(least: float, n: float, cells: int, candidates: int, delta: float) -> int:
@@ -366,7 +380,7 @@ def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
 
     L, G, M = sample.rows.shape
     level = delta / (2 * G) if sample.alone else ends(delta, L, G)[1]
-    z = np.maximum(-ndtri(level), OPTIMISTIC)
+    z = np.where(np.arange(M) == 0, -ndtri(level), np.maximum(-ndtri(level), OPTIMISTIC))
     with np.errstate(divide="ignore"):
         variance = (0.25 / sample.rows).max(axis=0)
     order = np.argsort(variance, axis=0, kind="stable")

@@ -75,6 +75,79 @@ def rate_bounds(
     return lowest_rate(k, n, half), 1.0 - lowest_rate(n - k, n, half)
 
 
+STAKES = 0.01 * 2.0 ** np.arange(8)
+LEANS = 4.0 ** np.arange(-2, 3)
+"""The bets on a difference: how much is staked, and how the stakes on the two groups relate; the best relation is
+that of the other group's rows to its own."""
+
+_STAKE, _LEAN = (grid.ravel() for grid in np.meshgrid(STAKES, LEANS))
+ON_ONE, ON_OTHER = _STAKE * np.sqrt(_LEAN), -_STAKE / np.sqrt(_LEAN)
+
+
+def difference_evidence(k: np.ndarray, n: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """log of an e-process against "the mean rate of the first is at most ``limit`` above that of the second".
+
+    k, n: (2, ...) positive observations and all of them, of two groups.  limit: (...), in [-1, 1].
+
+    **Theorem.** While the difference of the two running mean rates is at most the limit, the evidence exceeds
+    log(1 / delta) at any time with probability at most delta, whatever the order of rows, and with rates that change.
+
+    *Proof.* For fixed a > 0 > b, exp(a k_1 + b k_2 - sum log(1 - p_t + p_t e^a) - sum log(1 - p_t + p_t e^b)), each
+    sum over the rows of one group, is a martingale of mean one. log(1 - p + p e^a) is concave in p, so that with the
+    running means p_1, p_2 in the place of all p_t it is no larger; so is the mean M(p_1, p_2) over several (a, b). M
+    falls in p_1 and rises in p_2; its smallest value over all rates that differ by at most the limit lies where they
+    differ by it, and is no larger than M at the true ones. Ville's inequality does the rest. []
+
+    log M is convex along that line, so the smallest value is found by golden sections.
+
+    >>> k, n = np.array([[60.0], [30.0]]), np.array([[100.0], [100.0]])
+    >>> difference_evidence(k, n, np.array([0.0])).round(1), difference_evidence(k, n, np.array([0.3])).round(1)
+    (array([5.8]), array([-0.8]))
+    """
+    k, n, limit = np.asarray(k, float), np.asarray(n, float), np.asarray(limit, float)
+    first, last = np.maximum(-limit, 0.0), np.minimum(1.0 - limit, 1.0)
+
+    def at(p: np.ndarray) -> np.ndarray:
+        own, other = np.clip(p + limit, 0.0, 1.0)[..., None], p[..., None]
+        exponents = ON_ONE * k[0][..., None] - n[0][..., None] * np.log1p(own * np.expm1(ON_ONE))
+        exponents += ON_OTHER * k[1][..., None]
+        exponents -= n[1][..., None] * np.log1p(other * np.expm1(ON_OTHER))
+        most = exponents.max(axis=-1, keepdims=True)
+        return most[..., 0] + np.log(np.exp(exponents - most).mean(axis=-1))
+
+    golden = (np.sqrt(5) - 1) / 2
+    left, right = last - golden * (last - first), first + golden * (last - first)
+    at_left, at_right = at(left), at(right)
+    for _ in range(26):
+        lower = at_left < at_right
+        first, last = np.where(lower, first, left), np.where(lower, right, last)
+        fresh = np.where(lower, last - golden * (last - first), first + golden * (last - first))
+        value = at(fresh)
+        left, right = np.where(lower, fresh, right), np.where(lower, left, fresh)
+        at_left, at_right = np.where(lower, value, at_right), np.where(lower, at_left, value)
+    return np.minimum(at_left, at_right)
+
+
+def lowest_difference(k: np.ndarray, n: np.ndarray, delta: float | np.ndarray) -> np.ndarray:
+    """A lower bound on the difference of two groups' mean rates, the first's less the second's, that holds at all
+    times at once but for delta.
+
+    k, n: (2, ...).  The upper bound is that of the groups turned round, with its sign changed.
+
+    >>> k, n = np.array([[600.0, 6000.0], [300.0, 3000.0]]), np.array([[1000.0, 10000.0]] * 2)
+    >>> lowest_difference(k, n, 0.025).round(2)
+    array([0.22, 0.27])
+    """
+    k, n = np.asarray(k, float), np.asarray(n, float)
+    threshold = -np.log(delta)
+    low, high = np.full(k.shape[1:], -1.0), np.ones(k.shape[1:])
+    for _ in range(14):  # to 2^-13, and the end that is returned is on the safe side
+        middle = (low + high) / 2
+        rejected = difference_evidence(k, n, middle) >= threshold
+        low, high = np.where(rejected, middle, low), np.where(rejected, high, middle)
+    return np.where((n > 0).all(axis=0), low, -1.0)
+
+
 def likeliest(counts: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """The shares pi in the box [low, high], of sum one, under which the counts are likeliest: pi_i is counts_i /
     nu, cut to the box, with the nu that makes the sum one.

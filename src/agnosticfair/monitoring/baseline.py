@@ -58,7 +58,9 @@ class Baseline:
     notion : str
         What is compared.
     limit : float
-        What was certified: no part's difference is to exceed it.
+        What was certified of all parts together: no difference is to exceed it.
+    limits : (P,) tuple or None
+        What was certified of each part by itself; ``limit`` for all of them where None.
     bound : float
         Of mixtures of single values: no row weighs more.
     model : str
@@ -81,9 +83,12 @@ class Baseline:
     model: str
     part_rows: tuple[int, ...]
     compared: tuple[tuple[bool, ...], ...] | None = None
+    limits: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         require(POSITIVE, limit=self.limit, bound=self.bound)
+        for one in self.limits or ():
+            require(POSITIVE, limit=one)
         notion_of(self.notion)
 
     @property
@@ -101,6 +106,13 @@ class Baseline:
         """Which groups of which parts the promise compares, (P, G)."""
         shape = (len(self.parts), len(self.groups))
         return np.ones(shape, bool) if self.compared is None else np.array(self.compared, bool)
+
+    @property
+    def part_limits(self) -> np.ndarray:
+        """The limit of every part, (P,)."""
+        return (
+            np.full(len(self.parts), self.limit) if self.limits is None else np.array(self.limits)
+        )
 
     @property
     def value_names(self) -> tuple[str, ...]:
@@ -149,9 +161,11 @@ class Baseline:
                 if {len(part) for part in compared} != {len(groups)} or len(compared) != len(parts):
                     raise ValueError("compared")
             rows = tuple(map(int, made.pop("part_rows")))
-            if len(rows) != len(parts):
+            limits = made.pop("limits", None)
+            limits = None if limits is None else tuple(map(float, limits))
+            if len(rows) != len(parts) or len(limits or rows) != len(parts):
                 raise ValueError("rows")
-            made |= {"part_rows": rows, "compared": compared}
+            made |= {"part_rows": rows, "compared": compared, "limits": limits}
             return cls(axes, parts, counts, int(made.pop("n")), names, groups, **made)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ModelError(DAMAGED.format(type(error).__name__)) from None
@@ -173,7 +187,7 @@ def of_certificate(told: Mapping[str, Any], model: Model | None) -> Baseline:
         raise ModelError(OTHER)
     try:
         groups, least = tuple(told["groups"]), float(sums["least"])
-        parts, rows, compared = _promised(told, groups)
+        parts, rows, compared, limits = _promised(told, groups)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ModelError(DAMAGED.format(type(error).__name__)) from None
     return Baseline.from_json(
@@ -191,32 +205,34 @@ def of_certificate(told: Mapping[str, Any], model: Model | None) -> Baseline:
             "model": "" if model is None else model.digest,
             "part_rows": rows,
             "compared": compared,
+            "limits": limits,
         }
     )
 
 
 def _promised(
     told: Mapping[str, Any], groups: Sequence[str]
-) -> tuple[list[Any], list[int], list[list[bool]]]:
-    """The parts of a certificate that were estimable, everybody first; their rows; and which of their groups were
-    compared."""
+) -> tuple[list[Any], list[int], list[list[bool]], list[float]]:
+    """The parts of a certificate that were estimable, everybody first; their rows; which of their groups were
+    compared; and each one's own bound."""
     axes = [Axis(str(n), tuple(v), tuple(e)) for n, v, e in told["sums"]["axes"]]
     named = {part_name(axes, tuple(map(tuple, p))): p for p in told["sums"]["parts"]}
     able = {p["name"]: p for p in told["parts"] if p["estimable"]}
     everybody = part_name(axes, EVERYBODY)
     parts: list[Any] = [list(EVERYBODY)]
     rows = [int(told["n"])]
-    compared = [[True] * len(groups)]
+    compared, limits = [[True] * len(groups)], [float(told["upper"])]
     for name, part in able.items():
         rated = {rate["group"]: bool(rate["compared"]) for rate in part["rates"]}
         own = [rated.get(group, False) for group in groups]
         if name == everybody:
-            compared[0] = own
+            compared[0], limits[0] = own, float(part["high"])
         elif name in named:
             parts.append(named[name])
             rows.append(int(part["rows"]))
             compared.append(own)
-    return parts, rows, compared
+            limits.append(float(part["high"]))
+    return parts, rows, compared, limits
 
 
 def as_baseline(given: Baseline | Certificate | Mapping[str, Any], model: Model | None) -> Baseline:

@@ -26,8 +26,17 @@ from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics.parts import counted, members, sizes_of, starts_of
 from agnosticfair.model import Model, check_labels
 from agnosticfair.monitoring.baseline import OTHER, Baseline, as_baseline, groups_of, strange_groups
-from agnosticfair.monitoring.state import MOST_STRANGE, MonitorState, from_bytes, latest
-from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, judge, part_differences
+from agnosticfair.monitoring.state import (
+    ALIKE,
+    MOST_STRANGE,
+    MonitorState,
+    from_bytes,
+    latest,
+    likeness,
+    recent,
+    sketch_of,
+)
+from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, breaks, judge
 from agnosticfair.settings import CONFIDENCE, require
 
 POSITIVE_LABEL = "1"
@@ -38,7 +47,7 @@ LOOKS = 256
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch as codes.  cells: (n,), group, label and decision in one number.  decided: (n,) of bool."""
+    """One batch as codes.  decided: (n,) of bool.  sketch: by which it is known again where rows are missing."""
 
     codes: np.ndarray
     group: np.ndarray
@@ -46,6 +55,7 @@ class Batch:
     decision: np.ndarray
     decided: np.ndarray
     digest: str
+    sketch: tuple[int, ...]
 
 
 class Monitor:
@@ -208,9 +218,10 @@ class Monitor:
                 check_labels(self.model, rows.target, f"the target of {who}")
             label = np.where(rows.labels(positive) > 0, 2, 1)
         bare = row_hashes(replace(rows, target=None))  # labels may come later
-        digest = hashlib.sha256(bare.tobytes() + decision.tobytes())
+        content = np.sort(bare ^ decision.astype(np.uint64))  # whatever the order of rows
+        digest = hashlib.sha256(content.tobytes()).hexdigest()[:16]
         group = groups_of(rows, self.baseline)
-        return Batch(codes, group, label, decision, known, digest.hexdigest()[:16])
+        return Batch(codes, group, label, decision, known, digest, sketch_of(content))
 
     def _batch(self, seen: Batch, rows: Table) -> MonitorState:
         """The state of a batch by itself."""
@@ -225,10 +236,6 @@ class Monitor:
     ) -> MonitorState:
         """The state with the batch in it; of one that was counted before without labels, with these."""
         state, labelled = self.state, bool(seen.label.any())
-        if when < state.last:
-            raise SettingsError(
-                f"{who} is {state.last - when:.0f} s older than the batch before it: give batches in the order of time"
-            )
         digest = f"sample {seen.digest}" if sample else seen.digest
         before = state.batches.get(digest)
         if before is not None and not again and not (labelled and not before):
@@ -236,16 +243,33 @@ class Monitor:
                 f"{who} has the very content of a batch that was counted: leave it out, or say by "
                 "again (--again) that it is another one"
             )
+        if before is None and not again and not sample:
+            self._check_fresh(seen, who)
         counts = state.counts + batch.counts
         batches = latest({**state.batches, digest: labelled})
+        sketches = state.sketches if sample else recent(state.sketches, seen.sketch)
         if before is not None and not again:  # its labels came late
             counts = counts - self._tally(replace(seen, label=np.zeros_like(seen.label)))
         elif not sample:
             whole = replace(state, batches={}) + batch
             return replace(
-                whole, batches=batches, since=state.since, timeline=state.timeline, last=when
+                whole,
+                batches=batches,
+                sketches=sketches,
+                since=state.since,
+                timeline=state.timeline,
+                last=when,
             )
         return replace(state, counts=counts, batches=batches, last=when)
+
+    def _check_fresh(self, seen: Batch, who: str) -> None:
+        """Raise where most of these rows were counted in an earlier batch."""
+        shared = max((likeness(seen.sketch, other) for other in self.state.sketches), default=0.0)
+        if shared >= ALIKE:
+            raise DataError(
+                f"{who} has about {shared:.0%} of its rows in common with a batch that was counted: leave these rows "
+                "out, or say by again (--again) that they are other ones"
+            )
 
     def _tally(self, seen: Batch) -> np.ndarray:
         """Rows of each part by group, label and decision; undecided rows are in none."""
@@ -303,15 +327,16 @@ class Monitor:
             return self.state.rows
         inside = seen.decided & members(seen.codes, part)
         cells = (seen.group * 3 + seen.label) * 2 + seen.decision
-        for stop in np.unique(np.linspace(0, n, LOOKS + 1).astype(int)[1:]):
-            there = np.bincount(cells[:stop][inside[:stop]], minlength=self.state.counts[0].size)
-            counts = before.counts[place] + there.reshape(self.state.counts[0].shape)
-            delta = (1 - self.confidence) / 2 / len(names)
-            keep = self.baseline.keep[place : place + 1]
-            found = part_differences(self.baseline.notion, counts[None], delta, keep)
-            if found.low[0] > self.baseline.limit:
-                return before.rows + int(stop)
-        return self.state.rows
+        shape = self.state.counts[0].shape
+        stops = np.unique(np.linspace(0, n, LOOKS + 1).astype(int)[1:])
+        there = np.zeros((n + 1, int(np.prod(shape))), np.int64)
+        there[np.flatnonzero(inside) + 1, cells[inside]] = 1
+        counts = before.counts[place] + there.cumsum(axis=0)[stops].reshape(-1, *shape)
+        delta = (1 - self.confidence) / 2 / len(names)
+        keep = np.repeat(self.baseline.keep[place : place + 1], len(stops), axis=0)
+        limit = np.full(len(stops), self.baseline.part_limits[place])
+        broken = breaks(self.baseline.notion, counts, delta, keep, limit)
+        return before.rows + int(stops[broken.argmax()]) if broken.any() else self.state.rows
 
 
 def _short(batch: BatchNow) -> dict[str, Any]:

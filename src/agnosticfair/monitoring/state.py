@@ -18,6 +18,12 @@ MOST_POINTS, MOST_STRANGE, MOST_BATCHES = 240, 20, 10_000
 batches, the last ones, that are known again."""
 
 
+SKETCH, MOST_SKETCHES, ALIKE, DISTINCT = 32, 256, 0.5, 0.9
+"""Numbers by which a batch is known again without some of its rows; the last batches of which they are remembered; the
+share of rows in common from which on it is the same batch; and the share of rows that must differ among themselves,
+for where people are alike by chance, so are batches."""
+
+
 @dataclass(frozen=True)
 class MonitorState:
     """Sums over all rows so far.
@@ -34,6 +40,7 @@ class MonitorState:
     since : verdict -> the row at which it was first reached
     timeline : a record per look, thinned
     last : time of the last batch
+    sketches : of the last batches
     """
 
     baseline: str
@@ -46,6 +53,7 @@ class MonitorState:
     since: Mapping[str, int] = field(default_factory=dict)
     timeline: tuple[Mapping[str, Any], ...] = ()
     last: float = 0.0
+    sketches: tuple[tuple[int, ...], ...] = ()
 
     def __add__(self, other: MonitorState) -> MonitorState:
         """The state of a federation: what its sites counted, together."""
@@ -71,6 +79,7 @@ class MonitorState:
             {},  # first rows of one site are not those of all
             (),
             max(self.last, other.last),
+            (*self.sketches, *other.sketches)[-MOST_SKETCHES:],
         )
 
     def thinned(self) -> MonitorState:
@@ -86,6 +95,37 @@ class MonitorState:
         content = json.dumps({"format": FORMAT, **own}, separators=(",", ":"))
         digest = hashlib.sha256(content.encode()).hexdigest()
         return f'{{"sha256":"{digest}","state":{content}}}\n'.encode()
+
+
+def sketch_of(content: np.ndarray) -> tuple[int, ...]:
+    """The smallest hashes of a batch, 32 bits each; none where its rows are too much alike to tell batches apart.
+
+    content: (n,) hashes of the rows, sorted.
+
+    >>> sketch_of(np.array([3, 5], np.uint64) << np.uint64(32)), sketch_of(np.zeros(9, np.uint64))
+    ((3, 5), ())
+    """
+    single = np.unique(content)
+    if len(single) < DISTINCT * len(content) or len(single) < 2:
+        return ()
+    return tuple(int(value) for value in single[:SKETCH] >> np.uint64(32))
+
+
+def likeness(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    """The share of rows that two batches have in common, of those that either has, about.
+
+    >>> likeness((1, 2, 3), (1, 2, 3)), likeness((1, 2), (3, 4)), likeness((), (1,))
+    (1.0, 0.0, 0.0)
+    """
+    both = sorted({*one} | {*other})[: max(len(one), len(other))]
+    return len({*both} & {*one} & {*other}) / len(both) if one and other else 0.0
+
+
+def recent(
+    sketches: tuple[tuple[int, ...], ...], fresh: tuple[int, ...]
+) -> tuple[tuple[int, ...], ...]:
+    """The sketches of the last batches, with this one."""
+    return (*sketches, fresh)[-MOST_SKETCHES:] if fresh else sketches
 
 
 def latest(batches: Mapping[str, bool]) -> dict[str, bool]:
@@ -106,10 +146,10 @@ def from_bytes(content: bytes, who: str) -> MonitorState:
         counts, values = np.array(made.pop("counts")), np.array(made.pop("values"))
         if counts.dtype.kind != "i" or values.dtype.kind != "i" or counts.ndim != 4:
             raise ValueError("counts")
+        made["timeline"] = tuple(made["timeline"])
+        made["sketches"] = tuple(map(tuple, made.get("sketches", ())))
         made["strange"] = {k: tuple(v) for k, v in made["strange"].items()}
-        return MonitorState(
-            counts=counts, values=values, **{**made, "timeline": tuple(made["timeline"])}
-        )
+        return MonitorState(counts=counts, values=values, **made)
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
         raise ModelError(
             f"{who} is no state of a monitor, or it is damaged ({type(error).__name__}): restore a copy, or begin anew"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import permutations
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.sequences import rate_bounds
+from agnosticfair.mathematics.sequences import (
+    difference_evidence,
+    lowest_difference,
+    rate_bounds,
+)
 from agnosticfair.monitoring.baseline import Baseline
 from agnosticfair.monitoring.mix import placed
 from agnosticfair.monitoring.state import MonitorState
@@ -33,7 +38,7 @@ class GroupNow:
 @dataclass(frozen=True)
 class PartNow:
     """One named part: its rows whose group is known, its share then and now, the groups' difference (None where
-    none is measured) with an interval valid at all times, and their rates."""
+    none is measured) with an interval valid at all times, and their rates.  limit: what was certified of this part."""
 
     name: str
     rows: int
@@ -42,6 +47,7 @@ class PartNow:
     difference: float | None
     low: float
     high: float
+    limit: float
     verdict: str
     rates: tuple[GroupNow, ...]
 
@@ -68,7 +74,8 @@ class Verdict:
     distance : of the mix from the nearest one in the set, in shares
     nearest : that mixture: what the values that weigh most in it weigh, of 1 in all
     changed : the mix is not the baseline's
-    decisions : 'kept', 'not yet known' or 'broken': whether every part's difference is within the limit
+    decisions : 'kept', 'not yet known' or 'broken': whether every part's difference is within its own limit
+    limit : the largest of the limits
     parts : every part but everybody, the largest lower bound first
     batch : of the last batch alone
     """
@@ -102,20 +109,24 @@ class Verdict:
     @property
     def sentence(self) -> str:
         kept = sum(p.verdict == "kept" for p in self.all_parts)
-        all_of = 1 + len(self.parts)
+        all_of, limits = 1 + len(self.parts), [p.limit for p in self.all_parts]
+        one = min(limits) == max(limits)
+        what = f"the limit of {self.limit:.4g}"
+        if not one:
+            what = f"its own limit ({min(limits):.4g} to {max(limits):.4g})"
         if self.decisions == "broken":
             worst = next(p for p in self.all_parts if p.verdict == "broken")
             since = f" since row {self.since['broken']:,}" if "broken" in self.since else ""
             return (
-                f"The limit of {self.limit:.4g} is broken{since}: at least {worst.low:.3f} between groups of "
+                f"The limit of {worst.limit:.4g} is broken{since}: at least {worst.low:.3f} between groups of "
                 f"{worst.name!r} ({worst.rows:,} rows)."
             )
         if self.decisions == "kept":
-            where = (
-                f"in all {all_of} parts" if all_of > 1 else "by everybody, the one part there is,"
-            )
-            return f"The limit of {self.limit:.4g} is kept {where} after {self.rows:,} rows."
-        told = f"{kept} of {all_of} parts are known to keep {self.limit:.4g}, none to break it"
+            if all_of == 1:
+                where = "by everybody, the one part there is,"
+                return f"The limit of {self.limit:.4g} is kept {where} after {self.rows:,} rows."
+            return f"Each of {all_of} parts keeps {what} after {self.rows:,} rows."
+        told = f"{kept} of {all_of} parts are known to keep {what}, none to break it"
         if all_of == 1:
             told = f"the one part there is, everybody, may keep {self.limit:.4g} or break it"
         return f"Not yet known: after {self.rows:,} rows {told}."
@@ -151,36 +162,69 @@ class Differences:
     rates: tuple[tuple[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray], ...]
 
 
+RATES = 0.2
+"""Of what a part may fail with, what the intervals of its groups' own rates have."""
+
+
 def part_differences(
     notion: str, counts: np.ndarray, delta: float, keep: np.ndarray
 ) -> Differences:
     """Bounds that hold at all times.  delta: for each part.  keep: (P, G), the groups that are compared."""
-    compared = rates_of(notion, counts)
+    compared, alone = rates_of(notion, counts), NOTIONS[notion].bounds
     low, high = np.zeros(len(counts)), np.zeros(len(counts))
     measured, rates = np.full(len(counts), np.nan), []
     for given, k, n in compared:
-        least, most = rate_bounds(k, n, delta / (len(compared) * keep.shape[1]))
+        of_rates = (1.0 if alone else RATES) * delta
+        least, most = rate_bounds(k, n, of_rates / (len(compared) * keep.shape[1]))
         rates.append((given, k, n, least, most))
         rate = np.where(n > 0, k / np.maximum(n, 1), np.nan)
-        top, bottom = np.where(keep, least, -np.inf), np.where(keep, most, np.inf)
-        highest = np.fmax.reduce(np.where(keep, rate, np.nan), axis=1)
-        if NOTIONS[notion].bounds:
-            lows, now = top.max(axis=1), highest
+        now = np.fmax.reduce(np.where(keep, rate, np.nan), axis=1)
+        if alone:
+            lows = np.where(keep, least, -np.inf).max(axis=1)
             highs = np.where(keep, most, -np.inf).max(axis=1)
         else:
-            lows = top.max(axis=1) - bottom.min(axis=1)
-            highs = _apart(np.where(keep, most, -np.inf), np.where(keep, least, np.inf))
-            now = highest - np.fmin.reduce(np.where(keep, rate, np.nan), axis=1)
+            level = level_of(delta, len(compared), keep.shape[1])
+            lows, highs = _between(k, n, level, keep)
+            now = now - np.fmin.reduce(np.where(keep, rate, np.nan), axis=1)
         low, high = np.maximum(low, lows), np.maximum(high, highs)
         measured = np.fmax(measured, now)
     return Differences(low, high, measured, tuple(rates))
 
 
-def _apart(most: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """The largest most_j - least_k over two different groups, (P,)."""
-    gaps = most[:, :, None] - least[:, None, :]
-    gaps[:, np.arange(gaps.shape[1]), np.arange(gaps.shape[1])] = 0.0
-    return gaps.max(axis=(1, 2))
+def level_of(delta: float, sets: int, groups: int) -> float:
+    """What a bound of one pair of groups may fail with, of a part's delta: there is one for every ordered pair in
+    each set of labels, and an upper bound is the lower one of the pair turned round."""
+    return (1 - RATES) * delta / max(sets * groups * (groups - 1), 1)
+
+
+def _between(
+    k: np.ndarray, n: np.ndarray, level: float, keep: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bound of the largest difference between two groups that are compared, (P,) each."""
+    low, high = np.zeros(len(k)), np.zeros(len(k))
+    for i, j in permutations(range(k.shape[1]), 2):
+        both = keep[:, i] & keep[:, j]
+        least = lowest_difference(k[:, [i, j]].T, n[:, [i, j]].T, level)
+        low = np.where(both, np.maximum(low, least), low)
+        high = np.where(both, np.maximum(high, -least), high)
+    return low, high
+
+
+def breaks(
+    notion: str, counts: np.ndarray, delta: float, keep: np.ndarray, limit: np.ndarray
+) -> np.ndarray:
+    """Whether parts break their limits, (P,): what ``part_differences`` has above the limit, without the search for
+    the bound itself."""
+    compared = rates_of(notion, counts)
+    if NOTIONS[notion].bounds:
+        return part_differences(notion, counts, delta, keep).low > limit
+    found = np.zeros(len(counts), bool)
+    threshold = -np.log(level_of(delta, len(compared), keep.shape[1]))
+    for _, k, n in compared:
+        for i, j in permutations(range(k.shape[1]), 2):
+            evidence = difference_evidence(k[:, [i, j]].T, n[:, [i, j]].T, limit)
+            found |= keep[:, i] & keep[:, j] & (evidence >= threshold)
+    return found
 
 
 def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
@@ -204,7 +248,7 @@ def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
         changed,
         place.because,
         decisions,
-        baseline.limit,
+        float(baseline.part_limits.max()),
         everybody,
         parts,
         state.strange,
@@ -227,7 +271,7 @@ def _parts(
         baseline.notion, state.counts, delta / len(baseline.parts), baseline.keep
     )
     rows, grouped = (c.sum(axis=(1, 2, 3)) for c in (state.counts, state.counts[:, :-1]))
-    made = []
+    made, limits = [], baseline.part_limits
     for k, name in enumerate(baseline.names):
         now = float(found.measured[k])
         made.append(
@@ -239,11 +283,14 @@ def _parts(
                 now if isfinite(now) else None,
                 float(found.low[k]),
                 float(found.high[k]),
-                _against(baseline.limit, found.low[k], found.high[k]),
+                float(limits[k]),
+                _against(limits[k], found.low[k], found.high[k]),
                 _rates(baseline, found, k),
             )
         )
-    return made[0], tuple(sorted(made[1:], key=lambda p: (-p.low, -p.high, p.name)))
+    return made[0], tuple(
+        sorted(made[1:], key=lambda p: (p.verdict != "broken", -p.low, -p.high, p.name))
+    )
 
 
 def _against(limit: float, low: float, high: float) -> str:

@@ -34,7 +34,7 @@ from agnosticfair.private import private_sentences
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
 from agnosticfair.report.certified import reached
-from agnosticfair.report.facts import LIMIT, poor
+from agnosticfair.report.facts import poor
 from agnosticfair.report.figures import png
 from agnosticfair.report.sections import SIGNS, Section
 from agnosticfair.report.sections import html as html
@@ -57,11 +57,16 @@ Certified = Mapping[str, Certificate | str]
 
 
 def card(
-    fitted: Fit, clients: Mapping[str, Table], certified: Certified, target: str = "the label"
+    fitted: Fit,
+    clients: Mapping[str, Table],
+    certified: Certified,
+    target: str = "the label",
+    limit: float | None = None,
 ) -> tuple[Section, ...]:
     """The card of a fit.
 
     clients: the rows it was made of.  certified: see ``record.certificates``.  target: what the label is called.
+    limit: where one was asked for instead of tau.
     """
     model = fitted.model
     parts = {key: compared_in(fitted, table) for key, table in clients.items()}
@@ -72,7 +77,7 @@ def card(
     y = np.concatenate([t.labels(model.positive) for t in clients.values()])
     y_hat = np.concatenate([model.predict(t) for t in clients.values()])
     return (
-        replace(_about(model, target), verdict=_verdict(fitted, certified)),
+        replace(_about(model, target), verdict=_verdict(fitted, certified, limit)),
         _uses(model),
         _data(model, clients),
         *_rule(fitted, [*clients.values()]),
@@ -112,8 +117,11 @@ def _about(model: Model, target: str) -> Section:
     )
 
 
-def _verdict(fitted: Fit, certified: Certified) -> tuple[str, str] | None:
-    """What the page of this fit says of tau, of the feature for which it says the worst; None without a certificate."""
+def _verdict(
+    fitted: Fit, certified: Certified, limit: float | None = None
+) -> tuple[str, str] | None:
+    """What the page of this fit says of its limit, or of tau, of the feature for which it says the worst; None without
+    a certificate."""
     fairness, found = fitted.method.fairness, []
     for made in certified.values():
         if isinstance(made, str):
@@ -123,7 +131,7 @@ def _verdict(fitted: Fit, certified: Certified) -> tuple[str, str] | None:
         study = {
             "kind": "fit",
             "methods": [method | reached(made.to_json())],
-            "limit": LIMIT if fairness is None else fairness.tau,
+            "limit": limit if limit is not None else fairness.tau if fairness else None,
             "notion": {"quantity": made.quantity},
             "rows_are": "rows held out" if isfinite(made.upper) else "training rows",
         }

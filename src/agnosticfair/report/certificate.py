@@ -52,6 +52,9 @@ def _headline(made: Certificate) -> Grid:
             "",
         ),
     ]
+    if made.worst_ratio is not None and isfinite(made.upper):
+        measured, least, name = made.worst_ratio
+        lines.append(("impact ratio", f"{measured:.4f}", f"at least {lower(least)}", name))
     if isfinite(made.accuracy):
         lines.append(("accuracy", f"{made.accuracy:.4f}", "", ""))
     head = ("", "measured", f"at most ({made.confidence:.0%})", "worst where")

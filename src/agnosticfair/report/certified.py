@@ -29,6 +29,7 @@ def reached(certificate: Mapping[str, Any]) -> Json:
     return {
         "certified": None if bound is None else one(bound),
         "parts": parts,
+        "says": certificate.get("says"),
         "certified_interval": None if beyond else intervals.get("worst_difference"),
         "certified_accuracy": certificate.get("worst_accuracy"),
         "interval": intervals.get("difference"),
@@ -66,8 +67,20 @@ def parts_of(certificate: Mapping[str, Any]) -> Json | None:
         "mixtures": certificate.get("mixtures"),
         "confidence": certificate.get("confidence"),
         "precision": certificate.get("precision"),
+        "ratio": _ratio(able),
         "worst_few": few[0]["difference"] if few else None,
     }
+
+
+def _ratio(able: Sequence[Mapping[str, Any]]) -> Json | None:
+    """The smallest impact ratio of an estimable part, measured, and the least that any may have."""
+    there = [part for part in able if part["ratio"] is not None]
+    if not there:
+        return None
+    worst = min(there, key=lambda part: part["ratio"])
+    low = [part["ratio_low"] for part in able]
+    least = None if None in low else min(low)
+    return {"measured": worst["ratio"], "low": least, "name": worst["name"]}
 
 
 def certified(certificate: Mapping[str, Any], rows: str) -> Json:

@@ -10,9 +10,6 @@ import numpy as np
 from agnosticfair.data.decided import Decided
 from agnosticfair.mathematics import metrics
 
-LIMIT = 0.1
-"""The difference that a verdict is about where a run names none."""
-
 
 def of_rows(rows: Decided) -> dict[str, Any]:
     """The labels' own rate, commonest answer and difference between groups."""

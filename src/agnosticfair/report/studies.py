@@ -214,7 +214,7 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
         "'audit --keep-rows', which leaves rows.parquet, a file that holds the rows."
     )
     study["warnings"] += doubts.of_certificate(told)
-    study["limit"] = told.get("limit") or facts.LIMIT
+    study["limit"] = told.get("limit")
     return [study]
 
 
@@ -278,7 +278,7 @@ def _study(
         "for a run of fit, give some by 'report --test FILE'.",
         "clients": [],
         "facts": {},
-        "limit": next((m["tau"] for m in methods if m.get("tau") is not None), facts.LIMIT),
+        "limit": next((m["tau"] for m in methods if m.get("tau") is not None), None),
         "warnings": doubts.of_methods(methods),
         **parts,
     }

@@ -115,6 +115,8 @@ def _certified(study: Json, method: Json) -> str:
     found = (method.get("certified") or {}).get("mean")
     if study["kind"] == "running":
         return ""
+    if in_its_words(method):
+        return str(method["says"])
     if found is None:
         return "Nothing is certified here: these numbers hold for these rows only."
     parts = method.get("parts")
@@ -125,6 +127,13 @@ def _certified(study: Json, method: Json) -> str:
         f"{study['notion']['quantity']} stays at or below {upper(found, 3)}{_over(method)}. "
         "About any other deployment the certificate says nothing."
     )
+
+
+def in_its_words(method: Json) -> bool:
+    """Whether the certificate's own sentence is shown: that of one run over named parts."""
+    found, parts = method.get("certified"), method.get("parts")
+    named = parts is not None and (found is None or bool(parts["certified"]))
+    return named and bool(method.get("says")) and method.get("seeds", 1) == 1
 
 
 def _over_parts(study: Json, parts: Json) -> str:
@@ -148,7 +157,7 @@ def _over_parts(study: Json, parts: Json) -> str:
 def _only_measured(method: Json) -> str:
     """Why a part that was measured on the rows of a fit may show more than what is certified over kernels."""
     parts = method.get("parts")
-    if not parts or parts["certified"] or not parts["estimable"]:
+    if not parts or parts["certified"] or not parts["estimable"] or in_its_words(method):
         return ""
     worst, bound = parts["estimable"][0], (method.get("certified") or {}).get("mean")
     count = parts["counts"][0]

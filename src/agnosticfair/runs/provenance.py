@@ -121,6 +121,7 @@ def certificates(
     is each sensitive feature by itself.
     """
     from agnosticfair.auditing.audit import audit_clients
+    from agnosticfair.auditing.fits import agreed_in, certified_set
     from agnosticfair.auditing.parts import Subpopulations
     from agnosticfair.server.reveals import AUDITED
 
@@ -130,7 +131,7 @@ def certificates(
     basis = AUDITED if own is None else replace(AUDITED, centres="given")
     over: dict[str, Any] = {"basis": basis, "centres": own}
     if fairness is not None and fairness.basis.kind == "named":
-        over = {"parts": fairness.basis}
+        over = certified_set(fairness, agreed_in(fitted))
     asked = {"bootstrap": RESAMPLES, **over, "held_out": False, **asked}
     asked["notion"] = fairness.notion if fairness else PARITY.name
     names: Iterable[str] = model.sensitive_features

@@ -23,13 +23,13 @@
   const timeline = (data) => {
     const points = data.timeline;
     const line = (label, key, more) => ({ label, data: points.map((p) => ({ x: p.rows, y: p[key] })), pointRadius: points.length > 40 ? 0 : 2, borderWidth: 2, ...more });
-    return chart("Difference between groups, all rows", `Interval valid at all times, against the limit ${Number(data.limit.toPrecision(4))}`, 300, {
+    return chart("Difference between groups, all rows", `Interval valid at all times, against the limit ${Number(data.everybody.limit.toPrecision(4))}`, 300, {
       type: "line",
       data: { datasets: [
         line("upper end", "high", { borderColor: "#56b4e9", backgroundColor: "#56b4e933", fill: "+2", borderDash: [2, 3], pointStyle: "triangle" }),
         line("measured", "difference", { borderColor: "#0072b2", pointStyle: "circle" }),
         line("lower end", "low", { borderColor: "#56b4e9", borderDash: [2, 3], pointStyle: "rectRot" }),
-        { label: "limit", data: points.map((p) => ({ x: p.rows, y: data.limit })), borderColor: "#d55e00", borderWidth: 2, borderDash: [8, 4], pointRadius: 0, pointStyle: "line" },
+        { label: "limit", data: points.map((p) => ({ x: p.rows, y: data.everybody.limit })), borderColor: "#d55e00", borderWidth: 2, borderDash: [8, 4], pointRadius: 0, pointStyle: "line" },
       ] },
       options: (axis) => ({ scales: { x: axis("rows seen", { type: "linear" }), y: axis("difference", { min: 0 }) } }),
     });
@@ -55,7 +55,7 @@
     document.getElementById("main").replaceChildren(
       el("section", {},
         el("div", { class: "cards" },
-          card("Decisions", MARKS[data.decisions], `against the limit of ${Number(data.limit.toPrecision(4))}, in ${data.parts_in_all} ${data.parts_in_all === 1 ? "part" : "parts"}: ${kept.kept} kept, ${kept.broken} broken, ${kept.unknown} not yet known`, data.decisions === "broken" ? "corner" : "certified"),
+          card("Decisions", MARKS[data.decisions], `each against its own limit, at most ${Number(data.limit.toPrecision(4))}, in ${data.parts_in_all} ${data.parts_in_all === 1 ? "part" : "parts"}: ${kept.kept} kept, ${kept.broken} broken, ${kept.unknown} not yet known`, data.decisions === "broken" ? "corner" : "certified"),
           card("Where we are", PLACES[data.where], `${fixed(data.distance)} from the nearest mix in the certified set; ${data.changed ? "the mix has changed" : "no change of the mix is shown"}`, data.where === "outside" ? "corner" : "certified"),
           card("Rows", many(data.rows), `groups known of ${many(data.grouped)}; ${many(data.undecided)} with a value the model does not know`)),
         ...[data.because, data.alone, data.nearest, ...data.strange, ...data.advice].filter(Boolean).map((text) => el("p", { text })),
@@ -63,8 +63,8 @@
       el("section", {}, el("h2", { class: "part", text: "What the decisions do" }), data.timeline.length ? timeline(data) : null,
         table("Groups, all rows", ["group", "rows", "rate", "at least", "at most"],
           data.everybody.rates.map((r) => [r.given ? `${r.group}, of the ${r.given} label` : r.group, many(r.rows), fixed(r.rate), fixed(r.low), fixed(r.high)])),
-        table("Parts, the largest lower end first", ["part", "rows", "rates", "difference", "at least", "at most", "share before", "share now", "limit"],
-          data.parts.map((p) => [p.name, many(p.rows), p.rates.map((r) => `${r.group} ${percent(r.rate)}`).join(", "), fixed(p.difference), fixed(p.low), fixed(p.high), percent(p.share_before), percent(p.share), MARKS[p.verdict]]))),
+        table("Parts, the largest lower end first", ["part", "rows", "rates", "difference", "at least", "at most", "share before", "share now", "limit", "verdict"],
+          data.parts.map((p) => [p.name, many(p.rows), p.rates.map((r) => `${r.group} ${percent(r.rate)}`).join(", "), fixed(p.difference), fixed(p.low), fixed(p.high), percent(p.share_before), percent(p.share), fixed(p.limit), MARKS[p.verdict]]))),
       el("section", {}, el("h2", { class: "part", text: "Where the rows lie" }), data.mix.length ? mix(data) : null));
     document.getElementById("foot").textContent = `${data.made}. No rows are in this page, only counts.`;
   };

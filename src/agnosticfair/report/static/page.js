@@ -82,20 +82,20 @@
   };
 
   const glance = (study) => {
-    const method = study.methods.find((m) => m.name === study.headline);
+    const method = study.methods.find((m) => m.name === study.headline), { certified: named = false, ratio } = method.parts || {};
     const runs = method.seeds > 1 ? `, mean of ${method.seeds} runs` : "";
     const where = `${there(study.rows) ? `${many(study.rows)} ` : ""}${study.rows_are}${runs}`;
-    const cards = [];
-    const facts = study.facts || {};
+    const cards = [], facts = study.facts || {};
     if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), fixed(mean(method.accuracy)), `${there(facts.majority_rate) ? `one answer for everybody: ${fixed(facts.majority_rate)}; ` : ""}${where}`));
     if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.notion.quantity}${study.notion.bounds ? "" : ", 0 is equal"}; ${where}`));
     if (there(mean(method.certified))) {
       const interval = method.certified_interval ? `; with ${percent(method.confidence, 0)} confidence at most ${atMost(method.certified_interval[1])} (from ${fixed(method.certified_interval[0])})` : "";
-      const named = method.parts && method.parts.certified;
       cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
     }
-    const corner = study.explorer && study.explorer.corners[method.name];
-    if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.notion.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified${there(mean(method.certified)) && corner.difference > mean(method.certified) ? ": above the bound, for the set does not hold this part" : ""}`, "corner"));
+    if (ratio && there(ratio.low)) cards.push(card("Impact ratio at least", ratio.low, atLeast(ratio.low), `measured ${fixed(ratio.measured)} where ${ratio.name}; the four-fifths rule asks for 0.8`, "certified"));
+    const corner = study.explorer && study.explorer.corners[method.name], measured = method.parts ? [...method.parts.estimable, ...method.parts.few].reduce((a, b) => (a && a.difference >= b.difference ? a : b), null) : null;
+    if (measured && (!corner || measured.difference >= corner.difference)) cards.push(card("Worst part found", measured.difference, fixed(measured.difference), `${study.notion.quantity} where ${measured.name}, ${many(measured.rows)} rows; measured`, "corner"));
+    else if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.notion.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified${there(mean(method.certified)) && corner.difference > mean(method.certified) ? ": above the bound, for the set does not hold this part" : ""}`, "corner"));
     return el("section", { class: "glance" },
       part(study, study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance"),
       study.status ? el("p", { class: "status", role: "status", text: study.status }) : null,

@@ -1,0 +1,33 @@
+"""The rows that a plan asks for are those at which an audit is estimable."""
+
+from pathlib import Path
+
+import numpy as np
+from helpers import ROLES
+
+from agnosticfair import audit
+from agnosticfair.auditing.planning import rows_needed
+
+
+def test_with_the_rows_of_the_plan_everybody_is_estimable_and_with_fewer_not():
+    need = rows_needed(0.5, 0.5, 0.1)
+    for n, able in ((need + 2, True), (int(0.95 * need), False)):
+        n += n % 2
+        group = np.arange(n) % 2
+        decided = np.random.default_rng(0).random(n) < 0.4
+        made = audit(decided, np.zeros((n, 1)), sensitive_features=group)
+        assert made.parts[0].estimable == able
+
+
+def test_smaller_groups_more_parts_and_more_precision_need_more_rows():
+    assert rows_needed(0.1, 0.9, 0.1) > rows_needed(0.5, 0.5, 0.1)
+    assert rows_needed(0.5, 0.5, 0.05) > 3.9 * rows_needed(0.5, 0.5, 0.1)
+    assert rows_needed(0.1, 0.1, 0.1, parts=100) > rows_needed(0.1, 0.1, 0.1, parts=10)
+
+
+def test_the_command_says_how_many_rows_an_audit_needs(call, files):
+    assert Path(files[0]).exists()
+    code, out, err = call("plan-audit", files[0], *ROLES)
+    assert (code, err) == (0, "")
+    assert "Rows for +-0.1 by sex, at 95% confidence" in out
+    assert "every value of job" in out

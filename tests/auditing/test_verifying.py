@@ -1,0 +1,291 @@
+"""Forged certificates: whatever is changed, left out or invented is refused by the sums, without a key."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from helpers import held
+
+from agnosticfair import audit
+from agnosticfair.auditing import proof
+from agnosticfair.auditing.certificate import limit_sentence
+from agnosticfair.auditing.parts import Subpopulations
+from agnosticfair.auditing.verifying import scope, unchecked, verify
+from agnosticfair.mathematics.basis import gaussian
+
+
+def certificate(n=4000, **ask):
+    table, decided = held(n)
+    made = audit(decided, table, sensitive_features="sex", precision=0.2, **ask)
+    return made, json.loads(json.dumps(made.to_json()))
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return certificate()[1]
+
+
+@pytest.fixture(scope="module")
+def over_kernels():
+    return certificate(basis=gaussian(4, 1.0), parts=("job",), mixtures=True, bootstrap=0)[1]
+
+
+def put(*path_and_value):
+    """A forgery: one value put in the place of another."""
+    *path, value = path_and_value
+
+    def forge(told):
+        at = told
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = value(at[path[-1]]) if callable(value) else value
+
+    return forge
+
+
+def worst_at(told):
+    """Where the worst estimable part stands, and its place among the sums."""
+    k = max(range(1, len(told["parts"])), key=lambda k: told["parts"][k]["high"])
+    name = told["parts"][k]["name"]
+    made = certificate_parts(told)
+    return k, made.index(name)
+
+
+def certificate_parts(told):
+    from agnosticfair.mathematics.parts import part_name
+
+    axes = proof.axes_of(told["sums"])
+    return [part_name(axes, tuple(map(tuple, part))) for part in told["sums"]["parts"]]
+
+
+def relisted(told):
+    """Everything that follows from the parts that are left, made anew as a skilled forger would."""
+    able = [part for part in told["parts"] if part["estimable"]]
+    told["upper"] = max(part["high"] for part in able)
+    worst = max(able, key=lambda part: part["difference"])
+    told["worst_difference"] = worst["difference"]
+    told["pair"] = [worst["pair"][0], worst["pair"][-1]]
+
+
+def without_worst(told, from_sums=True):
+    k, place = worst_at(told)
+    del told["parts"][k]
+    if from_sums:
+        del told["sums"]["parts"][place], told["sums"]["counts"][place]
+    relisted(told)
+
+
+def without_all_pairs(told):
+    """No part of two values, and yet the depth is two."""
+    keep = [k for k, part in enumerate(told["sums"]["parts"]) if len(part) < 2]
+    told["sums"]["parts"] = [told["sums"]["parts"][k] for k in keep]
+    told["sums"]["counts"] = [told["sums"]["counts"][k] for k in keep]
+    told["parts"] = [part for part in told["parts"] if part["depth"] < 2]
+    relisted(told)
+
+
+def without_a_column(told):
+    """All parts of a column are gone, and the column is still among the axes."""
+    keep = [k for k, part in enumerate(told["sums"]["parts"]) if all(a != 0 for a, _ in part)]
+    name = told["sums"]["axes"][0][0]
+    told["sums"]["parts"] = [told["sums"]["parts"][k] for k in keep]
+    told["sums"]["counts"] = [told["sums"]["counts"][k] for k in keep]
+    told["parts"] = [part for part in told["parts"] if name not in part["name"]]
+    relisted(told)
+
+
+def alike_in_worst(told):
+    """The decisions of the worst part are made alike in its sums, and its record with them."""
+    _, place = worst_at(told)
+    cells = np.array(told["sums"]["counts"][place])
+    cells[:, :, 1] = cells[:, :, 1].mean(axis=0, keepdims=True).astype(int)
+    told["sums"]["counts"][place] = cells.tolist()
+
+
+def fewer_rows_in_worst(told):
+    k, place = worst_at(told)
+    told["sums"]["counts"][place] = (np.array(told["sums"]["counts"][place]) // 50).tolist()
+    told["parts"][k]["estimable"] = False
+    relisted(told)
+
+
+def least(value):
+    def forge(told):
+        told["sums"]["least"] = value
+        told["parts"] = [p for p in told["parts"] if p["rows"] >= value * told["n"]]
+        keep = [
+            k for k, c in enumerate(told["sums"]["counts"]) if np.sum(c) >= value * told["n"] * 0.5
+        ]
+        told["sums"]["parts"] = [told["sums"]["parts"][k] for k in keep]
+        told["sums"]["counts"] = [told["sums"]["counts"][k] for k in keep]
+        relisted(told)
+
+    return forge
+
+
+def limit(value, kept=True, says=None):
+    def forge(told):
+        told |= {"limit": value, "kept": kept}
+        told["says"] = says or f"Keeps the limit {value:g} with 95% confidence in each of 9 parts."
+
+    return forge
+
+
+def note(text):
+    return lambda told: told["notes"].append(text)
+
+
+FORGERIES = {
+    "worst part dropped": without_worst,
+    "worst part dropped from the list alone": lambda told: without_worst(told, False),
+    "all pairs dropped": without_all_pairs,
+    "a column dropped": without_a_column,
+    "worst part made alike": alike_in_worst,
+    "worst part made small": fewer_rows_in_worst,
+    "worst part last is not estimable": put("parts", -1, "estimable", lambda v: not v),
+    "share 19.99": put("share", 19.99),
+    "share 0.5": put("share", 0.5),
+    "least 0.9": least(0.9),
+    "least 0.6": least(0.6),
+    "depth 1": put("sums", "depth", 1),
+    "depth 0": put("sums", "depth", 0),
+    "confidence 0.5": put("confidence", 0.5),
+    "confidence 0.999": put("confidence", 0.999),
+    "precision 0.9": put("precision", 0.9),
+    "invented accuracy": put("accuracy", 0.99),
+    "no accuracy": put("accuracy", None),
+    "invented worst accuracy": put("worst_accuracy", 0.98),
+    "invented rate of a group": put("groups", "g0", "rate", 0.5),
+    "invented rows of a group": put("groups", "g0", "rows", lambda v: v + 100),
+    "invented share of a group": put("groups", "g0", "share", 0.5),
+    "invented worst rate": put("groups", "g0", "worst_rate", 0.5),
+    "invented rate in a part": put("parts", 0, "rates", 0, "rate", 0.5),
+    "invented impact in a part": put("parts", 0, "rates", 0, "impact", 1.0),
+    "a group not compared": put("parts", 0, "rates", 0, "compared", False),
+    "invented ratio": put("parts", 0, "ratio", 0.99),
+    "ratio's bound": put("parts", 0, "ratio_low", 0.8),
+    "difference of everybody": put("difference", 0.0),
+    "worst difference": put("worst_difference", 0.01),
+    "worst difference, larger": put("worst_difference", 0.99),
+    "pair turned round": put("pair", lambda v: v[::-1]),
+    "upper": put("upper", 0.05),
+    "upper by rounding": put("upper", lambda v: v - 1e-6),
+    "n": put("n", lambda v: v + 1),
+    "another notion": put("notion", "equal_opportunity"),
+    "a notion that is none": put("notion", "kindness"),
+    "kept limit": limit(0.05),
+    "kept limit in the right words": limit(
+        0.05, True, "Keeps the limit 0.05 with 95% confidence in each of 13 estimable parts."
+    ),
+    "a limit in other words": limit(0.99, True, "This model is fair to everybody."),
+    "another sentence": put("says", "This model is fair to everybody."),
+    "kept without a limit": put("kept", True),
+    "a note that is praise": note("Certified fair by the state."),
+    "the note of what is not estimable dropped": put("notes", []),
+    "a field that is none": put("approved", True),
+    "a field among the sums": put("sums", "approved", True),
+    "a field in a part": put("parts", 0, "approved", True),
+    "mixtures invented": put("mixtures", 0.05),
+    "a pair sum": put("sums", "pairs", 0, 0, lambda v: v + 1),
+    "pair sums dropped": put("sums", "pairs", []),
+    "sums dropped": put("sums", None),
+    "parts dropped": put("parts", []),
+    "a name of a part": put("parts", 1, "name", "job = z"),
+    "a part twice": lambda told: told["parts"].append(told["parts"][0]),
+    "under the floor": put("under_floor", ["g1"]),
+    "the search's tolerance": put("tolerance", 0.5),
+    "another set": put("basis", "kind", "gaussian"),
+    "another bound": put("bound", 3.0),
+    "a reweighing": put("alpha_difference", [0.5]),
+    "an issuer without a signature": put("issuer", "ab" * 32),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forgery_is_refused_without_a_key(name, honest):
+    told = copy.deepcopy(honest)
+    assert verify(proof.sealed(told)) == ()
+    FORGERIES[name](told)
+    issuer = {"issuer": told["issuer"]} if "issuer" in told else {}
+    sealed = proof.sealed(told)
+    if issuer:
+        import hashlib
+
+        sealed |= issuer
+        sealed["digest"] = hashlib.sha256(proof.canonical(sealed)).hexdigest()
+    assert verify(sealed), name
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        put("worst_difference", lambda v: v - 0.05),
+        put("worst_accuracy", lambda v: v + 0.01),
+        put("tolerance", 2.0),
+        put("alpha_difference", lambda v: [2 * a for a in v]),
+        put("kernels", "about", "every reweighing there is"),
+        put("kernels", "upper", 0.01),
+        put("groups", "g0", "worst_rate", 0.2),
+        put("groups", "g0", "worst_share", 0.2),
+        put("pair", ["g0", "nobody"]),
+        put("share", 1.0),
+        put("bound", 1.5),
+        put("mixtures", 0.1),
+    ],
+)
+def test_a_forgery_over_kernels_is_refused_without_a_key(forge, over_kernels):
+    told = copy.deepcopy(over_kernels)
+    assert verify(proof.sealed(told)) == ()
+    forge(told)
+    assert verify(proof.sealed(told))
+
+
+@pytest.mark.parametrize("ask", [{"depth": 1}, {"depth": 3}, {"depth": 2, "least": 0.1}])
+def test_honest_certificates_of_any_depth_pass(ask):
+    _, told = certificate(2500, parts=Subpopulations(**ask))
+    assert verify(proof.sealed(told)) == ()
+    assert f"of up to {ask['depth']} value" in scope(told)
+
+
+def test_a_triple_that_is_left_out_is_missed():
+    _, told = certificate(6000, parts=Subpopulations(depth=3))
+    assert verify(proof.sealed(told)) == ()
+    triples = [k for k, part in enumerate(told["sums"]["parts"]) if len(part) == 3]
+    assert triples
+    place = max(triples, key=lambda k: np.sum(told["sums"]["counts"][k]))
+    name = certificate_parts(told)[place]
+    told["parts"] = [part for part in told["parts"] if part["name"] != name]
+    del told["sums"]["parts"][place], told["sums"]["counts"][place]
+    relisted(told)
+    assert any("have not its rows" in wrong for wrong in verify(proof.sealed(told)))
+
+
+def test_an_honest_limit_passes_and_is_said_by_the_bound():
+    made, told = certificate()
+    for limit_, kept in ((0.9, True), (0.05, False), (0.9, False)):
+        says = limit_sentence(limit_, kept, made)
+        about = {"limit": limit_, "kept": kept, "says": says}
+        assert verify(proof.sealed(told | about | {"notes": [says, *told["notes"]]})) == ()
+
+
+def test_a_signature_that_was_taken_off_is_noticed(honest):
+    pytest.importorskip("cryptography")
+    signed = proof.sealed(honest, bytes(range(32)))
+    bare = {key: value for key, value in signed.items() if key != "signature"}
+    assert any("taken off" in wrong for wrong in verify(bare))
+    other = proof.sealed(honest, bytes(32))
+    swapped = {**signed, "signature": other["signature"]}
+    assert verify(swapped)
+
+
+def test_the_digest_of_the_rows_is_that_of_rows_in_any_order(honest):
+    table, decided = held(4000)
+    order = np.random.default_rng(0).permutation(len(table))
+    again = audit(decided[order], table.take(order), sensitive_features="sex", precision=0.2)
+    assert again.sums["rows"] == honest["sums"]["rows"]
+    other = decided.copy()
+    other[0] = not other[0]
+    changed = audit(other, table, sensitive_features="sex", precision=0.2)
+    assert changed.sums["rows"] != honest["sums"]["rows"]
+    assert unchecked(honest) == ("the profile of features", "the rows that weigh most")

@@ -1,0 +1,77 @@
+"""The card, the page, the terminal and the JSON of one run say the same number in the same words."""
+
+import html
+import json
+import re
+from pathlib import Path
+
+from helpers import ROLES
+
+from agnosticfair.auditing.beyond import UNTOLD
+
+METHOD = "rule"
+
+
+def page_of(path):
+    """All texts that a page shows, as it carries them."""
+    found = re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', Path(path).read_text(), re.S)
+    return json.loads(html.unescape(found.group(1)))
+
+
+def texts(value):
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list):
+        return [text for inner in value for text in texts(inner)]
+    return [value] if isinstance(value, str) else []
+
+
+def flat(text):
+    return " ".join(text.replace("\\", "").split())
+
+
+def test_the_four_places_of_a_fit_say_one_sentence(call, files):
+    code, out, _ = call("fit", *files, *ROLES, "--method", METHOD, "--run", "run")
+    assert code == 0
+    told = json.loads(Path("run/certificate.json").read_text())
+    said = told["says"]
+    assert f"up to {told['worst_difference']:.4f}" in said
+    assert said in flat(out)
+    assert said in flat(Path("model-card.md").read_text())
+    assert call("report", "run")[0] == 0
+    page = next(Path().rglob("report.html"))
+    assert said in texts(page_of(page))
+    code, out, _ = call("fit", *files, *ROLES, "--method", METHOD, "--json")
+    assert json.loads(out)["certificate"] == {"sex": said}
+
+
+def test_the_four_places_of_an_audit_say_one_sentence(call, files):
+    assert call("fit", files[0], *ROLES, "--method", METHOD)[0] == 0
+    ask = ("audit", files[1], *ROLES, "--model", "model.safetensors", "--precision", 0.6)
+    code, out, _ = call(*ask)
+    assert code == 0
+    told = json.loads(Path("audit/certificate.json").read_text())
+    assert told["says"] in flat(out)
+    assert json.loads(call(*ask, "--json")[1])["says"] == told["says"]
+    assert call("report", "audit")[0] == 0
+    page = next(Path().rglob("report.html"))
+    assert told["says"] in texts(page_of(page))
+    assert call("verify", "audit/certificate.json")[0] == 0
+
+
+def test_a_certificate_of_a_model_that_came_alone_says_so_and_is_consistent(call, files):
+    assert call("fit", files[0], *ROLES, "--method", "fl")[0] == 0
+    Path("model.trained-on.json").unlink()
+    ask = ("audit", files[1], *ROLES, "--model", "model.safetensors", "--precision", 0.6)
+    code, out, _ = call(*ask)
+    assert (code, flat(UNTOLD) in flat(out)) == (0, True)
+    assert call("verify", "audit/certificate.json")[0] == 0
+
+
+def test_a_limit_that_is_kept_shows_as_kept_and_one_that_is_not_ends_with_its_own_code(call, files):
+    ask = ("fit", *files, *ROLES, "--precision", 0.9)
+    code, _, _ = call(*ask, "--limit", 0.97)
+    card = Path("model-card.md").read_text()
+    assert (code, "Keeps 0.97" in card, "Not known" in card) == (0, True, False)
+    assert call(*ask, "--limit", 0.01)[0] == 3
+    assert Path("model-card.md").exists()
