@@ -160,16 +160,26 @@ def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
                 found += _asked(step_of(asked.asked), when, asked, _like(asked))
     learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[attr-defined]
     state = rule.decided(rule.with_estimates(state, learned), answered)
-    if state.stage == rule.PROGRAM:
-        asked = solvers.question(state)
-        found += _asked(step_of(asked.asked), "the first round of the program", asked, _like(asked))
-        later = replace(asked, asked=program.largest(asked.asked))
-        when = "the other rounds of the program, at most so large"
-        found += _asked(step_of(later.asked), when, later, _like(later))
-        ends = replace(asked, asked=program.last(asked.asked))
-        when = "the last rounds of the program, at most so large"
-        found += _asked(step_of(ends.asked), when, ends, _like(ends))
-    return found
+    return found + (_of_program(state) if state.stage == rule.PROGRAM else [])
+
+
+def _of_program(state: solvers.SolverState) -> list[Explained]:
+    """The messages of a program, which are of three sizes."""
+    first = solvers.question(state)
+    sizes = {
+        "the first round of the program": first,
+        "the other rounds of the program, at most so large": replace(
+            first, asked=program.largest(first.asked)
+        ),
+        "the last rounds of the program, at most so large": replace(
+            first, asked=program.last(first.asked)
+        ),
+    }
+    return [
+        message
+        for when, asked in sizes.items()
+        for message in _asked(step_of(asked.asked), when, asked, _like(asked))
+    ]
 
 
 def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
