@@ -16,6 +16,7 @@ import pytest
 from helpers import dealt, small_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
@@ -28,7 +29,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, FederationError
-from agnosticfair.federation import counts_of_all, summaries
+from agnosticfair.federation import counts_of_all, fit, summaries
 from agnosticfair.flower.folder import Federation, read_config, write_folder
 from agnosticfair.flower.masking import LIST, list_text, read_key_list
 from agnosticfair.flower.node import read_site
@@ -692,6 +693,29 @@ def test_the_honest_questions_of_a_rule_are_answered():
         assert isinstance(found, dict), question.step
 
 
+@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["outline", "schema"])
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"learner": "trees"},
+        {"learner": "linear", "notion": "equalized_odds"},
+        {"learner": "additive", "basis": gaussian(3, 0.5, "ranges"), "each": True},
+        {"learner": "additive", "basis": by_client()},
+        {"learner": "additive", "aware": True},
+        {"learner": LogisticRegression()},
+        {"probability": "hours"},
+    ],
+    ids=lambda own: " ".join(
+        f"{k}={type(v).__name__ if k == 'basis' else v}" for k, v in own.items()
+    ),
+)
+def test_a_rehearsed_fit_of_a_rule_is_answered(own, schema):
+    rows, made = dealt(ROWS, 2), method("rule", tau=0.05, **own)
+    one = fit(rows, made, positive="yes", schema=schema)
+    masked = fit(rows, made, positive="yes", schema=schema, secure=True)
+    np.testing.assert_array_equal(masked.model.decision(ROWS), one.model.decision(ROWS))
+
+
 def rule(K, named=None):
     return Decision((1.0, 1.0), np.zeros((K, 2)), subgroups=named)
 
@@ -714,7 +738,7 @@ def test_weights_that_are_short_fail_at_the_rows_that_reach_beyond_them():
 
 
 def test_codes_that_are_short_fail_at_the_rows_that_reach_beyond_them():
-    short = level_of(codes=DECLARED.codes[:-1].astype(float))
+    short = level_of(codes=DECLARED.codes[:-2].astype(float))
     told = {str(asked_of(s, short, ruled_task())) for s in with_and_without(0, only_one())}
     assert told == {refusal()}
 
