@@ -145,10 +145,8 @@ def test_heads_follow_the_fairness_metric():
 
 
 def test_a_learner_that_is_not_there_is_a_sentence():
-    census = take_census(ROWS, "rows")
-    made = plan(Method("m", rule=Rule("network")), census, ("a",), positive="yes")
-    with pytest.raises(SettingsError, match="'network' does not train over clients"):
-        trainers.learners_to_try(made)
+    with pytest.raises(SettingsError, match="unknown learner 'forest'"):
+        Rule("forest")
 
 
 def test_the_hessian_is_sent_only_while_it_helps():

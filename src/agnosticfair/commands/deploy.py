@@ -22,6 +22,10 @@ EPILOG = (
 )
 ROUND = ("sums", "part_sums", "trials", "average", "train", "average_network", "private_slopes")
 """The steps of which every round has one."""
+NO_BINS = (
+    "without a schema sites under masks answer for no bins of few rows, so the learner is 'linear': give --schema for "
+    "additive models and trees."
+)
 NOTES = {
     "shows_rows": "the kernels' centres are rows of the sites, without label and group, seen by all (shows-rows)",
     "shares_site_totals": "totals have a block for each site, which shows its own sums (shares-site-totals)",
@@ -96,6 +100,9 @@ def init(
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
     roles = with_parts(Roles(target, tuple(sensitive_features), **columns), chosen)
+    if chosen.rule is not None and secure and schema is None and "learner" not in settings:
+        settings = {**settings, "learner": "linear"}
+        print(f"Note: {NO_BINS}")
     run = {"method": chosen.name, "seed": seed, "positive": positive, "deadline": deadline}
     run |= {"on-failure": on_failure, **to_config(settings)}
     if least_sites is not None:

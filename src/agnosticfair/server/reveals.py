@@ -233,10 +233,13 @@ def _explain_parts(
         found, counts = [_message("histograms", when, reply)], named.by_column(asked, reply)
     axes = axes_of(census, counts, basis.bands, basis.columns, clients=sites)
     sizes = sizes_of(axes)
-    for depth in range(basis.depth + 1):
-        parts = sum(prod(some) for some in combinations(sizes, depth))
-        reply = Reply(1, {"counts": np.zeros((parts, 4 * len(census.groups[name])))})
-        told = when + (f", at most so many of {depth} values" if depth > 1 else "")
+    parts = [sum(prod(some) for some in combinations(sizes, d)) for d in range(basis.depth + 1)]
+    if method.rule is not None:  # over the subgroups of the fit, all at once
+        found, parts = [], [sum(parts)]
+    for depth, most in enumerate(parts):
+        reply = Reply(1, {"counts": np.zeros((most, 4 * len(census.groups[name])))})
+        many = depth > 1 or method.rule is not None
+        told = when + (", at most so many" if many else "")
         found.append(_message("part_decisions", told, reply))
     return found
 

@@ -55,13 +55,13 @@ Ask = Callable[[Broadcast[Any]], Reply]
 def agreed(plan: Plan, census: Census, ask: Ask) -> Plan:
     """The plan with bins of its columns of numbers, and the axes of its subgroups.  ask: all clients."""
     counts: dict[str, np.ndarray] = {}
-    names = sorted(census.numeric)
+    names = sorted({*census.numeric} - {*census.bands})  # the others' are declared
     for first in range(0, len(names), COLUMNS):
         some = names[first : first + COLUMNS]
         ranges = np.array([census.numeric[name] for name in some], float).reshape(-1, 2)
         question = Broadcast(0, plan.task, Histograms(tuple(some), *ranges.T))
         counts |= by_column(question, ask(question))
-    plan = with_bins(plan, census, counts)
+    plan = replace(with_bins(plan, census, counts), declared=bool(census.bands))
     return plan if plan.method.fairness is None else with_axes(plan, census, counts)
 
 
@@ -73,7 +73,7 @@ def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
         return plan
     models = (rule.folds + 1) * max(len(trained_heads(plan)), 1)
     room = MAX_NUMBERS // models - plan.task.encoding.width
-    bins = min(BINS, plan.task.n // ROWS, room // max(len(counts), 1))
+    bins = min(BINS, plan.task.n // ROWS, room // max(len(census.numeric), 1))
     bins = max(MIN_BINS, bins)
     edges = [
         (name, bands_of(census, name, counts.get(name), bins, bins_of))

@@ -411,9 +411,9 @@ def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, nam
     sent = [
         t["received"] for t in traffic if t["step"] == "part_decisions" and t["site"] == "north"
     ]
-    assert sent[:2] == most[:2]
-    assert sent[2] <= most[2]
-    assert len(sent) == len(most) == 3
+    assert len(sent) == len(most) == (1 if name == "rule" else 3)
+    assert sent[-1] <= most[-1]
+    assert name == "rule" or sent[:2] == most[:2]
     assert {t["step"] for t in traffic} <= {m.step for m in told}
 
 
@@ -566,6 +566,8 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
     [n if n == "fairfl" else pytest.param(n, marks=pytest.mark.slow) for n in sorted(METHODS)],
 )
 def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_path):
+    if network and METHODS[name].rule is not None:
+        return  # a rule has learners instead
     from agnosticfair.flower.masking import LIST, masking_files, read_key_list
 
     for file, text in masking_files(files).items():
@@ -581,7 +583,7 @@ def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_p
     engine, grid = engine_over(files, **own)
     secure = fit(engine, recipe, secure=read_key_list(tmp_path / LIST).sites)
     here = fit(read_clients(files.values(), ROLES), recipe)
-    assert secure.model.w.tobytes() == here.model.w.tobytes()
+    assert secure.model.digest == here.model.digest
     assert secure.history == here.history
     assert "census" not in {step for step, _ in grid.log}
     engine, _ = engine_over(files, **own)
@@ -685,7 +687,7 @@ def with_bins(schema):
 def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     """From 'deploy init --limit' to the certificate: the model and the promise of the same rows in one place."""
     from agnosticfair.auditing import limit as limits
-    from agnosticfair.auditing.proof import verify
+    from agnosticfair.auditing.verifying import verify
     from agnosticfair.data.schema import schema_of
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site
@@ -710,7 +712,7 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     assert len(promise.trials) > 1
     assert (certificate["says"], certificate["kept"]) == (str(promise), promise.kept)
     (tmp_path / "model.safetensors").write_bytes(left["model.safetensors"])
-    assert load_model(tmp_path / "model.safetensors").w.tobytes() == here.model.w.tobytes()
+    assert load_model(tmp_path / "model.safetensors").digest == here.model.digest
 
 
 PRIVATE_STEPS = ("plan", "counts", "moments", "slopes", "decisions")
