@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
+from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.binning import Binning, declared
@@ -543,6 +544,18 @@ groups = st.sampled_from(
     [(("sex", ("g0", "g1")),), (("sex", ("g0",)),), (("job", ("a", "b")),), ()]
 )
 clients = st.sampled_from([SITES, ("north",), (), ("north", "south", "west")])
+HEADS = heads([("sex", tuple(SCHEMA.sensitive_features["sex"]))])
+SHORT, LONG = (np.zeros((1, 2, D)) for D in (4, PLAN.task.encoding.width + 1))
+estimates = st.builds(
+    Estimates,
+    kind=st.sampled_from(["additive", "linear", "trees", "given"]),
+    heads=st.sampled_from([HEADS, HEADS, HEADS[::-1], HEADS[:1]]),
+    folds=st.sampled_from([0, 0, 2, 200]),
+    seed=st.sampled_from([0, 0, 7]),
+    arrays=st.sampled_from([{}, {"w": LONG}, {"w": LONG}, {"w": LONG.repeat(3, 0)}, {"w": SHORT}]),
+    columns=st.sampled_from([(), (), ("", ""), ("age", "age"), ("hours", "")]),
+    aware=st.booleans(),
+)
 tasks = st.fixed_dictionaries(
     {},
     optional={
@@ -556,11 +569,9 @@ tasks = st.fixed_dictionaries(
         "by_label": st.booleans(),
         "n": st.sampled_from([0, 1, 240, 2**30, 2**60, -5]),
         "centres": st.just(np.zeros((1, 5))),
+        "estimates": estimates,
     },
 )
-
-
-HEADS = heads([("sex", tuple(SCHEMA.sensitive_features["sex"]))])
 
 
 def _of_the_rule(draw, w, number):
@@ -714,6 +725,9 @@ def test_a_rehearsed_fit_of_a_rule_is_answered(own, schema):
     one = fit(rows, made, positive="yes", schema=schema)
     masked = fit(rows, made, positive="yes", schema=schema, secure=True)
     np.testing.assert_array_equal(masked.model.decision(ROWS), one.model.decision(ROWS))
+    if own.get("basis") != by_client():  # whose rule says who holds a row: by consent
+        audit = partial(audit_clients, one.model, rows, held_out=False, bootstrap=0, schema=schema)
+        assert audit(secure=True).accuracy == audit().accuracy
 
 
 def rule(K, named=None):
