@@ -812,6 +812,18 @@ def test_odd_points_of_the_program_come_to_no_row():
     assert {asked_of(unseen(), question, task) for question in odd_points()} == {refusal()}
 
 
+def test_a_number_of_rows_that_is_a_lie_draws_one_row():
+    """Of n rows one in n / 2^17 enters the Hessian: with 240 rows and n = 240 * 2^17 it was one person's."""
+    site, _ = neighbours(0)
+    w = np.zeros((1, len(HEADS), WIDE))
+    w[..., 0] = 1.0
+    found = asked_of(site, program_at(), ruled_task(linear_estimates(w), n=240 << 17))
+    assert found == refusal()
+    assert isinstance(
+        asked_of(site, program_at(), ruled_task(linear_estimates(w), n=1 << 20)), dict
+    )
+
+
 def test_an_answer_that_fills_the_memory_is_refused():
     """A request of a few megabytes asked for sums of hundreds of gigabytes."""
     site, estimates = unseen(schema=None, rehearsal=True), linear_estimates()

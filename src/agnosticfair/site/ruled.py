@@ -19,6 +19,7 @@ from agnosticfair.learners.heads import MAX_GROUPS, Head, strata
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.learners.trees import binning_of, forests_of
 from agnosticfair.mathematics.basis import width
+from agnosticfair.mathematics.scores import HESSIAN_ROWS
 from agnosticfair.mathematics.trees import MAX_CODES, from_numbers, unpack
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.questions import Task
@@ -33,6 +34,7 @@ from agnosticfair.site.checks import (
     question_check,
     task_check,
 )
+from agnosticfair.site.policy import MOST_FOLDS
 
 
 @task_check("estimates")
@@ -181,6 +183,9 @@ def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
         need(all(isfinite(price) and price > 0 for price in asked.prices), "its prices are none")
         need((np.asarray(asked.eps) >= 0).all(), "the smoothing is none")
         _points(asked, task)
+        few = asked.hessian and task.n // HESSIAN_ROWS > MOST_FOLDS
+        # the draw of rows is a fold whose number is sent: n
+        need(by.policy.rehearsal or not few, f"one row in {task.n // HESSIAN_ROWS} would be drawn")
 
 
 def _points(asked: Any, task: Task) -> None:
