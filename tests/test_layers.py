@@ -138,7 +138,7 @@ ELSEWHERE = {
     "server/test_exact": "server/adversaries",
     "server/test_learning": "server/solvers",
     "server/test_named": "server/limited server/plan server/stepping",
-    "site/test_red_team": "site/checks site/guard",
+    "site/test_red_team": "site/checks site/guard site/ruled",
     "test_reductions": "server/averaging",
 }
 """Where larger files are tested that have no test of their name: by what they are for, together with others."""

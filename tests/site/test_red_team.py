@@ -16,30 +16,38 @@ import pytest
 from helpers import dealt, small_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
+from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
+from agnosticfair.data.binning import Binning, declared
 from agnosticfair.data.census import Census, merge, take_census
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, FederationError
-from agnosticfair.federation import counts_of_all, summaries
+from agnosticfair.federation import counts_of_all, fit, summaries
 from agnosticfair.flower.folder import Federation, read_config, write_folder
 from agnosticfair.flower.masking import LIST, list_text, read_key_list
 from agnosticfair.flower.node import read_site
 from agnosticfair.flower.site import hello, reason, respond
-from agnosticfair.learners.heads import heads
+from agnosticfair.learners.decisions import Decision
+from agnosticfair.learners.estimates import Estimates, predict
+from agnosticfair.learners.heads import Head, heads
+from agnosticfair.learners.kernels import Kernels
+from agnosticfair.learners.trees import packed
 from agnosticfair.mathematics.basis import by_client, constant, gaussian
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.scores import Points
+from agnosticfair.mathematics.scores import Directions, Points
+from agnosticfair.mathematics.trees import empty
 from agnosticfair.methods import method
 from agnosticfair.private import imagined
 from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.estimates import Calibration, Learn
+from agnosticfair.protocol.estimates import Calibration, Learn, SubgroupMasses
 from agnosticfair.protocol.faults import Asker
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
@@ -70,6 +78,7 @@ from agnosticfair.protocol.questions import (
 )
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
 from agnosticfair.protocol.trees import Cells
+from agnosticfair.server import boosted
 from agnosticfair.server import plan as server
 from agnosticfair.site.guard import Quiet, guarded
 from agnosticfair.site.policy import SitePolicy
@@ -535,6 +544,18 @@ groups = st.sampled_from(
     [(("sex", ("g0", "g1")),), (("sex", ("g0",)),), (("job", ("a", "b")),), ()]
 )
 clients = st.sampled_from([SITES, ("north",), (), ("north", "south", "west")])
+HEADS = heads([("sex", tuple(SCHEMA.sensitive_features["sex"]))])
+SHORT, LONG = (np.zeros((1, 2, D)) for D in (4, PLAN.task.encoding.width + 1))
+estimates = st.builds(
+    Estimates,
+    kind=st.sampled_from(["additive", "linear", "trees", "given"]),
+    heads=st.sampled_from([HEADS, HEADS, HEADS[::-1], HEADS[:1]]),
+    folds=st.sampled_from([0, 0, 2, 200]),
+    seed=st.sampled_from([0, 0, 7]),
+    arrays=st.sampled_from([{}, {"w": LONG}, {"w": LONG}, {"w": LONG.repeat(3, 0)}, {"w": SHORT}]),
+    columns=st.sampled_from([(), (), ("", ""), ("age", "age"), ("hours", "")]),
+    aware=st.booleans(),
+)
 tasks = st.fixed_dictionaries(
     {},
     optional={
@@ -548,11 +569,9 @@ tasks = st.fixed_dictionaries(
         "by_label": st.booleans(),
         "n": st.sampled_from([0, 1, 240, 2**30, 2**60, -5]),
         "centres": st.just(np.zeros((1, 5))),
+        "estimates": estimates,
     },
 )
-
-
-HEADS = heads([("sex", tuple(SCHEMA.sensitive_features["sex"]))])
 
 
 def _of_the_rule(draw, w, number):
@@ -608,6 +627,281 @@ def neighbours(row, **policy):
             pytest.importorskip("opendp", reason="needs agnosticfair[dp]")
             held = PrivateSite("north", Quiet("north", held), Ledger(1e6, 1e-5), rows=str(row))
         yield guarded(own, held)
+
+
+# -- estimates, trees and rules -------------------------------------------------------------------------------------
+
+BANDED = replace(PLAN.task.encoding, bands=tuple(EDGES.items()))
+WIDE = BANDED.width + 1
+DECLARED = declared(BANDED)
+
+
+def linear_estimates(w=None, folds=0, **changes):
+    w = np.zeros((folds + 1, len(HEADS), WIDE)) if w is None else w
+    return replace(Estimates("additive", HEADS, folds, 0, {"w": w}), **changes)
+
+
+def tree_estimates(binning):
+    bins = binning.bins(BANDED)
+    gain = np.zeros((len(HEADS), len(bins.sizes)))
+    forests = [empty(2, trees=1)] * len(HEADS)
+    return Estimates("trees", HEADS, 0, 0, packed(binning, bins, forests, len(HEADS), gain))
+
+
+def ruled_task(estimates=None, **changes):
+    return replace(PLAN.task, **{"encoding": BANDED, "estimates": estimates, **changes})
+
+
+def program_at(k=0, j=0, other=-1, nu=0.0, eps=1.0, times=1):
+    """A question of the program with a direction of the Hessian."""
+    numbers = (np.full(times, v) for v in (k, j, other, 1.0, 0.0))
+    at = Directions(*numbers, np.zeros((0, 1, 2)))
+    points = Points(np.zeros((1, 1, 2)), np.array([nu]), np.array([eps]), at)
+    return asked_points(points, (1.0, 1.0))
+
+
+def level_of(folds=0, **changes):
+    plan = replace(PLAN, task=ruled_task(), declared=True)
+    return replace(boosted.question(boosted.begun(plan, HEADS, 0, folds)), **changes)
+
+
+def asked_of(site, question, task):
+    return verdict(site, question.step, Broadcast(1, task, question))
+
+
+def unseen(**policy):
+    """A site that must not come to look at its rows."""
+
+    def looked(step, question):
+        pytest.fail(f"step {step!r} came to the rows")  # no Exception, which the guard would hide
+
+    settings = {"masks": True, "schema": SCHEMA, "least_rows": 1, **policy}
+    return guarded(SitePolicy("north", SITES, **settings), looked)
+
+
+def with_and_without(row, rows):
+    """Two sites, of which one has the row."""
+    for some in (rows, rows.take(np.arange(len(rows)) != row)):
+        held = partial(answer, Client("north", some))
+        yield guarded(SitePolicy("north", SITES, masks=True, schema=SCHEMA), held)
+
+
+def test_the_honest_questions_of_a_rule_are_answered():
+    site, _ = neighbours(0)
+    named = axes(JOB, AGE, parts=[[(0, 1), (1, 0), (-1, -1)]])
+    for question, estimates, more in (
+        (Learn(HEADS, 5, 0, True, np.zeros((6, len(HEADS), WIDE))), None, {}),
+        (level_of(), None, {}),
+        (level_of(5), None, {}),
+        (Calibration(), linear_estimates(folds=5), {}),
+        (Calibration(), linear_estimates(folds=5), {"named": named}),
+        (SubgroupMasses(), tree_estimates(DECLARED), {"named": named}),
+        (program_at(), linear_estimates(folds=2), {}),
+        (program_at(eps=0.0), tree_estimates(DECLARED), {}),
+        (PartDecisions(np.zeros(0)), linear_estimates(), {"rule": rule(2, named), "named": named}),
+    ):
+        found = asked_of(site, question, ruled_task(estimates, **more))
+        assert isinstance(found, dict), question.step
+
+
+@pytest.mark.parametrize("schema", [None, SCHEMA], ids=["outline", "schema"])
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"learner": "trees"},
+        {"learner": "linear", "notion": "equalized_odds"},
+        {"learner": "additive", "basis": gaussian(3, 0.5, "ranges"), "each": True},
+        {"learner": "additive", "basis": by_client()},
+        {"learner": "additive", "aware": True},
+        {"learner": LogisticRegression()},
+        {"probability": "hours"},
+    ],
+    ids=lambda own: " ".join(
+        f"{k}={type(v).__name__ if k == 'basis' else v}" for k, v in own.items()
+    ),
+)
+def test_a_rehearsed_fit_of_a_rule_is_answered(own, schema):
+    rows, made = dealt(ROWS, 2), method("rule", tau=0.05, **own)
+    one = fit(rows, made, positive="yes", schema=schema)
+    masked = fit(rows, made, positive="yes", schema=schema, secure=True)
+    np.testing.assert_array_equal(masked.model.decision(ROWS), one.model.decision(ROWS))
+    if own.get("basis") != by_client():  # whose rule says who holds a row: by consent
+        audit = partial(audit_clients, one.model, rows, held_out=False, bootstrap=0, schema=schema)
+        assert audit(secure=True).accuracy == audit().accuracy
+
+
+def rule(K, named=None):
+    return Decision((1.0, 1.0), np.zeros((K, 2)), subgroups=named)
+
+
+def only_one(job="c"):
+    """Rows of which the first alone has this job."""
+    values = ROWS.categorical["job"].values()
+    at = [i for i, value in enumerate(values) if value == job]
+    rest = [i for i, value in enumerate(values) if value != job]
+    return ROWS.take(np.array([at[0], *rest]))
+
+
+def test_weights_that_are_short_fail_at_the_rows_that_reach_beyond_them():
+    """A refusal told whether this site, not all of them, has a row of the last category."""
+    plain = PLAN.task.encoding  # whose last columns are the jobs
+    short = linear_estimates(np.zeros((1, len(HEADS), plain.width - 1)))
+    task = ruled_task(short, encoding=plain)
+    told = {str(asked_of(s, Calibration(), task)) for s in with_and_without(0, only_one())}
+    assert told == {refusal()}
+
+
+def test_codes_that_are_short_fail_at_the_rows_that_reach_beyond_them():
+    short = level_of(codes=DECLARED.codes[:-2].astype(float))
+    told = {str(asked_of(s, short, ruled_task())) for s in with_and_without(0, only_one())}
+    assert told == {refusal()}
+
+
+@pytest.mark.parametrize("direction", [{"k": 9}, {"other": 9}])
+def test_a_direction_that_is_none_fails_where_a_row_is_near_the_threshold(direction):
+    """With a narrow smoothing: whether this site has a row of that score, one person."""
+    w = np.zeros((1, len(HEADS), WIDE))
+    w[..., 0] = 1.0
+    estimates = linear_estimates(w)
+    eta = predict(estimates, BANDED, 0, ROWS)[0]
+    question = program_at(nu=2 * eta[7] - 1, eps=1e-9, **direction)
+    told = {str(asked_of(s, question, ruled_task(estimates))) for s in with_and_without(7, ROWS)}
+    assert told == {refusal()}
+
+
+def test_a_column_that_is_no_probability_fails_where_a_row_is_beyond_one():
+    """'Is anybody here older than ...': a refusal of one site."""
+    age = ROWS.numeric["age"]
+    rows = ROWS.take(np.r_[np.argmax(age), np.flatnonzero((age >= 0) & (age <= 1))])
+    given = Estimates("given", HEADS, 0, 0, columns=("age",) * len(HEADS))
+    told = {str(asked_of(s, Calibration(), ruled_task(given))) for s in with_and_without(0, rows)}
+    assert told == {refusal()}
+
+
+def test_trees_over_bins_of_one_person_are_refused_in_estimates_too():
+    age = np.sort(ROWS.numeric["age"])
+    edges = np.array([age[100] - 1e-9, age[100] + 1e-9])
+    at = [name for name, *_ in BANDED.numeric].index("age")
+    sizes = np.zeros(len(BANDED.numeric), np.uint16)
+    sizes[at] = 2
+    narrow = tree_estimates(Binning(edges, sizes, DECLARED.codes))
+    assert asked_of(unseen(), Calibration(), ruled_task(narrow)) == refusal()
+
+
+def test_a_rule_of_odd_shapes_comes_to_no_row():
+    good, part = linear_estimates(), axes(JOB, parts=[[(0, 1), (-1, -1), (-1, -1)]])
+    asked = PartDecisions(np.zeros(0))
+    for decision in (rule(2), rule(1, part), replace(rule(1), weights=np.ones(3))):
+        task = ruled_task(good, rule=decision, named=part)
+        assert asked_of(unseen(), asked, task) == refusal()
+    assert asked_of(unseen(), asked, ruled_task(rule=rule(1), named=part)) == refusal()
+
+
+def odd_points():
+    base = program_at()
+    for name in ("A", "nu", "eps", "directions", "mixed", "W"):
+        yield replace(base, **{name: np.zeros((3, 3, 3))})
+        yield replace(base, **{name: np.ones(2)})
+    yield replace(base, eps=np.array([-1.0]))
+    yield program_at(k=0.5)
+    yield program_at(j=-3)
+
+
+def test_odd_points_of_the_program_come_to_no_row():
+    task = ruled_task(linear_estimates())
+    assert {asked_of(unseen(), question, task) for question in odd_points()} == {refusal()}
+
+
+def test_a_number_of_rows_that_is_a_lie_draws_one_row():
+    """Of n rows one in n / 2^17 enters the Hessian: with 240 rows and n = 240 * 2^17 it was one person's."""
+    site, _ = neighbours(0)
+    w = np.zeros((1, len(HEADS), WIDE))
+    w[..., 0] = 1.0
+    found = asked_of(site, program_at(), ruled_task(linear_estimates(w), n=240 << 17))
+    assert found == refusal()
+    assert isinstance(
+        asked_of(site, program_at(), ruled_task(linear_estimates(w), n=1 << 20)), dict
+    )
+
+
+def test_an_answer_that_fills_the_memory_is_refused():
+    """A request of a few megabytes asked for sums of hundreds of gigabytes."""
+    site, estimates = unseen(schema=None, rehearsal=True), linear_estimates()
+    site.judgement = replace(unseen().judgement, policy=site.policy)
+    many = axes(("job", tuple(map(str, range(50_000))), ()))
+    heavy = Kernels(gaussian(10**6), SITES, np.zeros((10**4, PLAN.task.encoding.width)))
+    decision = Decision((1.0, 1.0), np.zeros((10**6 + 1, 2)), kernels=heavy)
+    for question, task in (
+        (program_at(times=100_000), ruled_task(estimates)),
+        (SubgroupMasses(), ruled_task(estimates, named=many)),
+        (PartCounts(), ruled_task(named=many)),
+        (level_of(count=np.zeros((100_000, 2))), ruled_task()),
+        (PartDecisions(np.zeros(0)), ruled_task(estimates, rule=decision, named=axes(JOB))),
+        (Learn(HEADS, 0, 0, False, np.zeros((900, len(HEADS), WIDE))), ruled_task()),
+    ):
+        assert asked_of(site, question, task) == refusal()
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        (*HEADS, replace(HEADS[1], name="again")),
+        (*HEADS, Head("odd", ("sex", "sex"), ("g0", "g1"))),
+        (*HEADS, Head("odd", ("sex",), ())),
+        (*HEADS, Head("odd", ("sex",), ("g0",), other=("g1", "g1"))),
+        (*HEADS, Head("odd", ("job",), ("a",))),
+        (*HEADS, Head("positive", label=1)),
+    ],
+)
+def test_heads_are_the_label_and_groups_each_once(strange):
+    w = np.zeros((1, len(strange), WIDE))
+    assert asked_of(unseen(), Learn(strange, 0, 0, False, w), ruled_task()) == refusal()
+    other = linear_estimates(w, heads=strange)
+    assert asked_of(unseen(), Calibration(), ruled_task(other)) == refusal()
+    first = linear_estimates(heads=HEADS[::-1])
+    assert asked_of(unseen(), Calibration(), ruled_task(first)) == refusal()
+
+
+@pytest.mark.parametrize(("folds", "seed"), [(3, 0), (200, 0), (-1, 0), (5, 7)])
+def test_folds_of_learners_are_the_agreed_ones(folds, seed):
+    w = np.zeros((abs(folds) + 1, len(HEADS), WIDE))
+    assert asked_of(unseen(), Learn(HEADS, folds, seed, False, w), ruled_task()) == refusal()
+    asked = replace(level_of(), folds=folds, seed=seed)
+    assert asked_of(unseen(), asked, ruled_task()) == refusal()
+    other = linear_estimates(w, folds, seed=seed)
+    assert asked_of(unseen(), Calibration(), ruled_task(other)) == refusal()
+
+
+def test_nodes_of_trees_are_there_and_named_once():
+    for changes in (
+        {"count": np.zeros((2, 2))},
+        {"count": np.array([[0.5, 0.0]])},
+        {"count": np.array([[0.0, 1.0]])},
+        {"count": np.zeros(2)},
+        {"level": 60},
+        {"level": -1},
+        {"edge_sizes": np.array([-1.0, 4.0])},
+        {"codes": np.full(3, 300.0)},
+        {"forests": np.zeros(1)},
+    ):
+        assert asked_of(unseen(), level_of(**changes), ruled_task()) == refusal()
+
+
+def test_under_epsilon_there_are_no_estimates():
+    site = unseen(epsilon=1.0)
+    good = linear_estimates()
+    learning = Learn(HEADS, 0, 0, False, np.zeros((1, len(HEADS), WIDE)))
+    for question, task in (
+        (learning, ruled_task()),
+        (level_of(), ruled_task()),
+        (Cells(np.zeros((2, 1))), ruled_task()),
+        (program_at(), ruled_task(good)),
+        (Calibration(), ruled_task(good)),
+        (SubgroupMasses(), ruled_task(good, named=axes(JOB))),
+        (noisy(PrivateCounts), ruled_task(good, n=0)),
+        (noisy(PrivateCounts), ruled_task(good, n=0, rule=rule(1))),
+    ):
+        assert asked_of(site, question, task) == refusal()
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))

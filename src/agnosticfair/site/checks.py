@@ -10,8 +10,8 @@ bins that no schema declares are held against rows (``Judgement.bins``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from math import isfinite
+from dataclasses import MISSING, dataclass, fields
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,10 @@ from agnosticfair.data.census import Census, encoding_of
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import check_agreed
-from agnosticfair.learners.estimates import LEARNERS
-from agnosticfair.learners.heads import Head
 from agnosticfair.learners.kernels import plain
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, width
 from agnosticfair.mathematics.parts import DEEPEST, SITE
-from agnosticfair.mathematics.trees import from_numbers, unpack
-from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.messages import MOST_BYTES, Broadcast
 from agnosticfair.protocol.privacy.checks import covered
 from agnosticfair.protocol.questions import UNCOUNTED, Named, Task
 from agnosticfair.site.policy import SitePolicy
@@ -37,6 +34,12 @@ LEAST_SIGMA = 0.1
 LEAST_TEMPERATURE = 1e-6
 MOST_ROWS = 1 << 36
 MOST_RESAMPLES = 10_000
+MOST_KERNELS = 4096
+"""Each is a number for every row."""
+
+MOST_NUMBERS = MOST_BYTES // 8
+"""Of an answer: a longer one could not be read."""
+
 NOISE = (1e-3, 1e6)
 """The multipliers of noise that have a meaning."""
 
@@ -82,7 +85,9 @@ def question_check(*steps: str) -> Callable[[Check], Check]:
     return known
 
 
-def _field(name: str) -> Callable[..., Any]:
+def task_check(name: str) -> Callable[..., Any]:
+    """Know the check of a field of the task."""
+
     def known(check: Callable[[Judgement, Task], None]) -> Callable[[Judgement, Task], None]:
         TASK[name] = check
         return check
@@ -112,6 +117,7 @@ def check_request(by: Judgement, step: str, broadcast: Broadcast[Any], known: bo
         need(all(v == getattr(UNCOUNTED, k) for k, v in bare.items()), "the task is half of one")
         TASK["fold"](by, broadcast.task)
     CHECKS[step](by, broadcast)
+    need(sum(map(prod, broadcast.shapes.values())) <= MOST_NUMBERS, "its answer would be too long")
 
 
 def check_task(by: Judgement, task: Task) -> None:
@@ -125,7 +131,7 @@ def check_task(by: Judgement, task: Task) -> None:
             TASK[f.name](by, task)
 
 
-@_field("encoding")
+@task_check("encoding")
 def _encoding(by: Judgement, task: Task) -> None:
     asked, own = task.encoding, encoding_of(by.outline, task.encoding.scale)
     if by.declared:
@@ -134,7 +140,7 @@ def _encoding(by: Judgement, task: Task) -> None:
     elif not by.policy.rehearsal:
         _around(asked, own)
     for name, edges in asked.bands:
-        _bins(by, name, edges, task.fold)
+        check_bins(by, name, edges, task.fold)
 
 
 def _around(asked: Encoding, own: Encoding) -> None:
@@ -152,7 +158,7 @@ def _around(asked: Encoding, own: Encoding) -> None:
         need(values[name] >= {*known}, f"categories of {name!r} are left out")
 
 
-def _bins(by: Judgement, name: str, edges: Sequence[float], fold: Fold | None) -> None:
+def check_bins(by: Judgement, name: str, edges: Sequence[float], fold: Fold | None) -> None:
     """Bins are the schema's; without one, enough rows lie in each."""
     need(name in by.outline.numeric, f"{name!r} is no column of numbers")
     need(
@@ -169,7 +175,7 @@ def _bins(by: Judgement, name: str, edges: Sequence[float], fold: Fold | None) -
     )
 
 
-@_field("positive")
+@task_check("positive")
 def _positive(by: Judgement, task: Task) -> None:
     need(
         not by.declared or task.positive in by.outline.labels,
@@ -177,7 +183,7 @@ def _positive(by: Judgement, task: Task) -> None:
     )
 
 
-@_field("sensitive_features")
+@task_check("sensitive_features")
 def _groups(by: Judgement, task: Task) -> None:
     names = [name for name, _ in task.sensitive_features]
     need(len({*names}) == len(names), "a sensitive feature is named twice")
@@ -189,17 +195,17 @@ def _groups(by: Judgement, task: Task) -> None:
         need(same, f"the groups of {name!r} are not those that were agreed on")
 
 
-@_field("by_label")
+@task_check("by_label")
 def _by_label(by: Judgement, task: Task) -> None:
     """Either."""
 
 
-@_field("n")
+@task_check("n")
 def _n(by: Judgement, task: Task) -> None:
     need(0 <= task.n <= MOST_ROWS, "the number of rows is none")
 
 
-@_field("clients")
+@task_check("clients")
 def _clients(by: Judgement, task: Task) -> None:
     policy, asked = by.policy, {*task.clients}
     need(list(task.clients) == sorted(asked), "the sites are not listed once each")
@@ -210,30 +216,30 @@ def _clients(by: Judgement, task: Task) -> None:
     need(enough or asked == {*policy.sites}, "some sites of the list are left out")
 
 
-@_field("basis")
+@task_check("basis")
 def _basis(by: Judgement, task: Task) -> None:
-    _kernels(by, task.basis)
+    check_kernels(by, task.basis)
 
 
-@_field("fair_basis")
+@task_check("fair_basis")
 def _fair_basis(by: Judgement, task: Task) -> None:
-    _kernels(by, task.fair_basis)
+    check_kernels(by, task.fair_basis)
 
 
-def _kernels(by: Judgement, basis: Basis) -> None:
+def check_kernels(by: Judgement, basis: Basis) -> None:
     apart = is_apart(basis) and not by.policy.shares_site_totals
     need(not apart, "totals would have a block of this site's own (shares-site-totals)")
     if is_centred(basis) and not isinstance(basis.sigma, str):
         need(basis.sigma >= LEAST_SIGMA, f"kernels are narrower than {LEAST_SIGMA:g}")
 
 
-@_field("network")
+@task_check("network")
 def _network(by: Judgement, task: Task) -> None:
     """Any that is known here."""
 
 
-@_field("centres")
-def _centres(by: Judgement, task: Task) -> None:
+@task_check("centres")
+def check_centres(by: Judgement, task: Task) -> None:
     if task.centres is None:
         return
     widths = {task.encoding.width, plain(task.encoding).width}
@@ -241,11 +247,12 @@ def _centres(by: Judgement, task: Task) -> None:
         task.centres.ndim == 2 and task.centres.shape[1] in widths,
         "centres are not of the encoding",
     )
+    need(len(task.centres) <= MOST_KERNELS, "there are too many centres")
     need(np.isfinite(task.centres).all(), "centres are not finite")
 
 
-@_field("named")
-def _named(by: Judgement, task: Task) -> None:
+@task_check("named")
+def check_named(by: Judgement, task: Task) -> None:
     assert task.named is not None
     names = [name for name, *_ in task.named.axes]
     need(len({*names}) == len(names), "an axis is named twice")
@@ -253,7 +260,7 @@ def _named(by: Judgement, task: Task) -> None:
         need(len({*values}) == len(values), f"a value of {name!r} is named twice")
         if edges:
             need(len(values) == len(edges) + 1, f"{name!r} has not one value for each bin")
-            _bins(by, name, edges, task.fold)
+            check_bins(by, name, edges, task.fold)
         else:
             _values(by, name, values, task.clients)
     _subgroups(task.named)
@@ -292,58 +299,17 @@ def _subgroups(named: Named) -> None:
     need(len(np.unique(places, axis=0)) == len(places), "a subgroup is named twice")
 
 
-@_field("fold")
+@task_check("fold")
 def _fold(by: Judgement, task: Task) -> None:
     fold, policy = task.fold, by.policy
     if fold is None:
         return
     need(not policy.epsilon, "folds are not answered under epsilon")
     need(fold.of in policy.folds, f"{fold.of} folds are not agreed on")
-    _fold_seed(by, fold.seed)
+    check_fold_seed(by, fold.seed)
 
 
-@_field("estimates")
-def _estimates(by: Judgement, task: Task) -> None:
-    asked = task.estimates
-    assert asked is not None
-    need(asked.kind in (*LEARNERS, "given"), "its learner is none that is known here")
-    _heads(by, task, asked.heads)
-    need(
-        not asked.folds or asked.folds in by.policy.folds, f"{asked.folds} folds are not agreed on"
-    )
-    _fold_seed(by, asked.seed)
-    need(all(not c or c in by.outline.numeric for c in asked.columns), "a column is none")
-    need(not asked.columns or len(asked.columns) == len(asked.heads), "heads lack columns")
-    need(all(np.isfinite(v).all() for v in asked.arrays.values()), "estimates are not finite")
-
-
-@_field("rule")
-def _rule(by: Judgement, task: Task) -> None:
-    asked = task.rule
-    assert asked is not None
-    need(np.isfinite(asked.coefficients).all() and isfinite(asked.shift), "a rule is not finite")
-    need(all(isfinite(price) and price > 0 for price in asked.prices), "its prices are none")
-    need(asked.weights is None or np.isfinite(asked.weights).all(), "a rule is not finite")
-    if asked.subgroups is not None:
-        _named(by, replace(task, named=asked.subgroups))
-    if asked.kernels is not None:
-        _kernels(by, asked.kernels.basis)
-        _centres(by, replace(task, centres=asked.kernels.centres))
-
-
-def _heads(by: Judgement, task: Task, heads: Sequence[Head]) -> None:
-    """The label, and groups of the agreed sensitive features, each once."""
-    need(len({head.name for head in heads}) == len(heads), "a head is named twice")
-    for head in heads:
-        known = all(name in by.outline.groups for name in head.features)
-        need(known and head.label in (None, 0, 1), f"{head.name!r} is no head")
-        for group in (head.group, head.other):
-            pairs = zip(head.features, group, strict=False)
-            good = not by.declared or all(value in by.outline.groups[name] for name, value in pairs)
-            need(good, f"{head.name!r} has a group that is none")
-
-
-def _fold_seed(by: Judgement, seed: int) -> None:
+def check_fold_seed(by: Judgement, seed: int) -> None:
     need(by.policy.fold_seed in (None, seed), "the folds' seed is not the agreed one")
 
 
@@ -373,54 +339,6 @@ def _over_subgroups(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(named is not None, "there are no subgroups in the task")
     assert named is not None
     _numbers(by, broadcast)
-
-
-@question_check("learn")
-def _learn(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    asked, task = broadcast.asked, broadcast.task
-    _trained(by, broadcast)
-    need(asked.w.shape[1:] == (len(asked.heads), task.encoding.width + 1), "weights are no heads'")
-    need(np.isfinite(asked.w).all(), "weights are not finite")
-
-
-def _trained(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    """Folds and heads of a learner."""
-    asked = broadcast.asked
-    _heads(by, broadcast.task, asked.heads)
-    need(asked.folds in (0, *by.policy.folds), f"{asked.folds} folds are not agreed on")
-    _fold_seed(by, asked.seed)
-
-
-@question_check("cells")
-def _cells(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    need(by.policy.rehearsal and not by.declared, "small cells are counted in a rehearsal only")
-
-
-@question_check("level")
-def _level(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    asked, task = broadcast.asked, broadcast.task
-    _trained(by, broadcast)
-    binning, columns = asked.binning, task.encoding.numeric
-    need(len(binning.by_column) == len(columns), "there are not bins for each column")
-    for (name, *_), edges in zip(columns, binning.by_column, strict=True):
-        if len(edges):
-            _bins(by, name, edges.tolist(), task.fold)
-    bins = binning.bins(task.encoding)
-    for packed in (asked.forests, asked.growing):
-        unpack(from_numbers(packed), bins)
-
-
-@question_check("subgroup_masses", "calibration", "program")
-def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    asked, task = broadcast.asked, broadcast.task
-    need(task.estimates is not None, "there are no estimates in the task")
-    for f in fields(asked):
-        value = getattr(asked, f.name)
-        good = not isinstance(value, float | np.ndarray) or np.isfinite(value).all()
-        need(good, f"{f.name!r} is not finite")
-    if asked.step == "program":
-        need(all(isfinite(price) and price > 0 for price in asked.prices), "its prices are none")
-        need((np.asarray(asked.eps) >= 0).all(), "the smoothing is none")
 
 
 @question_check("outline")

@@ -16,6 +16,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.errors import AgnosticFairError, DataError
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.questions import UNCOUNTED, Named, PartCounts, Summary, Task
+from agnosticfair.site import ruled  # noqa: F401 (its checks are known by importing it)
 from agnosticfair.site.checks import Judgement, check_request, need
 from agnosticfair.site.policy import Refused, SitePolicy
 
