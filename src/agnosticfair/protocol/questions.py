@@ -71,7 +71,7 @@ class Task:
         plain, arrays = taken_apart(self)
         digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
         for name in sorted(arrays):
-            shape = str(arrays[name].shape)
+            shape = f"{arrays[name].shape} {arrays[name].dtype}"
             digest.update(name.encode() + shape.encode() + arrays[name].tobytes())
         return digest.hexdigest()
 
