@@ -43,7 +43,9 @@ def test_columns_that_name_parts_reach_every_site(tmp_path, call):
     code, _, err = call("deploy", "init", tmp_path / "bank", *asked, *parts)
     assert code == 0, err
     recipe = method_of(read_config(tmp_path / "bank"))
-    assert recipe == method("auto", parts_by=("town", "site"), depth=3, least=0.02)
+    assert recipe == method(
+        "auto", parts_by=("town", "site"), depth=3, least=0.02, learner="linear"
+    )
     assert recipe.fairness.basis.columns == ("*", "town", "site")
     told = read_site(tmp_path / "bank" / "sites" / "a.toml")
     assert "town" in repr(told)
