@@ -30,8 +30,8 @@ class Cells:
 @question(
     "level",
     hist="for each node of the trees that grow: how many rows have each bin or category of every column, and the "
-    "sums of their gradients, which tell how many have the label or the group; all sites together have min_rows rows "
-    "or more in every node, and in every bin over all nodes; a single site may have one",
+    "sums of their gradients, which tell how many have the label or the group; an honest coordinator splits no node "
+    "below min_rows rows of all sites together, which a site cannot check; a single site may have one",
     tree_loss="how well trees fit rows that they were not grown from",
 )
 class Level:

@@ -118,7 +118,7 @@ def words(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
         refused += ["Anything without noise, and anything beyond the budget."]
     else:
         refused += [
-            f"Everything, where a group has fewer than {policy.least_rows} rows, in a fold, too.",
+            f"Everything, where a group has fewer than {policy.least_rows} rows, in the half of a limit, too.",
             "Bins of a number that the schema does not declare."
             if policy.schema is not None
             else f"Bins of a number that hold 1 to {policy.least_rows - 1} of its rows.",
