@@ -18,8 +18,8 @@ from agnosticfair.methods import method
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.live import serve
 from agnosticfair.report.page import html
-from agnosticfair.report.shifts import summarise
 from agnosticfair.runs.provenance import rounds
+from agnosticfair_research.report.shifts import summarise
 
 
 @pytest.fixture
