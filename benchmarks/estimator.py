@@ -17,13 +17,13 @@ from agnosticfair.data.encoding import encode
 from agnosticfair.data.splits import shift
 from agnosticfair.data.table import Table
 from agnosticfair.errors import AgnosticFairError
-from agnosticfair.experiments.deployments import deployments
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import Basis, by_client
 from agnosticfair.mathematics.metrics import accuracy, gap
 from agnosticfair.methods import method
 from agnosticfair.report.figures import BLUE, RED
 from agnosticfair.tuning import trace
+from agnosticfair_research.deployments import deployments
 
 LEAST_CELL = 200
 """Rows of every compared (group, label) that a deployment must have for its gap to be more than noise."""

@@ -14,10 +14,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from agnosticfair.experiments.benchmark import key_of
-from agnosticfair.experiments.kept import source_of
-from agnosticfair.report.bench import document, readme
-from agnosticfair.report.bench_numbers import aggregate
+from agnosticfair_research.benchmark import key_of
+from agnosticfair_research.kept import source_of
+from agnosticfair_research.report.bench import document, readme
+from agnosticfair_research.report.bench_numbers import aggregate
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMMARY, REPORT, README = (

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agnosticfair.report.bench import table
+from agnosticfair_research.report.bench import table
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs/blind.md"
 

@@ -2,14 +2,18 @@
 
 import csv
 import importlib.util
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from agnosticfair.client.steps import answer
 from agnosticfair.client.sums.float32 import Question32, Rows32, exponents, moved
+from agnosticfair.data.datasets import dataset
 from agnosticfair.data.decided import Decided
+from agnosticfair.data.sources import VARIABLE, cache_folder, find
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import in_process
 from agnosticfair.mathematics.basis import gaussian
@@ -19,6 +23,17 @@ from agnosticfair.protocol.messages import Reply
 from agnosticfair.report.explorer import values
 from agnosticfair.server import plan as server
 from agnosticfair.server import solvers
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def folder_of(name: str) -> Path:
+    """A folder that holds a data set that is not shipped."""
+    named, source = os.environ.get(VARIABLE), dataset(name).source
+    for folder in ([Path(named)] if named else []) + [cache_folder(), SHARED]:
+        if source is None or find(source, folder):
+            return folder
+    pytest.skip(f"{name} is neither in ${VARIABLE}, nor the cache, nor {SHARED}")
 
 
 def script(name):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pooch
 import pytest
-from conftest import folder_of
+from helpers import folder_of
 
 from agnosticfair.data import datasets, sources
 from agnosticfair.data.census import encoding_of, take_census

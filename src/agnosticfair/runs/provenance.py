@@ -36,7 +36,7 @@ RESAMPLES = 50
 megabyte on Adult."""
 
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
-"""The arguments of the command that runs, if any."""
+"""The program that runs and its arguments, if any."""
 
 
 def provenance(tables: Mapping[str, Table | Stream], public: bool = False) -> dict[str, Any]:
@@ -44,8 +44,7 @@ def provenance(tables: Mapping[str, Table | Stream], public: bool = False) -> di
     would tell whoever knows all rows but one whether that one is there."""
     names = ("agnosticfair", "numpy", "scipy")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
-    told = map(without_password, COMMAND.get())
-    command = shlex.join(("agnosticfair", *told)) if COMMAND.get() else None
+    command = shlex.join(map(without_password, COMMAND.get())) or None
     data: dict[str, Any] = {k: {"rows": len(t)} for k, t in tables.items()}
     if public:
         data = {k: {**about, "sha256": of_all(tables[k])} for k, about in data.items()}
