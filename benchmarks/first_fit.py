@@ -27,7 +27,7 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.metrics import accuracy, majority_rate
 from agnosticfair.methods import method
 from agnosticfair.report.card import card
-from agnosticfair.report.facts import poor
+from agnosticfair.report.words import poor
 from agnosticfair.threads import spread
 from agnosticfair_research.entrants.entrant import Train
 from agnosticfair_research.entrants.fairlearn import exponentiated_gradient

@@ -14,7 +14,9 @@ from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Network, Surrogate, method
-from agnosticfair.report.card import card, html, markdown
+from agnosticfair.report.card import card
+from agnosticfair.report.page import card_html as html
+from agnosticfair.report.page import card_markdown as markdown
 from agnosticfair.runs.provenance import certificates
 
 CLIENTS = dealt(small_table(400, 2), 2)
@@ -54,20 +56,20 @@ def test_it_has_the_sections_of_a_model_card():
 
 def test_it_begins_with_the_verdict_of_the_page():
     def said(**certified):
-        return card(FITTED, CLIENTS, certified, "loan")[0].verdict
+        shown = card(FITTED, CLIENTS, certified, "loan")[0].glance
+        return shown and (shown.state, shown.answer)
 
     sex = CERTIFIED["sex"]
     state, text = said(sex=sex)
-    assert (state, text[:12]) == ("keeps", "Keeps 0.05: ")
+    assert state == "kept"
+    assert "0.05 was asked for" in text
     broken = replace(sex, difference=0.2)
-    assert said(sex=broken)[1].startswith(
-        "Does not keep 0.05: risk difference measured 0.200 on the training"
-    )
-    assert said(sex=sex, race=broken, job="too few")[0] == "does not keep", "the worst feature's"
-    assert said(sex=replace(sex, worst_difference=0.3))[0] == "not known"
+    assert said(sex=broken)[1].startswith("Broken: risk difference 0.200 on the training rows")
+    assert said(sex=sex, race=broken, job="too few")[0] == "broken", "the worst feature's"
+    assert said(sex=replace(sex, worst_difference=0.3))[0] == "unknown"
     assert said(sex="no rows") is None
-    assert "✓ Keeps 0.05" in markdown(SECTIONS)
-    assert "class='verdict keeps'" in html(SECTIONS)
+    assert "✓ Kept: " in markdown(SECTIONS)
+    assert 'class="verdict kept"' in html(SECTIONS)
 
 
 def test_it_says_what_training_was_about():

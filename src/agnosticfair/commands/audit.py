@@ -58,6 +58,7 @@ class Request:
     seed: int
     bootstrap: int
     cluster: str | None = None
+    limit: float | None = None
 
     @property
     def roles(self) -> Roles:
@@ -153,6 +154,9 @@ def audit(
     depth: Annotated[int, Option(help="Most values in one part: 1, 2 or 3.")] = 2,
     least: Annotated[float, Option(help="Least share of the rows that a part holds.")] = 0.01,
     bands: Annotated[int, Option(help="Bands of a column of numbers.")] = 4,
+    limit: Annotated[
+        float | None, Option(help="Largest difference asked for: the page says whether it is kept.")
+    ] = None,
     confidence: Annotated[float, Option(help="With which the bounds hold, all at once.")] = 0.95,
     precision: Annotated[
         float, Option(help="Parts whose interval is wider than +- this are not estimable.")
@@ -183,15 +187,18 @@ def audit(
     """Certify any model on rows it was not fitted on: every named part of the population, at a confidence.
 
     Give a model file, ours or another's, or the column with a model's predictions. Writes certificate.json,
-    which 'verify' checks without the rows, and certificate.png; in a folder each where there are several sensitive
-    features, whose certificates then hold together. These files hold no row: with --keep-rows rows.parquet holds them
-    all (features, label, group, decision), for the explorer of 'report', and is not to travel with the certificate.
+    which 'verify' checks without the rows, certificate.png and audit.html, which answers at a glance; in a folder each
+    where there are several sensitive features, whose certificates then hold together. These files hold no row: with
+    --keep-rows rows.parquet holds them all (features, label, group, decision), for the explorer of 'report', and is not
+    to travel with the certificate.
     The options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
     given = dict(locals())
     from agnosticfair.auditing.proof import read_key
     from agnosticfair.report import certificate as report
-    from agnosticfair.report.facts import of_decisions
+    from agnosticfair.report.page import page_data, report_page
+    from agnosticfair.report.runs import Run
+    from agnosticfair.report.words import of_decisions
 
     if (model is None) == (predictions is None):
         raise SettingsError("name either a model by --model or a column by --predictions")
@@ -208,11 +215,16 @@ def audit(
     for name in names:
         made = certified(judged, name, ask, strict)
         rows = _decided(judged, name, of_rows)
-        about = {"sensitive_feature": name, "asked": asdict(request)}
+        about = {"sensitive_feature": name, "limit": limit, "asked": asdict(request)}
         files, told[name] = _files(judged, made, about, file, secret)
         folder = out if len(names) == 1 else out / name
         files |= _kept_rows(folder, rows, keep_rows)
-        said = "\n".join((*of_decisions(rows, judged.name), str(made)))
+        content = page_data(
+            [Run(folder, "audit", told[name], decided={ROWS_FILE: rows} if keep_rows else {})]
+        )
+        files["audit.html"] = report_page(content).encode()
+        answer = content["studies"][0]["glance"]["answer"]
+        said = "\n".join((*of_decisions(rows, judged.name), str(made), answer))
         deliver(folder, files, report.grids(made), said, "" if as_json else None)
     if as_json:
         print(json.dumps(told if len(told) > 1 else told[names[0]], indent=1, allow_nan=False))

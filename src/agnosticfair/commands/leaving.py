@@ -199,21 +199,21 @@ def cards_of(
     """The model's card, in both forms, by file name. It is made of rows in memory: where some are
     streamed there is none."""
     from agnosticfair.report import card
+    from agnosticfair.report.page import card_files
 
     if any(source.streamed for source in sources.values()):
         return {}
     clients = cast("Mapping[str, Table]", sources)
     made, reasons = certified
     sections = card.card(fitted, clients, {**made, **reasons}, target, limit)
-    texts = {"md": card.markdown(sections), "html": card.html(sections)}
-    return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+    return card_files(sections, stem)
 
 
 def pages_of(fitted: Fit, left: Left) -> dict[str, bytes]:
     """What a tracker keeps besides model and card: the certificates, and the report of the run."""
-    from agnosticfair.report.page import data, html
+    from agnosticfair.report.page import page_data, report_page
     from agnosticfair.report.runs import fit_run
 
     told = json.dumps({name: made.to_json() for name, made in left.certified[0].items()}, indent=1)
-    report = html(data([fit_run(left.kept, fitted.model)], None, ()))
+    report = report_page(page_data([fit_run(left.kept, fitted.model)]))
     return {"certificates.json": told.encode(), "report.html": report.encode()}

@@ -267,9 +267,9 @@ def share_state(
 def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Path | None) -> None:
     if page is not None:
         from agnosticfair.report.monitor import page_data
-        from agnosticfair.report.page import html
+        from agnosticfair.report.page import monitor_page
 
-        text = html(page_data(watch, verdict), "monitor.js")
+        text = monitor_page(page_data(watch, verdict))
         write_files(page.parent, {page.name: text.encode()})
     if prometheus is not None:
         from agnosticfair.monitoring.metrics import exposition

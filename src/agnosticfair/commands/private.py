@@ -42,7 +42,8 @@ def private_fit(
     would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
     from agnosticfair.private import fit_private, private_sentences
     from agnosticfair.protocol.privacy.store import ledger_folder
-    from agnosticfair.report import card
+    from agnosticfair.report.card import private_card
+    from agnosticfair.report.page import card_files
 
     if schema is None:
         raise SettingsError(
@@ -61,9 +62,7 @@ def private_fit(
         positive=positive,
     )
     fitted.model.save(out)
-    sections = card.private_card(fitted, target)
-    texts = {"md": card.markdown(sections), "html": card.html(sections)}
-    cards = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+    cards = card_files(private_card(fitted, target), out.stem)
     write_files(out.parent, cards)
     told = dict(fitted.model.privacy or {})
     if as_json:

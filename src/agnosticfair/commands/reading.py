@@ -79,7 +79,7 @@ def _say(text: str) -> None:
 
 def warned(found: Iterable[Mapping[str, Any]], tau: bool) -> list[str]:
     """Sentences of warning about what ``scores`` found on all rows."""
-    from agnosticfair.report.facts import poor
+    from agnosticfair.report.words import poor
 
     for entry in found:
         if entry["client"] == "all rows" and entry["accuracy"] is not None:

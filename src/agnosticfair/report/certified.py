@@ -9,7 +9,6 @@ from typing import Any
 from agnosticfair.auditing.certificate import about
 from agnosticfair.mathematics import notions
 from agnosticfair.mathematics.basis import Basis
-from agnosticfair.report.tables import one
 
 MOST_PARTS, MOST_FEW = 20, 6
 """Named parts that a page draws: estimable ones, and others."""
@@ -27,7 +26,7 @@ def reached(certificate: Mapping[str, Any]) -> Json:
     kernels = certificate["basis"]["kind"] != "constant"
     bound = certificate["upper"] if beyond else certificate["worst_difference"] if kernels else None
     return {
-        "certified": None if bound is None else one(bound),
+        "certified": bound,
         "parts": parts,
         "says": certificate.get("says"),
         "certified_interval": None if beyond else intervals.get("worst_difference"),
@@ -68,7 +67,7 @@ def parts_of(certificate: Mapping[str, Any]) -> Json | None:
         "confidence": certificate.get("confidence"),
         "precision": certificate.get("precision"),
         "ratio": _ratio(able),
-        "worst_few": few[0]["difference"] if few else None,
+        "overall": told(parts[:1])[0],
     }
 
 
