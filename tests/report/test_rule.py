@@ -36,7 +36,7 @@ def test_a_card_says_how_the_rule_decides_and_draws_it(fitted):
     assert f"{0.01 * fitted.multipliers[0].price:.5f}" in text
     assert "data:image/png" not in text
     assert len(re.findall('src="data:image/png;base64,', page)) == 2
-    assert all("alt=''" not in tag for tag in re.findall("<img[^>]*>", page))
+    assert all('alt=""' not in tag for tag in re.findall("<img[^>]*>", page))
 
 
 def test_a_page_carries_the_same_words(fitted):
