@@ -25,7 +25,7 @@ def fitted(request):
 
 
 def test_a_card_says_how_the_rule_decides_and_draws_it(fitted):
-    sections = card.card(fitted, CLIENTS, certificates(fitted, CLIENTS, bootstrap=0)[0], "loan")
+    sections = card.card(fitted, CLIENTS, certificates(fitted, CLIENTS)[0], "loan")
     titles = [section.title for section in sections]
     wanted = ["How it decides", rule.ACTED, "Do the estimates agree with the rows?"]
     assert titles[3:7] == [*wanted, "What the estimates hang on"]
@@ -39,7 +39,7 @@ def test_a_card_says_how_the_rule_decides_and_draws_it(fitted):
 
 
 def test_a_page_carries_the_same_words(fitted):
-    made = certified(*certificates(fitted, CLIENTS, bootstrap=0))
+    made = certified(*certificates(fitted, CLIENTS))
     kept = run_files(fitted, CLIENTS, made, target="loan", training_rows=[])
     (study,) = data([fit_run(kept, fitted.model)], None, ())["studies"]
     told = study["methods"][0]["rule"]

@@ -197,7 +197,7 @@ def test_two_fits_stand_side_by_side(call, run, files):
 
 def test_an_audit_is_reported(call, run, files):
     model = run / "model.safetensors"
-    asked = ("--target", "income", "--sensitive-features", "sex", "--bootstrap", 0)
+    asked = ("--target", "income", "--sensitive-features", "sex")
     assert call("audit", files[0], *asked, "--model", model, "--keep-rows")[0] == 0
     assert call("report", "audit", run)[0] == 0
     study, other = page_data("report.html")["studies"]
@@ -305,7 +305,7 @@ def test_a_run_that_goes_on_is_not_reported(call, run):
 
 def test_test_rows_are_for_fits(call, run, files):
     model = run / "model.safetensors"
-    call("audit", files[0], *ROLES, "--bootstrap", 0, "--model", model, "--keep-rows")
+    call("audit", files[0], *ROLES, "--model", model, "--keep-rows")
     assert "--test" in refused(call, "report", "audit", "--test", files[0])
     assert "'town'" in refused(call, "report", "audit", "--mix", "town")
     with Path("none.csv").open("w") as file:

@@ -89,8 +89,7 @@
     if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), fixed(mean(method.accuracy)), `${there(facts.majority_rate) ? `one answer for everybody: ${fixed(facts.majority_rate)}; ` : ""}${where}`));
     if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.notion.quantity}${study.notion.bounds ? "" : ", 0 is equal"}; ${where}`));
     if (there(mean(method.certified))) {
-      const interval = method.certified_interval ? `; with ${percent(method.confidence, 0)} confidence at most ${atMost(method.certified_interval[1])} (from ${fixed(method.certified_interval[0])})` : "";
-      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
+      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${runs}`, "certified"));
     }
     if (ratio && there(ratio.low)) cards.push(card("Impact ratio at least", ratio.low, atLeast(ratio.low), `measured ${fixed(ratio.measured)} where ${ratio.name}; the four-fifths rule asks for 0.8`, "certified"));
     const corner = study.explorer && study.explorer.corners[method.name], measured = method.parts ? [...method.parts.estimable, ...method.parts.few].reduce((a, b) => (a && a.difference >= b.difference ? a : b), null) : null;
