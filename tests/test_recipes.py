@@ -76,7 +76,7 @@ def test_the_result_certifies_its_own_decisions_over_its_own_set(notion, tau):
     result = fit(tables, asked, positive="yes", seed=3)
     basis = result.method.fairness.basis
     certificate = audit_clients(
-        result.model, tables, basis=basis, bound=5.0, floor=0.05, seed=3, bootstrap=0, notion=notion
+        result.model, tables, basis=basis, bound=5.0, floor=0.05, seed=3, notion=notion
     )
     assert result.worst_difference <= tau + 0.002 or notion == "bounded_group_loss"
     assert abs(result.worst_difference - certificate.worst_difference) < 2e-4

@@ -726,7 +726,7 @@ def test_a_rehearsed_fit_of_a_rule_is_answered(own, schema):
     masked = fit(rows, made, positive="yes", schema=schema, secure=True)
     np.testing.assert_array_equal(masked.model.decision(ROWS), one.model.decision(ROWS))
     if own.get("basis") != by_client():  # whose rule says who holds a row: by consent
-        audit = partial(audit_clients, one.model, rows, held_out=False, bootstrap=0, schema=schema)
+        audit = partial(audit_clients, one.model, rows, held_out=False, schema=schema)
         assert audit(secure=True).accuracy == audit().accuracy
 
 

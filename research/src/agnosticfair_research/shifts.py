@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.auditing.inputs import features_of
-from agnosticfair.auditing.worst import profile
+from agnosticfair.auditing.inputs import KernelInputs, features_of
 from agnosticfair.data.datasets import dataset
 from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
@@ -333,14 +332,13 @@ def _reached(held: PreparedSuite, p: np.ndarray, K: np.ndarray, worst: Worst | N
     if worst is None:
         return None
     X, s, n = held.train.pooled.X, held.train.pooled.s, len(p)
-    sums = {"psi_x": np.vstack([K.T @ X, X.sum(axis=0)]), "x_squares": (X**2).sum(axis=0)}
-    tilts = profile(sums, worst.alpha, n, features_of(held.train.encoding))
+    tilts = profile(X, K @ worst.alpha, features_of(held.train.encoding))
     column = held.split.test.column(held.train.sensitive_features)
     theta, groups = K @ worst.alpha, enumerate(column.categories)
     parts = {name: s == g for g, name in groups if (s == g).any()}
     return {
         "alpha": worst.alpha.tolist(),
-        "profile": [asdict(tilt) for tilt in tilts],
+        "profile": tilts,
         "groups": {
             name: {
                 "rows": int(part.sum()),
@@ -352,3 +350,21 @@ def _reached(held: PreparedSuite, p: np.ndarray, K: np.ndarray, worst: Worst | N
             for name, part in parts.items()
         },
     }
+
+
+def profile(X: np.ndarray, theta: np.ndarray, given: KernelInputs) -> list[Row]:
+    """Every feature's mean over the rows and under weights theta, of mean one; the most shifted first, in standard
+    deviations."""
+    means, worst = X.mean(axis=0), theta @ X / len(X)
+    spread = X.std(axis=0)
+    shifts = np.where(spread > 1e-6, worst - means, 0.0) / np.where(spread > 1e-6, spread, 1.0)
+    told = zip(
+        given.names,
+        (given.low + given.span * means).tolist(),
+        (given.low + given.span * worst).tolist(),
+        shifts.tolist(),
+        strict=True,
+    )
+    keys = ("feature", "mean", "worst_mean", "shift")
+    tilts: list[Row] = [dict(zip(keys, values, strict=True)) for values in told]
+    return sorted(tilts, key=lambda tilt: -abs(tilt["shift"]))

@@ -181,7 +181,7 @@ PANELS = {
     "certificate rows sample labels when again",
     "Sites": "state add masked keys site secret",
     "Fairness": "taus limit",
-    "Set": "depth least mixtures confidence precision bootstrap",
+    "Set": "depth least mixtures confidence precision",
     "Training": "method methods seed seeds strict checkpoint workers device secure "
     "epsilon delta ledgers site_rows folds jobs",
     "Output": "out explain as_json force run track onnx key page prometheus alert",

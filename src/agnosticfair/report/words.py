@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.certificate import lower, upper, warnings
+from agnosticfair.auditing.certificate import Certificate, lower, upper
 from agnosticfair.data.decided import Decided
 from agnosticfair.mathematics import metrics
 
@@ -60,13 +60,10 @@ def glance(study: Json) -> Glance:
 
 
 def verdict(study: Json) -> tuple[str, str]:
-    """Whether the limit is kept: certified, broken on the rows, or not known; with its sentence.
-
-    An interval counts with its upper end.
-    """
+    """Whether the limit is kept: certified, broken on the rows, or not known; with its sentence."""
     method, limit, what = _first(study), study.get("limit"), study["notion"]["quantity"]
     measured, rows = method.get("difference"), study["rows_are"]
-    bound = _bound(method)
+    bound = method.get("certified")
     if study["kind"] == "running" or measured is None:
         return "", ""
     if limit is None:
@@ -78,7 +75,7 @@ def verdict(study: Json) -> tuple[str, str]:
             f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for.",
         )
     parts = method.get("parts") or {}
-    able = (parts.get("estimable") or []) if _of_subgroups(method) else []
+    able = parts.get("estimable") or []
     worst = max(able, key=lambda part: part["difference"], default=None)
     most = measured if worst is None else max(measured, worst["difference"])
     if worst is not None and worst["difference"] > limit:
@@ -128,28 +125,13 @@ def _first(study: Json) -> Json:
     return next(m for m in study["methods"] if m["name"] == name)
 
 
-def _bound(method: Json) -> float | None:
-    """The certified difference; of an interval its upper end."""
-    if method.get("certified") is None:
-        return None
-    return (method.get("certified_interval") or [None, method["certified"]])[1]
-
-
-def _of_subgroups(method: Json) -> bool:
-    """Whether the limit is about named subgroups; else it is about reweightings by kernels."""
-    parts = method.get("parts") or {}
-    return bool(parts) and (method.get("certified") is None or parts["certified"])
-
-
 def _asked(study: Json, method: Json) -> tuple[str, str, str]:
     limit, what, parts = study.get("limit"), study["notion"]["quantity"], method.get("parts") or {}
     if limit is None:
         return "Asked", "no limit", "'audit --limit 0.1' asks for one, and gets an answer here"
-    named = _of_subgroups(method)
-    where = "in every named subgroup" if named else "for every reweighting in the set"
     level = method.get("confidence")
-    sure = f", with {level:.0%} confidence" if named and parts["certified"] and level else ""
-    return "Asked", f"≤ {limit:g}", f"{what} {where}{sure}"
+    sure = f", with {level:.0%} confidence" if parts.get("certified") and level else ""
+    return "Asked", f"≤ {limit:g}", f"{what} in every named subgroup{sure}"
 
 
 def _overall(study: Json, method: Json) -> tuple[str, str, str]:
@@ -241,51 +223,15 @@ def _rates(study: Json, name: str) -> dict[str, float]:
 def sentences(study: Json) -> list[str]:
     """Who is favoured, what is certified over which set, and where that ends."""
     method = _first(study)
-    told = [direction(study), _certified(study, method), _only_measured(method)]
-    told += [_compared(study), _corner(study, method)]
+    told = [direction(study), _certified(study, method), _compared(study), _corner(study, method)]
     return [text for text in told if text]
 
 
 def _certified(study: Json, method: Json) -> str:
-    bound, parts = method.get("certified"), method.get("parts")
     if study["kind"] == "running":
         return ""
-    if _in_its_words(method):
-        return str(method["says"])
-    if bound is None:
-        return "Nothing is certified here: these numbers hold for these rows only."
-    if parts and parts["certified"]:
-        return str(method.get("says") or "")
-    return (
-        f"Certified: however the rows are reweighted within the set named below, the "
-        f"{study['notion']['quantity']} stays at or below {upper(bound, 3)}. "
-        "About any other deployment the certificate says nothing."
-    )
-
-
-def _in_its_words(method: Json) -> bool:
-    """Whether the certificate's own sentence is shown: that over named parts."""
-    bound, parts = method.get("certified"), method.get("parts")
-    return parts is not None and (bound is None or parts["certified"]) and bool(method.get("says"))
-
-
-def _only_measured(method: Json) -> str:
-    """Why a subgroup measured on the rows of a fit may show more than what is certified over kernels."""
-    parts = method.get("parts")
-    if not parts or parts["certified"] or not parts["estimable"] or _in_its_words(method):
-        return ""
-    worst, bound, count = parts["estimable"][0], method.get("certified"), parts["counts"][0]
-    text = (
-        f"Among {count:,} named subgroup{'s' * (count != 1)} with rows enough the largest difference is "
-        f"{worst['difference']:.3f} ({worst['name']}, {worst['rows']:,} rows): measured on the rows of the fit, "
-        f"not certified."
-    )
-    if bound is not None and worst["difference"] > bound:
-        text += (
-            " It is above the certified bound because no reweighting in that set singles this subgroup out; for a "
-            "bound on named subgroups audit rows that were held out."
-        )
-    return text
+    nothing = "Nothing is certified here: these numbers hold for these rows only."
+    return str(method.get("says") or nothing)
 
 
 def _compared(study: Json) -> str:
@@ -309,14 +255,10 @@ def _corner(study: Json, method: Json) -> str:
         f"{study['notion']['quantity']} of {found['difference']:.3f}, the most of {found['tried']} subgroups with at "
         f"least {study['explorer']['least_rows']} rows."
     )
-    bound, parts = method.get("certified"), method.get("parts")
+    bound = method.get("certified")
     if bound is None or found["difference"] <= bound:
         return text
-    why = (
-        "this subgroup has too few rows to be among the estimable ones, or is cut otherwise"
-        if parts and parts["certified"]
-        else "the certificate is over reweightings that do not single this subgroup out"
-    )
+    why = "this subgroup has too few rows to be among the estimable ones, or is cut otherwise"
     return f"{text} That is above the certified {upper(bound, 3)}: {why}. It is measured, not certified."
 
 
@@ -417,11 +359,12 @@ def doubts_of_fit(events: Sequence[Json], certificate: Json, sensitive_feature: 
 
 
 def doubts_of_certificate(certificate: Json) -> list[str]:
-    if "worst_difference" not in certificate:
+    if "parts" not in certificate:
         return [certificate.get("says") or "There is no certificate."]
+    made = Certificate.from_json(certificate)
     few = [
-        f"Group {name!r} has only {group['rows']} rows in the certificate: its rates are uncertain."
-        for name, group in certificate["groups"].items()
-        if group["rows"] < FEW_ROWS
+        f"Group {rate.group!r} has only {rate.rows} rows in the certificate: its rates are uncertain."
+        for rate in made.parts[0].rates
+        if rate.rows < FEW_ROWS
     ]
-    return [*warnings(certificate), *few]
+    return [*made.warnings, *few]

@@ -15,7 +15,6 @@
     theme = printing ? { dark, ink: "#1b2733", paper: "#ffffff", grid: "#e3e7ec", faint: "#c3ccd6" } : { dark, ink: of("--ink"), paper: of("--paper"), grid: of("--line"), faint: of("--faint") };
   };
   const hue = (colour) => (theme.dark ? DARK[colour] ?? colour : colour);
-  const MOST_FEATURES = 12;
   const charts = [];
   const narrow = () => window.innerWidth < 600;
 
@@ -309,30 +308,11 @@
 
   const rule = ruleShown({ narrow, hue, chart, axis, legend, sub, COLOURS });
 
-  const alphas = (method) => {
-    const drawnOf = (alpha, title, note) => {
-      if (!alpha || alpha.length < 2) return null;
-      const used = alpha.filter((a) => a > 1e-9).length;
-      const lines = alpha.map((a, k) => [k + 1, a]).filter(([, a]) => a > 1e-9).sort((a, b) => b[1] - a[1]);
-      return chart(title, `${used} of ${alpha.length} kernels have weight.`, 230, { type: "bar", data: { labels: alpha.map((_, k) => k + 1), datasets: [{ label: "alpha", data: alpha, backgroundColor: COLOURS[1], barPercentage: 1, categoryPercentage: 1, minBarLength: 0 }] }, options: { scales: { x: axis("kernel", { grid: { display: false }, ticks: { maxTicksLimit: 12 } }), y: axis("alpha", { beginAtZero: true }) }, plugins: legend(false) } },
-        table("Kernels with weight, the heaviest first", ["kernel", "alpha"], lines.map(([k, a]) => [k, fixed(a, 4)])), note.replace("#", used).replace("#", alpha.length));
-    };
-    return el("div", { class: "pair" },
-      drawnOf(method.worst_alpha, "What the adversary chose for the certificate", "The worst deployment puts its weight on # of # kernels."),
-      drawnOf(method.training_alpha, "What the adversary chose in the last round of training", "Against the loss: weight on # of # kernels."));
-  };
-
-  const profile = (study, method) => {
-    if (!method.worst_profile) return null;
-    const means = (tilt) => (tilt.feature.includes("=") ? [percent(tilt.mean, 0), percent(tilt.worst_mean, 0)] : [tilt.mean, tilt.worst_mean].map((x) => String(Number(x.toPrecision(4)))));
-    const short = (text) => { const most = narrow() ? 18 : 34; return text.length > most ? `${text.slice(0, most - 1)}…` : text; };
-    const top = method.worst_profile.slice(0, MOST_FEATURES).filter((tilt) => tilt.shift);
-    const groups = Object.entries(method.worst_groups || {}).filter(([, g]) => g.share !== g.worst_share || g.rate !== g.worst_rate);
-    const figure = top.length ? chart("Profile of the worst deployment: what it weighs up and down", `Most shifted: ${top.slice(0, 3).map((t) => `${t.feature} from ${means(t)[0]} to ${means(t)[1]}`).join(", ")}.`, 60 + 30 * top.length,
-      { type: "bar", data: { labels: top.map((t) => [short(t.feature)]), datasets: [{ label: "shift", data: top.map((t) => t.shift), backgroundColor: top.map((t) => (t.shift > 0 ? COLOURS[2] : COLOURS[1])) }] }, options: { indexAxis: "y", scales: { x: axis("shift of the mean, in standard deviations"), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(false), tooltip: { callbacks: { title: (items) => top[items[0].dataIndex].feature, label: (item) => means(top[item.dataIndex]).join(" → ") } } } } },
-      table("Every feature: mean or share in the rows, and in the worst deployment", ["feature", "rows", "worst deployment", "shift"], method.worst_profile.map((t) => [t.feature, ...means(t), number(t.shift, fixed(t.shift, 2))]))) : null;
-    const grid = groups.length ? table("Groups: in the rows the certificate is made on, and in the worst deployment", ["group", "rows", "share", "share there", "positive rate", "rate there"], groups.map(([name, g]) => [name, many(g.rows), percent(g.share), percent(g.worst_share), number(g.rate, fixed(g.rate)), number(g.worst_rate, fixed(g.worst_rate))])) : null;
-    return grid || figure ? el("div", {}, sub(study, "The deployment on which it is worst"), grid, figure) : null;
+  const alphas = ({ training_alpha: alpha }) => {
+    if (!alpha || alpha.length < 2) return null;
+    const used = alpha.map((a, k) => [k + 1, a]).filter(([, a]) => a > 1e-9).sort((a, b) => b[1] - a[1]);
+    return chart("What the adversary chose in the last round of training", `${used.length} of ${alpha.length} kernels have weight.`, 230, { type: "bar", data: { labels: alpha.map((_, k) => k + 1), datasets: [{ label: "alpha", data: alpha, backgroundColor: COLOURS[1], barPercentage: 1, categoryPercentage: 1, minBarLength: 0 }] }, options: { scales: { x: axis("kernel", { grid: { display: false }, ticks: { maxTicksLimit: 12 } }), y: axis("alpha", { beginAtZero: true }) }, plugins: legend(false) } },
+      table("Kernels with weight, the heaviest first", ["kernel", "alpha"], used.map(([k, a]) => [k, fixed(a, 4)])), `Against the loss: weight on ${used.length} of ${alpha.length} kernels.`);
   };
 
   const clients = (study, name) => {
@@ -354,7 +334,7 @@
       own.forEach((drawn) => { drawn.destroy(); charts.splice(charts.indexOf(drawn), 1); });
       const before = charts.length;
       const method = study.methods.find((m) => m.name === name);
-      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), profile(study, method), alphas(method)].filter((part) => part));
+      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), alphas(method)].filter((part) => part));
       own = charts.slice(before);
     };
     const choose = study.methods.length > 1 ? el("p", { class: "choose" }, el("label", { for: id, text: "Method: " }), el("select", { id, class: "method", onchange: (event) => show(event.target.value) }, ...study.methods.map((m) => el("option", { value: m.name, text: m.name, selected: m.name === study.headline })))) : null;
