@@ -156,9 +156,7 @@ def test_the_constraint_holds_and_is_certified(rows):
     assert fair.converged_
     assert fair.history_[-1]["worst"] <= 0.05 + 0.002
     assert isinstance(fair.certificate_, Certificate)
-    same = free.audit(
-        X, y, sensitive_features=s, basis=FEW, bound=8.0, centres=fair.fit_.centres
-    )
+    same = free.audit(X, y, sensitive_features=s, basis=FEW, bound=8.0, centres=fair.fit_.centres)
     assert fair.certificate_.worst_difference < same.worst_difference / 2
     measured = metrics.risk_difference(fair.predict(X) == "yes", (s == "g1").astype(int))
     assert fair.certificate_.difference == pytest.approx(measured)

@@ -10,12 +10,12 @@ from helpers import dealt, small_table
 from markdown_it import MarkdownIt
 
 from agnosticfair.auditing.certificate import upper
+from agnosticfair.auditing.fits import certificates
 from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Network, Surrogate, method
 from agnosticfair.report.card import card, html, markdown
-from agnosticfair.runs.provenance import certificates
 
 CLIENTS = dealt(small_table(400, 2), 2)
 FITTED = fit(CLIENTS, "agnosticfair", positive="yes")
