@@ -122,7 +122,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     converged_ : bool
     under_floor_ : tuple of str
         Groups too small for the floor, compared with none over A.
-    worst_parts_ : tuple of (str, float)
+    trained_parts_ : tuple of (str, float)
         The named parts in which decisions differ most on the training rows.
     fit_ : Fit
         All of the fit.
@@ -401,11 +401,11 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         return table_as_read(layout, X, rows, self._feature_names(), groups, self._group_names)
 
     @property
-    def worst_parts_(self) -> tuple[tuple[str, float], ...]:
+    def trained_parts_(self) -> tuple[tuple[str, float], ...]:
         """The named parts in which decisions differ most by the rule's estimates, the worst first, in the columns' own
         names and units; none where the fit has no named parts. ``certificate_`` counts decisions by the labels."""
         check_is_fitted(self)
-        return self.fit_.worst_parts
+        return self.fit_.trained_parts
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
