@@ -235,7 +235,6 @@ def test_models_that_are_not_ours_are_refused(call, files, model):
         (("fit", "north.csv", "north.csv", *ROLES), "'north'"),
         (("fit", "north.csv", *ROLES, "--seed", "-1"), "seed is -1"),
         (("tune", "north.csv", *ROLES, "--seed", "-1"), "seed is -1"),
-        (("explain-messages", "--bootstrap", "-1"), "bootstrap is -1"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(call, files, asked, named):

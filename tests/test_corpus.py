@@ -145,7 +145,6 @@ BAD_VALUES = {
         "--out": ("a.csv", "a.csv/x"),
     },
     "audit b.csv ROLES --model m.safetensors": {
-        "--bootstrap": ("1", "19", "-1", "x"),
         "--separator": (",,",),
         "--encoding": ("klingon",),
         "--sensitive-features": ("sex", "nosuch"),

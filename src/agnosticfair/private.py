@@ -401,15 +401,3 @@ def _all(multipliers: Mapping[str, float], rounds: int) -> list[float]:
         for step, z in multipliers.items()
         for _ in range(rounds if step == "private_slopes" else 1)
     ]
-
-
-def private_sentences(told: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a differentially private fit spent, and how often it is right under its noise, in words."""
-    whom = (
-        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
-    )
-    return (
-        f"Differentially private for {whom}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
-        f"against the coordinator together with {told['colluding']:.0f} of the other sites.",
-        f"Accuracy on the training rows, under noise: {told['accuracy']:.3f}.",
-    )

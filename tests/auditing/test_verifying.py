@@ -232,7 +232,6 @@ def test_a_forgery_is_refused_without_a_key(name, honest):
         put("kernels", "pair", ["g0", "nobody"]),
         put("kernels", None),
         put("kernels", "bound", 1.5),
-        put("floor", 0.0001),
         put("mixtures", 0.1),
         put("mixtures", None),
     ],

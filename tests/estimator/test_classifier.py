@@ -332,7 +332,7 @@ def test_the_estimator_and_the_command_give_the_same_probabilities(
     saved = load_model("model.safetensors")
     assert ours.fit_.model.digest == saved.digest
     assert not hasattr(ours, "coef_")
-    assert {name for name, _ in ours.worst_parts_} <= {
+    assert {name for name, _ in ours.trained_parts_} <= {
         part_name(*pair) for pair in _parts_of(ours.fit_)
     } | {"everybody"}
 

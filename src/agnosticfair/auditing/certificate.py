@@ -251,6 +251,7 @@ def _measured(made: Certificate) -> str:
     if made.noisy:
         most = max(p.high for p in made.parts)
         bound = f", under noise, at most {upper(most)} on these rows with {made.confidence:.0%} confidence"
+        bound += f"; accuracy {made.accuracy:.4f}"
     return (
         f"Measured on the rows of the fit, and not certified: {made.quantity} up to {part.difference:.4f} in "
         f"{len(able):,} part{'s' * (len(able) != 1)} {which} ({part.name}, {part.rows:,} rows){bound}; audit rows "

@@ -150,15 +150,30 @@ def certificates(
 def noisy_certificate(fitted: Fit) -> Certificate:
     """The certificate of a differentially private fit, of what noise let through: every subgroup's difference on the
     training rows, and what it is at most there, all at once."""
-    told = fitted.model.privacy or {}
-    nothing = float("nan")
+    told, nothing = fitted.model.privacy or {}, float("nan")
     parts = tuple(
         PartRecord(
-            name, int(rows), value, 0.0, most, True, nothing, nothing, nothing, (), (), depth
+            name,
+            rows=int(rows),
+            difference=difference,
+            low=0.0,
+            high=at_most,
+            estimable=True,
+            ratio=nothing,
+            ratio_low=nothing,
+            ratio_high=nothing,
+            pair=(),
+            rates=(),
+            depth=min(k, 1),
         )
-        for depth, (name, rows, value, most) in zip(
-            (0, *(1 for _ in told["subgroups"])), told["subgroups"], strict=False
-        )
+        for k, (name, rows, difference, at_most) in enumerate(told["subgroups"])
+    )
+    each = (
+        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
+    )
+    spent = (
+        f"Differentially private for {each}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
+        f"against the coordinator together with {told['colluding']:.0f} of the other sites."
     )
     return Certificate(
         notion=fitted.method.fairness.notion if fitted.method.fairness else PARITY.name,
@@ -169,6 +184,7 @@ def noisy_certificate(fitted: Fit) -> Certificate:
         accuracy=told["accuracy"],
         parts=parts,
         noisy=True,
+        notes=(spent,),
     )
 
 

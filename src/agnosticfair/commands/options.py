@@ -179,7 +179,7 @@ PANELS = {
     "Data": "target sensitive_features client_column numeric categorical drop positive separator encoding "
     "test predictions model trust_code threshold columns mix keep schema data_folder dataset datasets "
     "certificate rows sample labels when again",
-    "Sites": "state add masked keys site secret",
+    "Sites": "state add",
     "Fairness": "taus limit",
     "Set": "depth least mixtures confidence precision",
     "Training": "method methods seed seeds strict checkpoint workers device secure "

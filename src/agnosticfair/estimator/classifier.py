@@ -106,7 +106,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     converged_ : bool
     under_floor_ : tuple of str
         Groups too small for the floor, compared with none over A.
-    worst_parts_ : tuple of (str, float)
+    trained_parts_ : tuple of (str, float)
         The named parts in which decisions differ most on the training rows.
     fit_ : Fit
         All of the fit.
@@ -428,11 +428,11 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         )
 
     @property
-    def worst_parts_(self) -> tuple[tuple[str, float], ...]:
+    def trained_parts_(self) -> tuple[tuple[str, float], ...]:
         """The named parts in which decisions differ most by the rule's estimates, the worst first, in the columns' own
         names and units; none where the fit has no named parts. ``certificate_`` counts decisions by the labels."""
         check_is_fitted(self)
-        return self.fit_.worst_parts
+        return self.fit_.trained_parts
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:

@@ -25,7 +25,6 @@ from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
-from agnosticfair.private import private_sentences
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
 from agnosticfair.report.certified import reached
@@ -91,7 +90,6 @@ def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
     return (
         _about(model, target),
         _uses(model),
-        Section("Privacy", points=private_sentences(model.privacy or {})),
         _certified(" & ".join(model.sensitive_features), noisy_certificate(fitted)),
         Section("Limits", points=limits),
         _made(fitted),
