@@ -113,7 +113,8 @@ def test_tests_mirror_the_rooms():
 
 MIRRORED = 150
 ELSEWHERE = {
-    "test_cli": "commands/audit commands/fit commands/leaving commands/measuring commands/options",
+    "test_cli": "commands/audit commands/fit commands/leaving commands/rows commands/options "
+    "commands/data commands/use",
     "flower/test_folder": "commands/deploy",
     "server/test_reveals": "commands/messages",
     "report/test_studies": "commands/report report/tables",

@@ -14,7 +14,7 @@ from helpers import ROLES, client_rows, decided, refused, weights_of, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agnosticfair.commands.measuring import labelled
+from agnosticfair.commands.rows import labelled
 from agnosticfair.data.decided import read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, ModelError, SettingsError

@@ -1,22 +1,102 @@
-"""``agnosticfair data``: the data sets known by name, and their rows as ready files, one for each site."""
+"""``agnosticfair data`` and ``methods``: what is known by name, and data sets as ready files, one for each site."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import os
 import re
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from agnosticfair.commands.lists import list_data
 from agnosticfair.commands.options import DataFolder, Json, example
-from agnosticfair.commands.output import check_folder, write_files
-from agnosticfair.errors import SettingsError
+from agnosticfair.commands.output import check_folder, grid, show, write_files
+from agnosticfair.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
+    from agnosticfair.data.datasets import Shift
     from agnosticfair.data.table import Table
+
+
+@example("methods --json")
+def list_methods(as_json: Json = False) -> None:
+    """List the methods by name, with what each minimises and its main values."""
+    from dataclasses import asdict
+
+    from agnosticfair.auditing.certificate import plain
+    from agnosticfair.mathematics.basis import is_centred
+    from agnosticfair.methods import METHODS
+
+    if as_json:
+        return print(json.dumps([plain(asdict(m)) for m in METHODS.values()], indent=1))
+    lines = []
+    for m in METHODS.values():
+        tau = (
+            m.fairness.tau
+            if m.fairness
+            else m.averaging.tau
+            if m.averaging and m.averaging.penalty
+            else ""
+        )
+        kernels = f" {m.basis.kernels}" if is_centred(m.basis) else ""
+        bound = f"{m.bound:g}" if isfinite(m.bound) else ""
+        values = (f"{m.basis.kind}{kernels}", bound, f"{tau}", f"{m.max_rounds}")
+        lines.append((m.name, m.summary, *values))
+    return show(grid("", ("method", "what it does", "basis", "B", "tau", "rounds"), lines))
+
+
+def list_data(data_folder: Path | None, as_json: bool) -> None:
+    """List the data sets known by name, and whether they are here."""
+    from agnosticfair.data.datasets import DATASETS
+
+    found = [describe(name, data_folder) for name in DATASETS]
+    if as_json:
+        return print(json.dumps(found, indent=1))
+    for entry in found:
+        lines = [(key, value) for key, value in entry.items() if key != "name"]
+        show(grid(entry["name"], ("", ""), lines))
+        print()
+    return None
+
+
+def describe(name: str, folder: Path | None) -> dict[str, Any]:
+    """A data set in words and numbers; nothing is downloaded to know them."""
+    from agnosticfair.data.census import encoding_of, take_census
+    from agnosticfair.data.datasets import dataset, load_dataset
+    from agnosticfair.data.sources import VARIABLE, cache_folder, find
+
+    known, path = dataset(name), "in this package"
+    entry = {"name": name, "about": known.note, "licence": known.licence}
+    entry |= {"shift": _shift(known.shift), "positive": known.positive}
+    if known.source is not None:
+        named = folder or os.environ.get(VARIABLE)
+        place = named or cache_folder()
+        found = find(known.source, place)
+        if found is None:
+            remedy = "put it there from" if named else "a first use downloads it from"
+            where = f"not in {place}: {remedy} {known.source.url}"
+            return entry | {"here": False, "where": where}
+        path = str(found)
+    try:
+        census = take_census(load_dataset(name, folder), who=name)
+    except DataError as error:
+        return entry | {"here": False, "where": str(error)}
+    counts = {"rows": census.n, "features": encoding_of(census).width, "labels": census.labels}
+    groups = census.groups[known.sensitive_features]
+    return entry | counts | {"groups": groups, "here": True, "where": path}
+
+
+def _shift(shift: Shift) -> str:
+    if shift.drawn:
+        return f"{shift.drawn} values of {shift.column}, drawn by the seed, are held back"
+    rest = "all others" if shift.rates[1] else "all others held back"
+    rest += f" ({', '.join(shift.left_out)} left out)" if shift.left_out else ""
+    return f"{shift.column} {', '.join(shift.values)}, then {rest}"
+
 
 HELD_OUT = "held-out.csv"
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from agnosticfair.commands.measuring import labelled
 from agnosticfair.commands.options import Columns, Force, example
 from agnosticfair.commands.output import check_file, write_files
+from agnosticfair.commands.rows import labelled
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
