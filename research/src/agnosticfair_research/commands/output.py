@@ -20,7 +20,6 @@ def deliver_study(
     head: str,
     grids: tuple[Iterable[Grid], Iterable[Grid]],
     drawn: Mapping[str, tuple[Any, str]],
-    kept: Mapping[str, bytes],
     said: str,
     out: Path,
     as_json: bool,
@@ -37,7 +36,7 @@ def deliver_study(
     )
     name, text = STUDIES[command], json.dumps(results, indent=1, allow_nan=False)
     written = document(head, grids[0], {file: about for file, (_, about) in drawn.items()}, made_by)
-    files = {name[0]: f"{text}\n".encode(), name[1]: written.encode(), **kept}
+    files = {name[0]: f"{text}\n".encode(), name[1]: written.encode()}
     files |= {file: png(figure) for file, (figure, _) in drawn.items()}
     deliver(out, files, grids[1], said, text if as_json else None)
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pooch
 import pytest
-from helpers import folder_of
 
-from agnosticfair.data import datasets, sources
+from agnosticfair.data import datasets as product
 from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import DataError, SettingsError
+from agnosticfair_research import datasets, sources
 
 DUTCH = datasets.dataset("dutch").source
 
@@ -146,7 +146,8 @@ def test_a_record_describes_its_file(name, load):
     assert bool(known.shift.drawn) != bool(known.shift.values)
     if known.sites:
         assert known.sites in table.other
-    shipped = sources.SHIPPED / f"{name}.parquet"
+    home = Path(product.__file__).parent / "files" if name == "adult" else sources.SHIPPED
+    shipped = home / f"{name}.parquet"
     assert shipped.is_file() == (known.licence == "CC BY 4.0") == (known.source is None)
     assert not shipped.is_file() or shipped.stat().st_size < 2**20
 
@@ -194,7 +195,7 @@ def test_quarters_of_the_bank_follow_its_months_in_order():
     assert (quarters[0], quarters[-1]) == ("2008 Q2", "2010 Q4")
 
 
-def test_a_quoted_file_with_more_columns_is_read_the_same(load):
+def test_a_quoted_file_with_more_columns_is_read_the_same(load, folder_of):
     """The public COMPAS file has names and dates of birth; only the record's columns are read."""
     known, short = datasets.dataset("compas"), load("compas")
     body = sources.content(known.source, sources.find(known.source, folder_of("compas"))).decode()
