@@ -1,13 +1,16 @@
 import csv
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pooch
 import pytest
+from helpers import small_table
 
 from agnosticfair.data import datasets as product
 from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import concatenate
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair_research import datasets, sources
 
@@ -229,3 +232,18 @@ def test_unknown_name(adult):
     assert datasets.load_dataset("adult") is adult
     with pytest.raises(SettingsError, match="no data set 'iris'; there are: adult, dutch, oulad"):
         datasets.load_dataset("iris")
+
+
+def test_a_fingerprint_is_of_values_not_of_codes():
+    table = small_table()
+    job = table.categorical["job"]
+    turned = replace(job, codes=2 - job.codes, categories=job.categories[::-1])
+    assert datasets.fingerprint(
+        replace(table, categorical={"job": turned})
+    ) == datasets.fingerprint(table)
+    assert datasets.fingerprint(
+        replace(table, numeric={**table.numeric, "age": table.numeric["hours"]})
+    ) != (datasets.fingerprint(table))
+    assert datasets.fingerprint(concatenate([table.take([0, 1]), table.take([2])])) == (
+        datasets.fingerprint(table.take([0, 1, 2]))
+    )

@@ -43,7 +43,6 @@ Encoding = Annotated[
 ]
 Force = Annotated[bool, Option("--force", help="Write over a file that is not ours.")]
 MethodName = Annotated[str, Option(help="See 'agnosticfair methods'.")]
-NetworkName = Annotated[str | None, Option(help=SETTINGS["network"].words)]
 _NOTION = Option(help=f"{', '.join(NOTIONS)}.")
 Notion = Annotated[str | None, _NOTION]
 NotionName = Annotated[str, _NOTION]

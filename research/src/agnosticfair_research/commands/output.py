@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     from agnosticfair.report.tables import Grid
 
 
+def made_from(names: Iterable[str], folder: str | None) -> dict[str, Any]:
+    """By which command, versions and rows the results were made."""
+    from agnosticfair.runs.provenance import provenance
+    from agnosticfair_research.datasets import fingerprint, load_dataset
+
+    tables = {name: load_dataset(name, folder) for name in names}
+    about = provenance(tables)
+    return about | {
+        "data": {k: d | {"sha256": fingerprint(tables[k])} for k, d in about["data"].items()}
+    }
+
+
 def deliver_study(
     command: str,
     results: Mapping[str, Any],

@@ -12,7 +12,7 @@ from agnosticfair.commands.options import Jobs, Json, OutFolder, example
 from agnosticfair.commands.output import check_folder, progress
 from agnosticfair.threads import cpus
 from agnosticfair_research.commands import options
-from agnosticfair_research.commands.output import deliver_study
+from agnosticfair_research.commands.output import deliver_study, made_from
 
 
 @example("reproduce --dataset adult --methods fl,fairfl --seeds 5")
@@ -34,8 +34,6 @@ def reproduce(
     The numbers do not depend on the number of processes.
     """
     from agnosticfair.methods import METHODS
-    from agnosticfair.runs.provenance import provenance
-    from agnosticfair_research.datasets import load_dataset
     from agnosticfair_research.paper import DATASETS
     from agnosticfair_research.pool import run_cells
     from agnosticfair_research.report import figures, tables
@@ -55,10 +53,7 @@ def reproduce(
         rows = run_cells(run_cell, tasks, jobs, lambda row: advance(row["method"]))
     results = {
         "format": "agnosticfair-results-1",
-        **provenance(
-            {name: load_dataset(name, folder) for name in options.listed(dataset, DATASETS)},
-            public=True,
-        ),
+        **made_from(options.listed(dataset, DATASETS), folder),
         "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from agnosticfair.commands.options import Jobs, Json, NetworkName, OutFolder, example
+from agnosticfair.commands.options import Jobs, Json, OutFolder, example
 from agnosticfair.commands.output import check_folder, progress
 from agnosticfair.errors import SettingsError
+from agnosticfair.settings import SETTINGS
 from agnosticfair.threads import cpus
 from agnosticfair_research.commands import options
-from agnosticfair_research.commands.output import deliver_study
+from agnosticfair_research.commands.output import deliver_study, made_from
 
 
 @example("shifts --dataset adult --seeds 2 --no-frontier")
@@ -25,7 +26,7 @@ def shifts(
     methods: Annotated[
         str | None, Option(help="Names with commas between, or all; by default the main ones.")
     ] = None,
-    network: NetworkName = None,
+    network: Annotated[str | None, Option(help=SETTINGS["network"].words)] = None,
     seeds: options.Seeds = 5,
     frontier: Annotated[
         bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")
@@ -45,8 +46,7 @@ def shifts(
     shifts.md and PNG figures. The numbers do not depend on the number of processes; only times do.
     """
     from agnosticfair.methods import METHODS
-    from agnosticfair.runs.provenance import provenance
-    from agnosticfair_research.datasets import DATASETS, load_dataset
+    from agnosticfair_research.datasets import DATASETS
     from agnosticfair_research.pool import run_cells
     from agnosticfair_research.report import shifts as report
     from agnosticfair_research.shifts import COMPARED, DIRICHLET, cells, run_cell
@@ -68,7 +68,7 @@ def shifts(
         "methods": methods or ",".join(usual),
     }
     asked |= {"seeds": seeds} | ({} if network is None else {"network": network})
-    about = provenance({name: load_dataset(name, folder) for name in names}, public=True)
+    about = made_from(names, folder)
     results = {"format": "agnosticfair-shifts-1", **about, "asked": asked | {"peers": peers}}
     results |= {"versions": about["versions"] | _versions(peers), "rows": rows}
     summaries, said = report.summarise(rows), f"{len(rows)} fits in {perf_counter() - begin:.0f} s."
