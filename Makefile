@@ -14,6 +14,7 @@ lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: .venv/dev
 	$(BIN)/sphinx-build -W -q docs build/docs

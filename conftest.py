@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import SHARED, client_rows, folder_of, write
+from helpers import client_rows, write
 from hypothesis import settings
 
 from agnosticfair.cli import main
@@ -28,6 +28,9 @@ settings.register_profile(
 settings.load_profile("steady")
 
 
+SHARED = Path(__file__).resolve().parents[1] / "shared" / "data"
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of original data files next to the checkout."""
@@ -40,24 +43,6 @@ def shared() -> Path:
 def adult() -> Table:
     """UCI Adult, as shipped."""
     return load_dataset("adult")
-
-
-@pytest.fixture(scope="session")
-def dutch_folder() -> Path:
-    """A folder that holds the Dutch census."""
-    return folder_of("dutch")
-
-
-@pytest.fixture(scope="session")
-def dutch(dutch_folder: Path) -> Table:
-    """The Dutch census of 2001."""
-    return load_dataset("dutch", dutch_folder)
-
-
-@pytest.fixture(scope="session")
-def load():
-    """From a data set's name to its rows; skips where they are absent."""
-    return lambda name: load_dataset(name, folder_of(name))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -25,13 +25,12 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import codes_of, own_axes
-from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
-from agnosticfair.data.splits import Split, iid, shift
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.federation import Fit, fit
 from agnosticfair.mathematics.parts import members, named_parts, sizes_of
 from agnosticfair.methods import method
 from agnosticfair_research.benchmark import parsed
+from agnosticfair_research.datasets import DATASETS, dataset, load_dataset
 from agnosticfair_research.deployments import (
     Suite,
     deployments,
@@ -40,6 +39,7 @@ from agnosticfair_research.deployments import (
     natural_parts,
 )
 from agnosticfair_research.entrants import Train
+from agnosticfair_research.splits import Split, iid, shift
 
 LINES = ("frontier", "natural", "random", "balanced", "training")
 TAUS = (0.005, 0.02, 0.05, 0.1, 0.15, 0.2)

@@ -1,6 +1,6 @@
 """Enter the benchmark with a method of your own: one file, which stays yours.
 
-agnosticfair bench --entrants rule,examples/entrant.py --datasets oulad --seeds 0
+agnosticfair-research bench --entrants rule,examples/entrant.py --datasets oulad --seeds 0
 """
 
 import numpy as np

@@ -65,17 +65,6 @@ def test_methods_lists_every_one(call):
     assert told[0]["bound"] is None  # infinite, which JSON cannot say
 
 
-def test_data_says_what_is_here(call, tmp_path, monkeypatch):
-    monkeypatch.setenv("AGNOSTICFAIR_DATA", str(tmp_path))
-    adult, dutch, *_ = json.loads(call("data", "--json")[1])
-    assert (adult["rows"], adult["features"], adult["here"]) == (45222, 40, True)
-    assert adult["groups"] == {"Female": 14695, "Male": 30527}
-    assert not dutch["here"]
-    assert str(tmp_path) in dutch["where"]
-    assert "https://" in dutch["where"]
-    assert "CC BY 4.0" in call("data")[1]
-
-
 def test_fit_then_predict_then_evaluate(call, model, files):
     _, out, _ = call("predict", model, files[0], "--out", "p.csv")
     assert "150 rows" in out

@@ -311,7 +311,7 @@ GOOD_LINES = {
     f"audit b.csv {ROLES} --sensitive-features job --model m.safetensors": "true-positive rates: carter",
     f"audit b.csv {ROLES} --model m.safetensors --kernels 9": "one answer for everybody",
     "export m.safetensors --onnx y.onnx": "inputs age",
-    "data oulad --out o": "held-out.csv",
+    "data adult --out o --sites 5": "held-out.csv",
     "methods": "agnosticfair",
     "--version": "agnosticfair",
     "--help": "Train and use",

@@ -1,24 +1,17 @@
-"""README's table and docs/benchmark.md are what the script makes of docs/benchmark.json: never typed."""
+"""The benchmark's page is what the script makes of benchmark.json: never typed."""
 
 import json
-from pathlib import Path
 
 import pytest
 from helpers import script
 
-from agnosticfair_research.report.bench import document, readme
-
-ROOT = Path(__file__).resolve().parents[2]
-
+from agnosticfair_research.report.bench import overview
 
 write = script("write_benchmark")
 
 
-def test_texts_come_from_the_results():
-    summary = json.loads((ROOT / "docs" / "benchmark.json").read_text())
-    assert (ROOT / "docs" / "benchmark.md").read_text() == document(summary)
-    text = (ROOT / "README.md").read_text()
-    assert write.with_table(text, readme(summary)) == text
+def test_the_page_comes_from_the_results():
+    assert write.REPORT.read_text() == overview(json.loads(write.SUMMARY.read_text()))
 
 
 def result(*cells, source="one", clean=True, limit=0.1, **absent):
@@ -54,28 +47,6 @@ def test_results_of_one_code_are_joined():
 def test_what_cannot_be_joined_is_refused(other, said):
     with pytest.raises(SystemExit, match=said):
         write.joined([result(("adult", 20)), other])
-
-
-def test_the_table_goes_between_its_marks():
-    text = f"before\n{write.BEGIN}old\n{write.END}after\n"
-    assert write.with_table(text, "new\n") == f"before\n{write.BEGIN}new\n{write.END}after\n"
-
-
-def test_what_is_said_of_privacy_comes_from_what_was_measured():
-    privacy = script("write_privacy")
-    kept, page = json.loads(privacy.FILE.read_text()), privacy.PAGE.read_text()
-    assert privacy.written(page, kept) == page
-    stated, halved = (entry["least"] for entry in kept["audit"]["found"])
-    assert stated < kept["audit"]["found"][0]["claimed"] < halved
-
-
-def test_what_is_said_of_the_first_picture_and_of_times_comes_from_what_was_measured():
-    readme = script("write_readme")
-    told = readme.said(json.loads(readme.FRONTIER.read_text()))
-    for page in readme.PAGES:
-        assert readme.written(page.read_text(), "first result", told) == page.read_text()
-    timed, page = readme.timed(readme.SPEED.read_text()), readme.PAGES[0].read_text()
-    assert readme.written(page, "time", timed) == page
 
 
 def test_an_oracle_s_setting_keeps_what_training_rows_said_of_it():

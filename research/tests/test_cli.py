@@ -13,11 +13,22 @@ from agnosticfair_research import reproduce
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("command", ["shifts", "bench", "reproduce"])
+@pytest.mark.parametrize("command", ["data", "shifts", "bench", "reproduce"])
 def test_help_teaches_by_an_example(call, command):
     code, out, _ = call(command, "--help")
     assert code == 0
     assert f"Example: agnosticfair-research {command}" in out
+
+
+def test_data_says_what_is_here(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGNOSTICFAIR_DATA", str(tmp_path))
+    adult, dutch, *_ = json.loads(call("data", "--json")[1])
+    assert (adult["rows"], adult["features"], adult["here"]) == (45222, 40, True)
+    assert adult["groups"] == {"Female": 14695, "Male": 30527}
+    assert not dutch["here"]
+    assert str(tmp_path) in dutch["where"]
+    assert "https://" in dutch["where"]
+    assert "CC BY 4.0" in call("data")[1]
 
 
 def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
@@ -26,7 +37,6 @@ def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
     code, printed, err = call("reproduce", *asked, "--out", out)
     assert code == 0, err
     names = {"results.json", "tables.md", "compare-adult-shift.png", "figure-2-adult.png"}
-    names |= {"rows-adult-shift.parquet"}
     assert {p.name for p in out.iterdir()} == names
     assert all(str(out / name) in printed for name in names)
     results = json.loads((out / "results.json").read_text())

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from agnosticfair.data.census import encoding_of, take_census
-from agnosticfair.data.datasets import dataset
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.splits import shift
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics import metrics
+from agnosticfair_research.datasets import dataset
 from agnosticfair_research.deployments import (
     KINDS,
     LEAST_ROWS,
@@ -29,6 +28,7 @@ from agnosticfair_research.deployments import (
     natural_parts,
     summarise,
 )
+from agnosticfair_research.splits import shift
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from subprocess import Popen
 import numpy as np
 import pytest
 
-from agnosticfair.data.splits import dirichlet
 from agnosticfair.methods import Network
 from agnosticfair_research import apart
 from agnosticfair_research.benchmark import Cell, run_cell
@@ -17,6 +16,7 @@ from agnosticfair_research.entrants.averaging import gap
 from agnosticfair_research.entrants.fairfed import reweighed
 from agnosticfair_research.entrants.logofair import _bisected
 from agnosticfair_research.entrants.ours import _network
+from agnosticfair_research.splits import dirichlet
 
 SLOW = ("agnosticfair-mlp", "declearn-fairgrad", "fairgbm")
 CHEAP = [name for name in ENTRANTS if name not in SLOW]

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from agnosticfair.data.datasets import dataset
-from agnosticfair.data.splits import Split
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import gaussian_kernel, row_priorities
 from agnosticfair_research import reproduce, shifts
 from agnosticfair_research.commands.shifts import shifts as command
+from agnosticfair_research.datasets import dataset
 from agnosticfair_research.deployments import measure
 from agnosticfair_research.entrants import Train, entrant, fairgrad
 from agnosticfair_research.pool import run_cells
@@ -35,6 +34,7 @@ from agnosticfair_research.shifts import (
     run_cell,
     worst_reweighing,
 )
+from agnosticfair_research.splits import Split
 
 FL = SuiteCell("adult", "shift", "fl", 0)
 
@@ -101,13 +101,6 @@ def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
     assert found["certified"] == "optimal"
     assert found["certified_risk_difference"] > 0.2  # no fairness constraint
     assert len(spread) > 500
-    worst = found["detail"]["worst"]
-    female, male = (worst["groups"][name] for name in ("Female", "Male"))
-    gap = male["worst_rate"] - female["worst_rate"]
-    assert gap == pytest.approx(found["certified_risk_difference"], abs=2e-4)
-    assert female["worst_share"] + male["worst_share"] == pytest.approx(1)
-    shifted = {tilt["feature"]: tilt for tilt in worst["profile"]}
-    assert shifted["relationship=Husband"]["shift"] > 0.3
 
 
 def test_iid_and_dirichlet_are_other_splits():
@@ -229,7 +222,7 @@ def certified_case(seed=0, n=400):
 def test_nothing_in_the_set_shows_more_than_what_is_certified(monkeypatch):
     monkeypatch.setattr(shifts, "WIDTH", 0.3)
     X, p, s = certified_case()
-    worst = worst_reweighing(X, p, s, 7)[1]
+    worst = worst_reweighing(X, p, s, 7)
     assert worst.outcome is Outcome.OPTIMAL
     centres = X[np.unique(row_priorities(X, 7), return_index=True)[1][:200]]
     K, rng, most = gaussian_kernel(X, centres, 0.3), np.random.default_rng(1), 0.0
@@ -244,14 +237,14 @@ def test_nothing_in_the_set_shows_more_than_what_is_certified(monkeypatch):
 
 def test_a_certificate_does_not_care_which_group_is_first():
     X, p, s = certified_case()
-    one, two = worst_reweighing(X, p, s, 7)[1].value, worst_reweighing(X, p, 1 - s, 7)[1].value
+    one, two = worst_reweighing(X, p, s, 7).value, worst_reweighing(X, p, 1 - s, 7).value
     assert one == pytest.approx(two, abs=2e-4)
-    assert worst_reweighing(X, np.ones(len(X)), s, 7)[1].value == pytest.approx(0.0, abs=1e-4)
+    assert worst_reweighing(X, np.ones(len(X)), s, 7).value == pytest.approx(0.0, abs=1e-4)
 
 
 def test_no_certificate_without_two_groups():
     X, p, s = certified_case()
-    assert worst_reweighing(X, p, np.zeros_like(s), 7)[1] is None
+    assert worst_reweighing(X, p, np.zeros_like(s), 7) is None
 
 
 def small_split():
@@ -307,7 +300,7 @@ def test_peers_that_cannot_be_are_refused(monkeypatch):
     with pytest.raises(SettingsError, match="fairlearn-eq"):
         peer("fairlearn-eq", small_split())
     monkeypatch.setattr(entrant, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=r"agnosticfair\[peers\]"):
+    with pytest.raises(SettingsError, match=r"agnosticfair-research\[peers\]"):
         peer("fairlearn-eg", small_split())
 
 
@@ -334,8 +327,7 @@ def test_the_command_writes_rows_tables_and_figures(invoke, tmp_path):
     assert "worst deployment" in ended.stdout
     assert " = " in ended.stdout
     names = sorted(path.name for path in (tmp_path / "new").iterdir())
-    kept = ["rows-adult-shift.parquet", "shifts.json", "shifts.md"]
-    assert names == ["deployments-adult-shift.png", *kept]
+    assert names == ["deployments-adult-shift.png", "shifts.json", "shifts.md"]
     results = json.loads((tmp_path / "new" / "shifts.json").read_text())
     assert results["format"] == "agnosticfair-shifts-1"
     assert len(results["rows"][0]["deployments"]) > 60

@@ -53,17 +53,11 @@ def suite(tmp_path_factory):
     fits = [
         ["fit", *sites, *roles, "--method", name, "--run", str(folder / name)] for name in METHODS
     ]
+    shown = ["--test", str(folder / "held-out.csv"), "--out", str(folder / "report.html")]
     for command in (
         ["data", "adult", "--out", str(folder)],
         *([*fit, "--out", str(folder / "model.safetensors")] for fit in fits),
-        [
-            "report",
-            *(str(folder / name) for name in METHODS),
-            "--test",
-            str(folder / "held-out.csv"),
-            "--out",
-            str(folder / "report.html"),
-        ],
+        ["report", *(str(folder / name) for name in METHODS), *shown],
     ):
         with pytest.raises(SystemExit) as ended:
             main(command)

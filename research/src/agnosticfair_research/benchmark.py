@@ -5,7 +5,7 @@ training rows and tried on the others. A setting keeps the limit if its worst di
 values and pairs of values) of the rows tried, less twice its standard error, is at most the limit. Of those that
 keep it the most accurate is taken, or, of all within one standard error of its accuracy, the one whose p90 over
 these parts is lowest; where none keeps it, the one nearest to it. It is fitted again on all training rows, and
-measured on deployments that nobody saw. See docs/benchmark.md.
+measured on deployments that nobody saw. See research/docs/benchmark.md.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
-from agnosticfair.data.splits import Split, iid, shift
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair_research.apart import interpreter, run_apart
+from agnosticfair_research.datasets import DATASETS, dataset, load_dataset
 from agnosticfair_research.deployments import (
     BEYOND,
     KINDS,
@@ -50,6 +49,7 @@ from agnosticfair_research.entrants import (
 from agnosticfair_research.entrants.ours import model_of
 from agnosticfair_research.pool import Row, run_cells
 from agnosticfair_research.sceptic import as_accurate, moved
+from agnosticfair_research.splits import Split, iid, shift
 
 SPLITS = ("shift", "iid")
 LIMITS = (0.05, 0.1, 0.2)

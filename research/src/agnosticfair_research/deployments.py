@@ -15,9 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from agnosticfair.data.axes import codes_of, own_axes
-from agnosticfair.data.datasets import Shift
 from agnosticfair.data.encoding import Encoding, encode
-from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
 from agnosticfair.federation import Fit
@@ -32,6 +30,8 @@ from agnosticfair.mathematics.parts import (
     sizes_of,
     triples,
 )
+from agnosticfair_research.datasets import Shift
+from agnosticfair_research.splits import Split
 
 KINDS = ("test set", "natural", "single value", "pair", "triple", "kernel tilt", "mixture")
 LEAST_ROWS = 400  # of a deployment; of a weighted one, the effective number

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isnan
 from typing import Any
 
-from agnosticfair.data.datasets import load_dataset
 from agnosticfair.threads import spread
+from agnosticfair_research.datasets import load_dataset
 
 Row = dict[str, Any]
+
+
+def number(value: float) -> float | None:
+    """A measure, None where there is none: a group is absent."""
+    return None if isnan(value) else float(value)
 
 
 def run_cells(

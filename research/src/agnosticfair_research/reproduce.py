@@ -13,8 +13,6 @@ from functools import lru_cache
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.data.datasets import dataset
-from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.federation import fit
@@ -23,9 +21,10 @@ from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.model import Model
 from agnosticfair.settings import require_name
-from agnosticfair_research.detail import SEED, detail, number, split_of
+from agnosticfair_research.datasets import dataset
 from agnosticfair_research.paper import as_printed
-from agnosticfair_research.pool import Row
+from agnosticfair_research.pool import Row, number
+from agnosticfair_research.splits import Split, split_of
 
 SETTINGS = ("shift", "iid", "clients")
 """Tables 1 and 2 with Figure 2; Table 3; Figure 3."""
@@ -120,9 +119,6 @@ def run_cell(cell: PaperCell) -> Row:
                 "outcome": fitted.outcome,
                 "outcomes": dict(fitted.outcomes),
             }
-            if cell.seed == SEED and cell.setting != "clients":
-                decisions = fitted.model.predict(split.test).astype(float)
-                ended["detail"] = detail(fitted, decisions)
     asked = {k: getattr(cell, k) for k in ("dataset", "setting", "method", "seed", "clients")}
     return asked | measured | ended
 

@@ -19,9 +19,6 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.auditing.inputs import KernelInputs, features_of
-from agnosticfair.data.datasets import dataset
-from agnosticfair.data.splits import Split
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.federation import Fit, fit
@@ -31,6 +28,7 @@ from agnosticfair.mathematics.fairness import Surrogate, worst_pair
 from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as recipe
 from agnosticfair.settings import require_name
+from agnosticfair_research.datasets import dataset
 from agnosticfair_research.deployments import (
     Decider,
     Suite,
@@ -41,11 +39,11 @@ from agnosticfair_research.deployments import (
     natural_parts,
     summarise,
 )
-from agnosticfair_research.detail import SEED, detail, number, split_of
 from agnosticfair_research.entrants import ENTRANTS, Train
 from agnosticfair_research.paper import as_printed
-from agnosticfair_research.pool import Row
+from agnosticfair_research.pool import Row, number
 from agnosticfair_research.sceptic import matching_threshold
+from agnosticfair_research.splits import Split, split_of
 
 SETTINGS = ("shift", "iid", "dirichlet")
 
@@ -292,9 +290,7 @@ def _measured(decider: Decider, held: PreparedSuite, cell: SuiteCell) -> Row:
     s = split.test.column(held.train.sensitive_features).codes
     found = entries(held.deployments, measure_all(held.deployments, y, p, s))
     parts = [split.test_part == k for k in range(len(split.parts))]
-    K, worst = worst_reweighing(own.X, train, own.s, cell.seed + OTHER_SEED)
-    shown = cell.seed == SEED and not cell.frontier
-    about = detail(decider.fitted, p) | {"worst": _reached(held, train, K, worst)} if shown else {}
+    worst = worst_reweighing(own.X, train, own.s, cell.seed + OTHER_SEED)
     return {
         **{f"train_{k}": v for k, v in measure(own.y, train, own.s).items()},
         **{f"test_{k}": v for k, v in measure(y, p, s).items()},
@@ -305,14 +301,11 @@ def _measured(decider: Decider, held: PreparedSuite, cell: SuiteCell) -> Row:
         "certified_risk_difference": None if worst is None else float(worst.value),
         "certified": "infeasible" if worst is None else str(worst.outcome),
         "deployments": [] if cell.frontier else found,
-        **({"detail": about} if shown else {}),
     }
 
 
-def worst_reweighing(
-    X: np.ndarray, p: np.ndarray, s: np.ndarray, seed: int
-) -> tuple[np.ndarray, Worst | None]:
-    """K, and the reweighing in A of the rows X with the largest risk difference, if there is one.
+def worst_reweighing(X: np.ndarray, p: np.ndarray, s: np.ndarray, seed: int) -> Worst | None:
+    """The reweighing in A of the rows X with the largest risk difference, if there is one.
 
     A has BOUND and KERNELS Gaussians of WIDTH around rows drawn with ``seed``; each group keeps the
     share FLOOR of the mass.  p: (n,) probability of a positive decision.  s: (n,) group codes.
@@ -324,47 +317,4 @@ def worst_reweighing(
     b = np.array([K[s == j].sum(axis=0) for j in groups])
     A = Ambiguity(K.sum(axis=0), float(len(X)), BOUND)
     found = worst_pair(A, a, b, [*permutations(range(len(groups)), 2)], FLOOR)
-    return K, None if found is None else found.worst
-
-
-def _reached(held: PreparedSuite, p: np.ndarray, K: np.ndarray, worst: Worst | None) -> Row | None:
-    """Where the certificate's bound is reached: alpha, its groups, and the features' profile."""
-    if worst is None:
-        return None
-    X, s, n = held.train.pooled.X, held.train.pooled.s, len(p)
-    tilts = profile(X, K @ worst.alpha, features_of(held.train.encoding))
-    column = held.split.test.column(held.train.sensitive_features)
-    theta, groups = K @ worst.alpha, enumerate(column.categories)
-    parts = {name: s == g for g, name in groups if (s == g).any()}
-    return {
-        "alpha": worst.alpha.tolist(),
-        "profile": tilts,
-        "groups": {
-            name: {
-                "rows": int(part.sum()),
-                "share": float(part.mean()),
-                "rate": float(p[part].mean()),
-                "worst_share": float(theta[part].sum() / n),
-                "worst_rate": float(theta[part] @ p[part] / theta[part].sum()),
-            }
-            for name, part in parts.items()
-        },
-    }
-
-
-def profile(X: np.ndarray, theta: np.ndarray, given: KernelInputs) -> list[Row]:
-    """Every feature's mean over the rows and under weights theta, of mean one; the most shifted first, in standard
-    deviations."""
-    means, worst = X.mean(axis=0), theta @ X / len(X)
-    spread = X.std(axis=0)
-    shifts = np.where(spread > 1e-6, worst - means, 0.0) / np.where(spread > 1e-6, spread, 1.0)
-    told = zip(
-        given.names,
-        (given.low + given.span * means).tolist(),
-        (given.low + given.span * worst).tolist(),
-        shifts.tolist(),
-        strict=True,
-    )
-    keys = ("feature", "mean", "worst_mean", "shift")
-    tilts: list[Row] = [dict(zip(keys, values, strict=True)) for values in told]
-    return sorted(tilts, key=lambda tilt: -abs(tilt["shift"]))
+    return None if found is None else found.worst

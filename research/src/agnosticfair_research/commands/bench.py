@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from agnosticfair.commands.options import DataFolder, Jobs, Json, example, listed
+from agnosticfair.commands.options import Jobs, Json, example
 from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.errors import DataError
 from agnosticfair.threads import cpus
+from agnosticfair_research.commands.options import DataFolder, listed
 
 
 @example("bench --quick --out bench")
@@ -51,8 +52,8 @@ def bench(
     Writes results.json, bench.md and one page, bench.html; cells/ holds what is done, so that a run that was
     stopped is taken up again. The same commit gives the same numbers; only times differ.
     """
-    from agnosticfair.data.datasets import DATASETS
     from agnosticfair_research.benchmark import LIMITS, cells, here, parsed
+    from agnosticfair_research.datasets import DATASETS
     from agnosticfair_research.entrants import ENTRANTS, is_file
     from agnosticfair_research.kept import authorise, code, results_of, run_kept
 

@@ -14,13 +14,24 @@ if TYPE_CHECKING:
     from agnosticfair.report.tables import Grid
 
 
+def made_from(names: Iterable[str], folder: str | None) -> dict[str, Any]:
+    """By which command, versions and rows the results were made."""
+    from agnosticfair.runs.provenance import provenance
+    from agnosticfair_research.datasets import fingerprint, load_dataset
+
+    tables = {name: load_dataset(name, folder) for name in names}
+    about = provenance(tables)
+    return about | {
+        "data": {k: d | {"sha256": fingerprint(tables[k])} for k, d in about["data"].items()}
+    }
+
+
 def deliver_study(
     command: str,
     results: Mapping[str, Any],
     head: str,
     grids: tuple[Iterable[Grid], Iterable[Grid]],
     drawn: Mapping[str, tuple[Any, str]],
-    kept: Mapping[str, bytes],
     said: str,
     out: Path,
     as_json: bool,
@@ -37,7 +48,7 @@ def deliver_study(
     )
     name, text = STUDIES[command], json.dumps(results, indent=1, allow_nan=False)
     written = document(head, grids[0], {file: about for file, (_, about) in drawn.items()}, made_by)
-    files = {name[0]: f"{text}\n".encode(), name[1]: written.encode(), **kept}
+    files = {name[0]: f"{text}\n".encode(), name[1]: written.encode()}
     files |= {file: png(figure) for file, (figure, _) in drawn.items()}
     deliver(out, files, grids[1], said, text if as_json else None)
 

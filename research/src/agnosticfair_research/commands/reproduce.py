@@ -8,13 +8,14 @@ from typing import Annotated
 
 from typer import Option
 
-from agnosticfair.commands import options
+from agnosticfair.commands.options import Jobs, Json, OutFolder, example
 from agnosticfair.commands.output import check_folder, progress
 from agnosticfair.threads import cpus
-from agnosticfair_research.commands.output import deliver_study
+from agnosticfair_research.commands import options
+from agnosticfair_research.commands.output import deliver_study, made_from
 
 
-@options.example("reproduce --dataset adult --methods fl,fairfl --seeds 5")
+@example("reproduce --dataset adult --methods fl,fairfl --seeds 5")
 def reproduce(
     dataset: options.Datasets = "adult",
     setting: Annotated[
@@ -22,20 +23,17 @@ def reproduce(
     ] = "all",
     methods: Annotated[str, Option(help="Names with commas between, or all.")] = "all",
     seeds: options.Seeds = 20,
-    jobs: options.Jobs = None,
+    jobs: Jobs = None,
     data_folder: options.DataFolder = None,
-    out: options.OutFolder = Path("results"),
-    as_json: options.Json = False,
+    out: OutFolder = Path("results"),
+    as_json: Json = False,
 ) -> None:
     """Run the paper's experiments and show its tables and figures beside the paper's own numbers.
 
     Writes results.json (a row per data set, setting, method and seed), tables.md and PNG figures.
     The numbers do not depend on the number of processes.
     """
-    from agnosticfair.data.datasets import load_dataset
     from agnosticfair.methods import METHODS
-    from agnosticfair.runs.provenance import provenance
-    from agnosticfair_research.detail import decided_files
     from agnosticfair_research.paper import DATASETS
     from agnosticfair_research.pool import run_cells
     from agnosticfair_research.report import figures, tables
@@ -53,13 +51,9 @@ def reproduce(
     begin, jobs = perf_counter(), cpus() if jobs is None else jobs
     with progress(len(tasks), "fits") as advance:
         rows = run_cells(run_cell, tasks, jobs, lambda row: advance(row["method"]))
-    kept = decided_files(rows, 2, folder)
     results = {
         "format": "agnosticfair-results-1",
-        **provenance(
-            {name: load_dataset(name, folder) for name in options.listed(dataset, DATASETS)},
-            public=True,
-        ),
+        **made_from(options.listed(dataset, DATASETS), folder),
         "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }
@@ -69,4 +63,4 @@ def reproduce(
         f"{len(rows)} fits in {perf_counter() - begin:.0f} s; mean±standard deviation over seeds."
     )
     drawn = figures.figures(summaries)
-    deliver_study("reproduce", results, tables.HEAD, grids, drawn, kept, said, out, as_json)
+    deliver_study("reproduce", results, tables.HEAD, grids, drawn, said, out, as_json)

@@ -8,14 +8,16 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from agnosticfair.commands import options
+from agnosticfair.commands.options import Jobs, Json, OutFolder, example
 from agnosticfair.commands.output import check_folder, progress
 from agnosticfair.errors import SettingsError
+from agnosticfair.settings import SETTINGS
 from agnosticfair.threads import cpus
-from agnosticfair_research.commands.output import deliver_study
+from agnosticfair_research.commands import options
+from agnosticfair_research.commands.output import deliver_study, made_from
 
 
-@options.example("shifts --dataset adult --seeds 2 --no-frontier")
+@example("shifts --dataset adult --seeds 2 --no-frontier")
 def shifts(
     dataset: options.Datasets = "adult",
     setting: Annotated[
@@ -24,7 +26,7 @@ def shifts(
     methods: Annotated[
         str | None, Option(help="Names with commas between, or all; by default the main ones.")
     ] = None,
-    network: options.NetworkName = None,
+    network: Annotated[str | None, Option(help=SETTINGS["network"].words)] = None,
     seeds: options.Seeds = 5,
     frontier: Annotated[
         bool, Option(help="Draw accuracy against risk difference as tau varies (3 seeds at most).")
@@ -32,24 +34,22 @@ def shifts(
     peers: Annotated[
         bool, Option("--peers", help="Also fairlearn's and declearn's (extra 'peers').")
     ] = False,
-    jobs: options.Jobs = None,
+    jobs: Jobs = None,
     strict: Annotated[bool, Option("--strict", help="Fail if a fit does not converge.")] = False,
     data_folder: options.DataFolder = None,
-    out: options.OutFolder = Path("shifts"),
-    as_json: options.Json = False,
+    out: OutFolder = Path("shifts"),
+    as_json: Json = False,
 ) -> None:
     """Train methods on one split and test them on many deployments that none of them saw.
 
     Writes shifts.json (a row per data set, method and seed, with every deployment's numbers),
     shifts.md and PNG figures. The numbers do not depend on the number of processes; only times do.
     """
-    from agnosticfair.data.datasets import DATASETS, load_dataset
     from agnosticfair.methods import METHODS
-    from agnosticfair.runs.provenance import provenance
-    from agnosticfair_research.detail import decided_files
+    from agnosticfair_research.datasets import DATASETS
     from agnosticfair_research.pool import run_cells
     from agnosticfair_research.report import shifts as report
-    from agnosticfair_research.shifts import COMPARED, DIRICHLET, cells, clients_of, run_cell
+    from agnosticfair_research.shifts import COMPARED, DIRICHLET, cells, run_cell
 
     check_folder(out)
     usual = DIRICHLET if setting == "dirichlet" else COMPARED
@@ -68,8 +68,7 @@ def shifts(
         "methods": methods or ",".join(usual),
     }
     asked |= {"seeds": seeds} | ({} if network is None else {"network": network})
-    kept = decided_files(rows, clients_of(setting), folder)
-    about = provenance({name: load_dataset(name, folder) for name in names}, public=True)
+    about = made_from(names, folder)
     results = {"format": "agnosticfair-shifts-1", **about, "asked": asked | {"peers": peers}}
     results |= {"versions": about["versions"] | _versions(peers), "rows": rows}
     summaries, said = report.summarise(rows), f"{len(rows)} fits in {perf_counter() - begin:.0f} s."
@@ -77,7 +76,7 @@ def shifts(
         said += f"\nNot installed, so left out: {', '.join(missing)}"
     grids = report.grids(summaries), report.grids(summaries, spread=False)
     drawn = report.figures(rows)
-    deliver_study("shifts", results, report.HEAD, grids, drawn, kept, said, out, as_json)
+    deliver_study("shifts", results, report.HEAD, grids, drawn, said, out, as_json)
 
 
 def _peers() -> list[str]:

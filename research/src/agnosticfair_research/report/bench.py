@@ -5,11 +5,11 @@ All of it is made from the results; nothing is typed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agnosticfair.data.datasets import DATASETS
 from agnosticfair.report.tables import Grid
+from agnosticfair_research.datasets import DATASETS
 from agnosticfair_research.report.bench_numbers import (
     COUNTED,
     MAIN_LIMIT,
@@ -103,20 +103,55 @@ def grids(results: Mapping[str, Any]) -> list[Grid]:
 
 
 def document(results: Mapping[str, Any]) -> str:
-    """The written report: question, protocol, verdict, where we lose, every cell with a paragraph per data set, what
+    """The report of a run: question, protocol, verdict, where we lose, every cell with a paragraph per data set, what
     was changed after results were seen, entrants."""
+    return _report(results, _every_cell)
+
+
+def overview(results: Mapping[str, Any]) -> str:
+    """The same with one table for each split in the place of every cell."""
+    return _report(results, _at_a_glance)
+
+
+def _report(results: Mapping[str, Any], cells: Callable[[Json], list[str]]) -> str:
     summary = results if "lines" in results else aggregate(results)
     assert isinstance(summary, dict)
     parts = [static("benchmark.md"), _provenance(summary), _verdicts(summary), _losses(summary)]
-    parts += ["## Every cell\n"]
+    parts += [*cells(summary), static("benchmark_changes.md"), _entrants(summary)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _every_cell(summary: Json) -> list[str]:
+    parts = ["## Every cell\n"]
     for split in _splits(summary):
         for data, limits in by_data(summary, split).items():
             about = f"{DATASETS[data].note}." if split == "shift" else "At random, 70/30."
             parts += [f"### {data}, {split}\n", f"{about} {paragraph(limits)}\n"]
             for limit, those in limits.items():
                 parts += [f"Limit {limit:g}:\n", table(HEADER, map(_stressed, those)) + "\n"]
-    parts += [static("benchmark_changes.md"), _entrants(summary)]
-    return "\n".join(parts).rstrip() + "\n"
+    return parts
+
+
+def _at_a_glance(summary: Json) -> list[str]:
+    """Every entrant on every data set, at the main limit."""
+    parts = [
+        f"## At limit {MAIN_LIMIT:g}\n",
+        "Test accuracy, then RD p90 / max over all deployments. \\*: constant. Other limits, errors and every other "
+        "number: `benchmark.json`.\n",
+    ]
+    for split in _splits(summary):
+        found = {
+            data: limits.get(MAIN_LIMIT, ()) for data, limits in by_data(summary, split).items()
+        }
+        names = dict.fromkeys(line["entrant"] for lines in found.values() for line in lines)
+        by = {(line["entrant"], d): line for d, lines in found.items() for line in lines}
+        rows = [(name, *(_short(by.get((name, data))) for data in found)) for name in names]
+        parts += [table((split, *found), rows) + "\n"]
+    return parts
+
+
+def _short(line: Json | None) -> str:
+    return _brief(line) + (" \\*" if line and line["seeds"] and is_constant(line) else "")
 
 
 def _splits(summary: Json) -> list[str]:
@@ -423,24 +458,6 @@ def _entrants(summary: Json) -> str:
         + (
             "\n\nAn entrant is one file with `fit(train, limit) -> decide`, like "
             "`examples/entrant.py`. Name yours: "
-            "`agnosticfair bench --entrants rule,mine.py --seeds 0-4`.\n"
+            "`agnosticfair-research bench --entrants rule,mine.py --seeds 0-4`.\n"
         )
-    )
-
-
-def readme(summary: Json) -> str:
-    """README's table: our default, the best of the others that do not see the attribute, and fairlearn's."""
-    limit, lines = MAIN_LIMIT, []
-    for data, limits in by_data(summary).items():
-        there = [line for line in limits.get(limit, ()) if line["seeds"] and not line["sees"]]
-        by = {line["entrant"]: line for line in there}
-        named = [by.get(name) for name in (OURS, "fairfl", "fairlearn-eg", "boosted-tree")]
-        lines.append((data, *(_brief(x) + (" *" if x and is_constant(x) else "") for x in named)))
-    header = ("data", f"`{OURS}`", "`fairfl`", "fairlearn's EG", "boosted tree")
-    seeds = summary["seeds"]
-    return (
-        table(header, lines)
-        + f"\n\nTest accuracy, then RD p90 / max over all deployments, at limit {limit:g}, "
-        f"settings chosen on training rows; {span(seeds)}, commit `{(summary['commit'] or 'unknown')[:12]}`. "
-        "With \\* hardly any row is decided otherwise than the rest, which is fair for nothing.\n"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.datasets import DATASETS
+from agnosticfair_research.datasets import DATASETS
 
 Json = dict[str, Any]
 OURS = "rule"

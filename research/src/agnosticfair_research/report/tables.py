@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agnosticfair.data.datasets import DATASETS
 from agnosticfair.report.tables import Grid, Spread, markdown
+from agnosticfair_research.datasets import DATASETS
 from agnosticfair_research.paper import Reported, reported
 from agnosticfair_research.reproduce import MEASURES
 

@@ -1,15 +1,18 @@
 import csv
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pooch
 import pytest
-from helpers import folder_of
+from helpers import small_table
 
-from agnosticfair.data import datasets, sources
+from agnosticfair.data import datasets as product
 from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import concatenate
 from agnosticfair.errors import DataError, SettingsError
+from agnosticfair_research import datasets, sources
 
 DUTCH = datasets.dataset("dutch").source
 
@@ -146,7 +149,8 @@ def test_a_record_describes_its_file(name, load):
     assert bool(known.shift.drawn) != bool(known.shift.values)
     if known.sites:
         assert known.sites in table.other
-    shipped = sources.SHIPPED / f"{name}.parquet"
+    home = Path(product.__file__).parent / "files" if name == "adult" else sources.SHIPPED
+    shipped = home / f"{name}.parquet"
     assert shipped.is_file() == (known.licence == "CC BY 4.0") == (known.source is None)
     assert not shipped.is_file() or shipped.stat().st_size < 2**20
 
@@ -194,7 +198,7 @@ def test_quarters_of_the_bank_follow_its_months_in_order():
     assert (quarters[0], quarters[-1]) == ("2008 Q2", "2010 Q4")
 
 
-def test_a_quoted_file_with_more_columns_is_read_the_same(load):
+def test_a_quoted_file_with_more_columns_is_read_the_same(load, folder_of):
     """The public COMPAS file has names and dates of birth; only the record's columns are read."""
     known, short = datasets.dataset("compas"), load("compas")
     body = sources.content(known.source, sources.find(known.source, folder_of("compas"))).decode()
@@ -228,3 +232,18 @@ def test_unknown_name(adult):
     assert datasets.load_dataset("adult") is adult
     with pytest.raises(SettingsError, match="no data set 'iris'; there are: adult, dutch, oulad"):
         datasets.load_dataset("iris")
+
+
+def test_a_fingerprint_is_of_values_not_of_codes():
+    table = small_table()
+    job = table.categorical["job"]
+    turned = replace(job, codes=2 - job.codes, categories=job.categories[::-1])
+    assert datasets.fingerprint(
+        replace(table, categorical={"job": turned})
+    ) == datasets.fingerprint(table)
+    assert datasets.fingerprint(
+        replace(table, numeric={**table.numeric, "age": table.numeric["hours"]})
+    ) != (datasets.fingerprint(table))
+    assert datasets.fingerprint(concatenate([table.take([0, 1]), table.take([2])])) == (
+        datasets.fingerprint(table.take([0, 1, 2]))
+    )
