@@ -5,36 +5,32 @@ bytes to any site, and see all that comes back. It must not learn a site's own s
 a refusal is one sentence, whatever the cause. What totals of all sites show is not hidden by masks (docs/privacy.md).
 """
 
-import csv
-import json
 from dataclasses import fields, replace
 from functools import partial
-from math import inf
 
 import numpy as np
 import pytest
-from helpers import dealt, small_table
+from helpers import dealt
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
+from town import EDGES, ROWS, SITES, Town, refusal, rows_of, written
+
 from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.binning import Binning, declared
-from agnosticfair.data.census import Census, merge, take_census
-from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.data.census import Census, take_census
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, FederationError
-from agnosticfair.federation import counts_of_all, fit, summaries
-from agnosticfair.flower.folder import Federation, read_config, write_folder
+from agnosticfair.federation import fit
 from agnosticfair.flower.masking import LIST, list_text, read_key_list
-from agnosticfair.flower.node import read_site
-from agnosticfair.flower.site import hello, reason, respond
+from agnosticfair.flower.site import hello
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates, predict
 from agnosticfair.learners.heads import Head, heads
@@ -48,9 +44,8 @@ from agnosticfair.methods import method
 from agnosticfair.private import imagined
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.estimates import Calibration, Learn, SubgroupMasses
-from agnosticfair.protocol.faults import Asker
 from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
+from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
@@ -82,94 +77,6 @@ from agnosticfair.server import boosted
 from agnosticfair.server import plan as server
 from agnosticfair.site.guard import Quiet, guarded
 from agnosticfair.site.policy import SitePolicy
-
-ROWS = small_table(240, 5)
-SITES = ("north", "south")
-EDGES = {"age": (-0.5, 0.5), "hours": (0.5,)}
-
-
-def rows_of(tables):
-    return dict(zip(SITES, tables, strict=True))
-
-
-def written(path, table):
-    columns = {**table.numeric}
-    kinds = ("categorical", "sensitive_features", "other")
-    columns |= {k: c.values() for kind in kinds for k, c in getattr(table, kind).items()}
-    columns |= {"y": table.target.values()}
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-    return path
-
-
-class Town:
-    """Two sites as 'deploy init' makes them, and the engine by which a coordinator, lying or not, reaches them."""
-
-    def __init__(self, folder, tables=None, schema=True, own=None, **run):
-        tables = tables or rows_of(dealt(ROWS, 2).values())
-        folder.mkdir(exist_ok=True)
-        files = {key: written(folder / f"{key}.csv", table) for key, table in tables.items()}
-        roles = Roles("y", ("sex",))
-        census = merge(
-            {k: take_census(t, k) for k, t in read_clients(files.values(), roles).items()}
-        )
-        self.schema = replace(schema_of(census, "y"), bands=EDGES) if schema else None
-        text = json.dumps(self.schema.to_json()) if schema else ""
-        plain = {"secure": run.pop("secure", True), "least_rows": run.pop("least_rows", 10)}
-        plan = Federation(
-            files, roles, {"method": "fl", "positive": "yes", **run}, schema=text, **plain
-        )
-        write_folder(folder / "bank", plan)
-        self.folder, self.tables = folder / "bank", tables
-        sites = self.folder / "sites"
-        self.config = {
-            key: {**read_site(sites / f"{key}.toml").config, **(own or {})} for key in tables
-        }
-        keys = str(read_config(self.folder)["masking"])
-        roster = read_key_list(keys).sites if keys else None
-        self.asker = Asker(self, tuple(sorted(tables)), secure=roster)
-
-    def clients(self):
-        return tuple(sorted(self.config))
-
-    def exchange(self, step, payload, keys, deadline=inf):
-        return {key: self.one(key, step, payload) for key in keys}
-
-    def one(self, key, step, payload):
-        """What a site answers, or why it does not, as the coordinator reads it."""
-        content = b"" if payload is None else pack(payload)
-        try:
-            return unpack(respond(self.config[key], step, content))
-        except Exception as error:
-            return Failure(reason(error), final=True)
-
-    def task(self, **changes):
-        """The task of an honest fit."""
-        if self.schema is None:
-            census = counts_of_all(self.asker, merge(summaries(self.asker)))
-        else:
-            census = counts_of_all(self.asker, self.schema.outline())
-        return replace(
-            server.plan(method("fl"), census, self.clients(), positive="yes").task, **changes
-        )
-
-    def total(self, question, task):
-        return self.asker.total(Broadcast(1, task, question)).sums
-
-    def said(self, step, broadcast, key="north"):
-        """The sentence by which a site refuses a request of a session that it takes part in."""
-        if self.asker.secure is not None and self.asker.session is None:
-            counts_of_all(self.asker, self.schema.outline()) if self.schema else self.task()
-        session = self.asker.session.session if self.asker.session else ""
-        found = self.one(key, step, replace(broadcast, session=session))
-        assert isinstance(found, Failure), f"step {step!r} was answered"
-        return found.reason
-
-
-def refusal(key="north"):
-    return f"site {key!r} does not answer this request; its own log says why"
 
 
 def sums_at(task, w=None):
