@@ -2,7 +2,7 @@
 
 import csv
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import inf
 
 from helpers import dealt, small_table
@@ -16,6 +16,7 @@ from agnosticfair.flower.masking import read_key_list
 from agnosticfair.flower.node import read_site
 from agnosticfair.flower.site import reason, respond
 from agnosticfair.methods import method
+from agnosticfair.private import imagined
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.faults import Asker
 from agnosticfair.protocol.messages import Broadcast, pack, unpack
@@ -108,3 +109,16 @@ class Town:
 
 def refusal(key="north"):
     return f"site {key!r} does not answer this request; its own log says why"
+
+
+def noisy(kind, **more):
+    """A private question of two sites."""
+    known = {f.name for f in fields(kind)}
+    return kind(
+        **{k: v for k, v in {"z": 5.0, "sites": 2, "most": 0, **more}.items() if k in known}
+    )
+
+
+def private_task(town, **changes):
+    task = server.plan(method("fairfl"), imagined(town.schema), SITES, positive="yes").task
+    return replace(task, **{"n": 0, **changes})

@@ -83,12 +83,15 @@ def verdict(site, question, task=TASK):
 def as_it_was_drawn(key, seed, number, n, size):
     """The batch of a step as the coordinator could compute it from what it sends."""
     digest = hashlib.sha256(key.encode()).digest()
-    return next(batches(n, size, 1, np.random.default_rng([seed, number, *digest])))
+    rng = np.random.default_rng([seed, number, *digest])
+    rng.integers(2**31)  # of dropout
+    return next(batches(n, size, 1, rng))
 
 
 def test_batches_that_the_coordinator_knows_are_solved_for_the_rows():
     """Sums over known batches of many rounds are linear equations, one unknown row for each: all rows, in the clear,
-    out of masked totals, with the site of each. Batches now hang on the rows, which the coordinator does not know."""
+    out of masked totals, with the site of each, but for one
+    shift between the sites. Batches now hang on the rows, which the coordinator does not know."""
     tables = dealt(ROWS, 2)
     engine, roster = rehearsed(in_process(tables), schema=SCHEMA)
     asker, task = Asker(engine, engine.clients(), secure=roster), TASK
@@ -99,16 +102,17 @@ def test_batches_that_the_coordinator_knows_are_solved_for_the_rows():
     )
     A, b = [], []
     for number in range(1, len(ROWS) + 60):
-        total = asker.total(Broadcast(number, task, step_of(12))).sums["moved"]
+        size = 12 + number % 3
+        total = asker.total(Broadcast(number, task, step_of(size))).sums["moved"]
         known = np.zeros(len(ROWS))
         for key, n in sizes.items():
-            known[first[key] + as_it_was_drawn(key, 0, number, n, 12)] = n / 12
+            known[first[key] + as_it_was_drawn(key, 0, number, n, size)] = n / size
         A.append(known)
         b.append(-total[-d - 1 :] / 1e-3)
     rows, *_ = np.linalg.lstsq(np.array(A), np.array(b), rcond=None)
     read = 2 * np.abs(rows[:, :2])  # of each row half of its features, with the sign of its label
     X = np.vstack([Client(k, t).prepare(task).X[:, :2] for k, t in tables.items()])
-    assert np.mean(np.abs(read - np.abs(X)).max(axis=1) < 0.02) < 0.2
+    assert np.mean(np.abs(read - np.abs(X)).max(axis=1) < 0.05) < 0.2
 
 
 @pytest.mark.parametrize("batch", [1, 9])

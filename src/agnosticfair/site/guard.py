@@ -178,7 +178,9 @@ class Guard:
         and of these the ones by which learners judge."""
         if self.policy.least_rows <= 1:
             return
-        fold, of, seed = (None, 0, 0) if asked is None else (asked.task.fold, *_learner_folds(asked))
+        fold, of, seed = (
+            (None, 0, 0) if asked is None else (asked.task.fold, *_learner_folds(asked))
+        )
         need(of <= MOST_FOLDS, f"there are more than {MOST_FOLDS} folds")
         every = [(None, None), (fold, None), *((fold, Fold(k, of, seed)) for k in range(of))]
         for some in every:
@@ -257,9 +259,7 @@ def _read_edges(path: Path, rows: str) -> dict[tuple[str, Fold | None], tuple[fl
         ) from None
 
 
-def guarded(
-    policy: SitePolicy, answer: Handler, path: Path | None = None, rows: str = ""
-) -> Guard:
+def guarded(policy: SitePolicy, answer: Handler, path: Path | None = None, rows: str = "") -> Guard:
     """A function of the rows behind a policy.
 
     Parameters
