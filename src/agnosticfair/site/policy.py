@@ -118,8 +118,8 @@ def words(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
         refused += ["Anything without noise, and anything beyond the budget."]
     else:
         refused += [
-            f"Everything, where a label or a group has fewer than {policy.least_rows} rows; a group also in the half of "
-            "a limit, and in the folds by which learners judge rows.",
+            f"Everything, where a label or a group has fewer than {policy.least_rows} rows; a group also in the half "
+            "of a limit, and in the folds by which learners judge rows.",
             f"Local steps of a network over fewer than {policy.least_rows} rows.",
             "Bins of a number that the schema does not declare."
             if policy.schema is not None
