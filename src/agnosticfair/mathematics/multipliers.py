@@ -18,12 +18,11 @@ from agnosticfair.mathematics.lasso import kinked, residual
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.scores import COEFFICIENT_BITS, Directions
 
-PATH = (0.3, 0.1, 0.03, 0.01, 0.005)
+PATH = (0.3, 0.1, 0.03, 0.01)
 """Smoothing, in units of utility."""
 
-MAX_CHARGED, MIN_UNIT = 300, 0.02
-"""Comparisons whose differences are charged inside their limits, those of the most people; and the least unit of
-differences that are charged, where their limit is smaller."""
+MANY, MIN_UNIT = 600, 0.05
+"""Of fewer than MANY comparisons each is charged as one of so many; the least unit of differences that are charged."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ class RateLimits:
     pairs : tuple of (int, int)
         The compared groups, each pair once.
     charge : float
-        What differences within the limits cost: so much utility times the mean of (difference / limit)^2, weighted by
-        the root of the people, over the MAX_CHARGED largest weight functions, fewer of which cost less.
+        What differences within the limits cost: so much utility times the mean of (difference / limit)^2 over all
+        comparisons, weighted by the root of their people; less where these are fewer than MANY.
     positive_rate : (float, float) or None
         Bounds of the share of positive decisions.
     min_people : float
@@ -253,13 +252,11 @@ def coordinates(sums: Mapping[str, np.ndarray], n: float, limits: RateLimits) ->
 
 def curvatures(people: np.ndarray, tau: np.ndarray, limits: RateLimits) -> np.ndarray:
     """Of the penalty near 0, (E,).  people: of the smaller group of each comparison; tau: its limit, none from 1 on."""
-    found = np.full(len(tau), np.inf)
-    largest = np.argsort(-people, kind="stable")[:MAX_CHARGED]
-    on = largest[(tau[largest] > 0) & (tau[largest] < 1)]
-    if limits.charge > 0 and len(on):
+    found, on = np.full(len(tau), np.inf), (tau > 0) & (tau < 1)
+    if limits.charge > 0 and on.any():
         weights = np.sqrt(people[on])
-        share = weights / weights.mean() / MAX_CHARGED
-        found[on] = np.maximum(tau[on], MIN_UNIT) ** 2 / (2 * limits.charge * share)
+        shares = weights / weights.mean() / max(len(weights), MANY)
+        found[on] = np.maximum(tau[on], MIN_UNIT) ** 2 / (2 * limits.charge * shares)
     return found
 
 
