@@ -12,7 +12,7 @@ def test_more_solved_programs_narrow_what_is_said():
     least, most = scale_for(0.8, HALF)
     scale = next_scale(HALF)
     assert least < scale < most
-    closer = replace(HALF, further=((1.5, 0.17),))
+    closer = replace(HALF, further=((1.5, 0.15),))
     assert least <= scale_for(0.8, closer)[0] <= scale_for(0.8, closer)[1] < most
     assert scale_for(0.95, closer)[0] < next_scale(closer) < scale_for(0.95, closer)[1]
     assert next_scale(replace(HALF, further=((1.5, 0.15), (2.0, 0.18)))) is None
@@ -29,7 +29,7 @@ def test_a_high_price_says_which_limits_would_cost_less():
     assert len(words) == 3
     assert "50%" in words[0]
     assert "95%" in words[1]
-    assert "tau of at most 0.15" in words[1]
+    assert "tau of at most 0.14" in words[1]
     assert "80%" in words[2]
 
 

@@ -7,6 +7,7 @@ more utility than E[max(score, 0)] + sum tau |x|.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf, nan
 
 import numpy as np
@@ -153,15 +154,20 @@ def people(state: State, point: At) -> float:
 def scale_for(share: float, said: Optimum) -> tuple[float, float]:
     """By what the limits would have to be multiplied, at least and at most, for a rule that retains this share.
 
-    The best utility is concave in the scale and does not exceed its tangent; at most, what a solved program retains.
+    The best utility is concave in the scale: the tangent is not exceeded, and chords between solved programs are
+    reached, by a rule that is charged only if they are close.
 
-    >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2, ((2.0, 0.17),))
+    >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
     >>> [round(v, 3) for v in scale_for(0.8, half)]
-    [1.3, 2.0]
+    [1.3, 2.2]
     """
     target = said.constant + share * (said.own - said.constant)
-    known = [scale for scale, utility in said.further if utility >= target]
-    most = min([said.max_scale, *known])
+    known = sorted([(1.0, said.utility), *said.further, (said.max_scale, said.own)])
+    most = known[-1][0]
+    for (a, low), (b, high) in pairwise(known):
+        if low < target <= high:
+            most = a + (b - a) * (target - low) / (high - low)
+            break
     least = 1 + (target - said.bound) / said.slope if said.slope > 0 else 0.0
     return min(max(least, 0.0), most), most
 
