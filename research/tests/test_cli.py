@@ -9,6 +9,7 @@ import pytest
 from helpers import refused
 
 from agnosticfair_research import reproduce
+from agnosticfair_research.cli import app
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,3 +129,17 @@ def test_main_job(call, tmp_path):
     assert code == 0, err
     assert {"results.json", "tables.md"} <= {p.name for p in tmp_path.iterdir()}
     assert list(tmp_path.glob("*.png"))
+
+
+PAGES = [ROOT / "research/README.md", *sorted((ROOT / "research/docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_links_of_the_notes_are_there(page):
+    text = page.read_text()
+    known = {command.name for command in app.registered_commands}
+    assert {*re.findall(r"agnosticfair-research (\w+)", text)} <= known
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        assert (page.parent / link).exists(), link
+    for script in re.findall(r"benchmarks/\w+\.\w+", text):
+        assert (ROOT / script).is_file(), script

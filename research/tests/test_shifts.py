@@ -331,7 +331,7 @@ def test_the_command_writes_rows_tables_and_figures(invoke, tmp_path):
     results = json.loads((tmp_path / "new" / "shifts.json").read_text())
     assert results["format"] == "agnosticfair-shifts-1"
     assert len(results["rows"][0]["deployments"]) > 60
-    assert "Made by `agnosticfair shifts" in (tmp_path / "new" / "shifts.md").read_text()
+    assert "Made by `agnosticfair-research shifts" in (tmp_path / "new" / "shifts.md").read_text()
     told = json.loads(invoke(*words, "--json").stdout)
     times = {"seconds": 0}
     assert [r | times for r in told["rows"]] == [r | times for r in results["rows"]]
