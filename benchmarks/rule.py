@@ -25,21 +25,21 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import codes_of, own_axes
-from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
-from agnosticfair.data.splits import Split, iid, shift
 from agnosticfair.data.table import Table, concatenate
-from agnosticfair.experiments.benchmark import parsed
-from agnosticfair.experiments.deployments import (
+from agnosticfair.federation import Fit, fit
+from agnosticfair.mathematics.parts import members, named_parts, sizes_of
+from agnosticfair.methods import method
+from agnosticfair_research.benchmark import parsed
+from agnosticfair_research.datasets import DATASETS, dataset, load_dataset
+from agnosticfair_research.deployments import (
     Suite,
     deployments,
     measure_all,
     named_suite,
     natural_parts,
 )
-from agnosticfair.experiments.entrants import Train
-from agnosticfair.federation import Fit, fit
-from agnosticfair.mathematics.parts import members, named_parts, sizes_of
-from agnosticfair.methods import method
+from agnosticfair_research.entrants import Train
+from agnosticfair_research.splits import Split, iid, shift
 
 LINES = ("frontier", "natural", "random", "balanced", "training")
 TAUS = (0.005, 0.02, 0.05, 0.1, 0.15, 0.2)

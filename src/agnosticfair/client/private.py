@@ -18,7 +18,7 @@ from agnosticfair.data.wire import LARGEST
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.parts import members
-from agnosticfair.protocol.grid import base_bits
+from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
@@ -120,12 +120,13 @@ def moments(client: Client, broadcast: Broadcast[PrivateMoments]) -> Reply:
 
 
 def _clipped(rows: PrivateRows, task: Task) -> np.ndarray:
-    return clipped(rows.X, clip_of(task), min(16, base_bits(task.n) // 2))
+    return clipped(rows.X, clip_of(task), min(16, bits("moments", task) // 2))
 
 
 def bits_of(task: Task) -> int:
-    """Bits after the point of what a row adds: few enough for exact sums, whatever n the task says."""
-    return min(30, base_bits(task.n))
+    """Bits after the point of what a row adds: few enough for exact sums, whatever n the task says, and no more than
+    the sums are sent with, for rounding them would move them further than a row may."""
+    return min(30, bits("gradient", task))
 
 
 def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
