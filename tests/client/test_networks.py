@@ -283,7 +283,8 @@ def test_a_network_is_saved_and_read_without_running_code(tmp_path):
 def test_the_certificate_is_of_the_networks_decisions():
     result = fit(TABLES, quick(tau=0.1, bound=5.0), positive="yes", seed=3)
     basis, bound = result.method.fairness.basis, result.method.fairness.bound
-    made = audit_clients(result.model, TABLES, basis=basis, bound=bound, floor=0.05, seed=3)
+    ask = {"basis": basis, "bound": bound, "floor": 0.05, "seed": 3, "held_out": False}
+    made = audit_clients(result.model, TABLES, **ask).kernels
     assert made.worst_difference == pytest.approx(result.trained_difference, abs=1e-3)
 
 

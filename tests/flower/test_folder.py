@@ -188,7 +188,7 @@ def test_explain_messages_on_the_command_line(capsys):
     with pytest.raises(SystemExit):
         main(["explain-messages", "--json", "--method", "fl"])
     messages = json.loads(capsys.readouterr().out)
-    steps = ["hello", "census", "sums", "sums", "decisions", "histograms", *["part_decisions"] * 3]
+    steps = ["hello", "census", "sums", "sums", "histograms", *["part_decisions"] * 3]
     assert [m["step"] for m in messages] == steps
 
 

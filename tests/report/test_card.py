@@ -10,6 +10,7 @@ import pytest
 from helpers import dealt, small_table
 from markdown_it import MarkdownIt
 
+from agnosticfair.auditing.certificate import upper
 from agnosticfair.auditing.fits import certificates
 from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
@@ -125,6 +126,8 @@ def test_its_numbers_are_the_measured_ones():
         assert false == f"{metrics.positive_rates(y_hat, s, 1.0 - y)[j]:.1%}"
     made, told = CERTIFIED["sex"], section("Certificate, by sex").says
     assert f"up to {made.worst_difference:.4f}" in told[0]
+    assert f"by {made.kernels.about}, the risk difference is at most" in told[0]
+    assert upper(made.kernels.worst_difference) in told[0]
     assert ("fairness.tau", "0.05") in section("How it was made").lines
 
 

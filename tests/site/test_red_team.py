@@ -507,7 +507,7 @@ def requests(draw, private=False):
     if not private:
         kinds += [
             Sums(Surrogate("sigmoid", 1e-3), 0.5, w, np.ones(1), C),
-            *(Trials(np.stack([w, -w])), PartCounts(), PartDecisions(w), Decisions(0, 2, w)),
+            *(Trials(np.stack([w, -w])), PartCounts(), PartDecisions(w), Decisions(w)),
             *(Histograms((draw(names),), low, high), Counts(SCHEMA.outline()), Outline()),
             *(Clusters(np.zeros((2, 5))), Centres(0, 1.0)),
             *_of_the_rule(draw, w, low),

@@ -36,7 +36,7 @@ from agnosticfair.auditing.repeats import (
     one_of_each,
     one_of_each_note,
 )
-from agnosticfair.auditing.request import audit_request
+from agnosticfair.auditing.request import AuditRequest, audit_request
 from agnosticfair.client.answers import tally
 from agnosticfair.data.axes import own_axes
 from agnosticfair.data.census import Census
@@ -175,21 +175,12 @@ def audit(
         )
     rows = _rows(predictions_or_model, X, y, sensitive_features, positive, threshold)
     notes: tuple[str, ...] = () if rows.table.weights is None else (WEIGHTED,)
-    x: np.ndarray | None = None
-    units: tuple[Any, Any] = (0.0, 1.0)
-    if callable(basis):
-        x = checked(basis, X, len(rows.table))
-    elif request.basis is not None:
-        inputs = features(X, None if rows.model is None else rows.model.encoding, scale)
-        x, units = (
-            inputs.at(slice(None)),
-            units if isinstance(X, Table) else (inputs.low, inputs.span),
-        )
+    seen, units = _kernel_inputs(basis, request, rows, X, scale)
     if cluster is not None:
         some = one_of_each(cluster, len(rows.table), seed)
         notes += (one_of_each_note(len(some), len(rows.table)),)
         rows = replace(rows, table=rows.table.take(some), cells=rows.cells[some])
-        x = None if x is None else x[some]
+        seen = None if seen is None else seen[some]
     how: dict[str, Any] = {"labelled": rows.labelled, "held_out": held_out}
     if held_out:
         tables = [rows.table] if isinstance(X, Table) else []
@@ -197,19 +188,29 @@ def audit(
         notes += (*cannot_tell(rows.model, tables), *about_rows(rows.table, rows.cells))
         how["rows"] = rows_digest(rows.table, rows.cells)
         how |= {} if rows.model is None else {"model": rows.model.digest}
-    if callable(basis) and request.basis is not None and x is not None:
-        request = replace(request, basis=replace(request.basis, kernels=x.shape[1]))
-        how["psi"] = tally(x.__getitem__, lambda K: K, rows.cells, 4 * len(rows.groups))
-        if held_out and x.max() > 1:
+    if seen is not None:
+        given = None if callable(basis) else (units, centres, seed)
+        request, how["psi"], how["centres"] = _kernel_sums(request, rows, seen, given)
+        if held_out and callable(basis) and seen.max() > 1:
             notes, how["beyond"] = (*notes, ABOVE_ONE), False
-    elif request.basis is not None and x is not None:
-        sums = _kernel_sums(request.basis, rows, x, units, centres, seed)
-        taken, how["psi"], how["centres"] = sums
-        request = replace(request, basis=taken)
     set_ = request.parts
     axes = set_.agreed.axes if set_.agreed else own_axes(rows.table, set_.columns, set_.bands)
     counts = own_counts(rows.table, axes, rows.cells, len(rows.groups))
     return certified(request, rows.groups, axes, counts, notes=notes, **how)
+
+
+def _kernel_inputs(
+    basis: Any, request: AuditRequest, rows: _Rows, X: Any, scale: bool
+) -> tuple[np.ndarray | None, tuple[Any, Any]]:
+    """What kernels see of the rows, (n, d), or a function's kernels themselves, (n, M), and the units of the centres;
+    None where no kernels are asked for."""
+    units: tuple[Any, Any] = (0.0, 1.0)
+    if request.basis is None:
+        return None, units
+    if callable(basis):
+        return checked(basis, X, len(rows.table)), units
+    inputs = features(X, None if rows.model is None else rows.model.encoding, scale)
+    return inputs.at(slice(None)), units if isinstance(X, Table) else (inputs.low, inputs.span)
 
 
 @dataclass(frozen=True)
@@ -249,16 +250,19 @@ def _rows(
 
 
 def _kernel_sums(
-    basis: Basis,
+    request: AuditRequest,
     rows: _Rows,
     x: np.ndarray,
-    units: tuple[Any, Any],
-    centres: ArrayLike | None,
-    seed: int,
-) -> tuple[Basis, np.ndarray, np.ndarray | None]:
-    """The kernels that were taken, their sums over the cells, (4 G, M + 1), and their centres in the user's units.
-    x: what they see of the rows."""
-    b, (low, span) = None, units
+    given: tuple[tuple[Any, Any], ArrayLike | None, int] | None,
+) -> tuple[AuditRequest, np.ndarray, np.ndarray | None]:
+    """The request with the kernels that were taken, their sums over the cells, (4 G, M + 1), and their centres in the
+    user's units.  given: units, centres and seed; None where x are the kernels."""
+    basis, b, count = request.basis, None, 4 * len(rows.groups)
+    assert basis is not None
+    if given is None:
+        request = replace(request, basis=replace(basis, kernels=x.shape[1]))
+        return request, tally(x.__getitem__, lambda K: K, rows.cells, count), None
+    (low, span), centres, seed = given
     if is_centred(basis):
         if centres is None:
             b = _drawn(x, basis.kernels, seed)
@@ -266,13 +270,8 @@ def _kernel_sums(
         else:
             b = (checked_centres(centres, x.shape[1]) - low) / span
         basis = settled(replace(basis, kernels=len(b)), b)
-    psi = tally(
-        x.__getitem__,
-        lambda part: design(basis, part, b, "", ("",)),
-        rows.cells,
-        4 * len(rows.groups),
-    )
-    return basis, psi, None if b is None else low + span * b
+    psi = tally(x.__getitem__, lambda own: design(basis, own, b, "", ("",)), rows.cells, count)
+    return replace(request, basis=basis), psi, None if b is None else low + span * b
 
 
 def audit_clients(

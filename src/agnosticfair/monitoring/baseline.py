@@ -17,7 +17,6 @@ from agnosticfair.auditing.proof import axes_of
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import ModelError
-from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.mathematics.parts import Axis, Part, part_name, sizes_of, starts_of
 from agnosticfair.model import Model
 from agnosticfair.settings import POSITIVE, require
@@ -68,11 +67,6 @@ class Baseline:
     part_rows: tuple[int, ...]
     compared: tuple[tuple[bool, ...], ...]
 
-    def __post_init__(self) -> None:
-        for one in self.limits:
-            require(POSITIVE, limit=one)
-        notion_of(self.notion)
-
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(part_name(self.axes, part) for part in self.parts)
@@ -110,6 +104,8 @@ def baseline_of(
 
     limit: for all of them instead.
     """
+    if limit is not None:
+        require(POSITIVE, limit=limit)
     if isinstance(certificate, Baseline):
         if model is not None and certificate.model != model.digest:
             raise ModelError(OTHER)
