@@ -129,6 +129,7 @@ ELSEWHERE = {
     "mathematics/test_program": "mathematics/multipliers",
     "monitoring/test_monitor": "monitoring/baseline monitoring/mix monitoring/state monitoring/verdict",
     "protocol/privacy/test_privacy": "client/private server/private",
+    "test_private": "server/private_rule",
     "protocol/secure/test_secure": "protocol/secure/keys protocol/secure/site",
     "report/test_bench": "report/bench_numbers report/bench_page",
     "server/test_exact": "server/adversaries",
