@@ -134,7 +134,7 @@ ELSEWHERE = {
     "report/test_bench": "report/bench_numbers report/bench_page",
     "server/test_exact": "server/adversaries",
     "server/test_learning": "server/solvers",
-    "server/test_named": "server/limited server/plan server/stepping",
+    "server/test_named": "server/plan",
     "site/test_red_team": "site/checks site/guard site/ruled",
     "test_reductions": "server/averaging",
 }

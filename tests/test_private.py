@@ -84,6 +84,10 @@ def test_a_method_that_noise_leaves_nothing_of_is_refused():
         SettingsError, match="no learner and no positive_rate and no costs as given"
     ):
         fit_private(dealt(ROWS, 2), trees, budget=Budget(3.0), schema=SCHEMA)
+    with pytest.raises(SettingsError, match="it has no learner and no basis"):
+        fit_private(
+            dealt(ROWS, 2), method("fl", learner="linear"), budget=Budget(3.0), schema=SCHEMA
+        )
     weighted = replace(ROWS, weights=np.ones(len(ROWS)))
     with pytest.raises(AgnosticFairError, match="has weighted rows"):
         fit_private(dealt(weighted, 2), "fl", budget=Budget(3.0), schema=SCHEMA, positive="yes")

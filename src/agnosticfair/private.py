@@ -279,7 +279,7 @@ def _private_rule(method: Method) -> Rule:
     rule, fairness = method.rule, server.fairness_of(method)
     assert rule is not None
     other = {
-        "learner": rule.learner not in ("auto", "linear", "additive"),
+        "learner": rule.learner not in ("auto", "linear", "additive") or not method.fairness,
         "probability": bool(rule.probability),
         "aware": rule.aware,
         "agnostic": rule.agnostic,
