@@ -166,6 +166,7 @@ def test_a_private_rule_keeps_its_limits_where_noise_is_small(tmp_path):
     again = load_model(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
     assert "epsilon 1e+04" in markdown(private_card(made))
+    assert "never the feature itself" in markdown(private_card(made))
 
 
 @pytest.mark.usefixtures("seeded_noise")
