@@ -175,7 +175,7 @@ def test_what_is_said_before_a_fit_is_as_large_as_a_fit_can_be(adult):
 
 
 def test_noise_is_refused_with_a_reason():
-    with pytest.raises(SettingsError, match="hundreds of sums in every round"):
+    with pytest.raises(SettingsError, match="it has no learner as given"):
         private_recipe(method("rule", learner="trees"))
 
 

@@ -41,7 +41,7 @@ from agnosticfair.report.sections import html as html
 from agnosticfair.report.sections import markdown as markdown
 from agnosticfair.report.tables import one
 from agnosticfair.runs.provenance import compared_in
-from agnosticfair.runs.ruled import about
+from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
 
@@ -91,10 +91,12 @@ def card(
 def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
     """The card of a differentially private fit: of what noise let through, and nothing that was measured on rows."""
     model = fitted.model
-    limits = (
+    limits: tuple[str, ...] = (
         "Nothing else was measured on the rows: it would show what the noise hides.",
         "The claim does not cover what was known before, such as the schema, nor what is measured on these rows later.",
     )
+    if model.estimates is not None:
+        limits = (proxy(model.estimates, model.sensitive_features), *limits)
     return (
         _about(model, target),
         _uses(model),

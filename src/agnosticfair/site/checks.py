@@ -415,8 +415,10 @@ def _noise(z: float | np.ndarray) -> None:
     )
 
 
-@question_check("private_counts", "private_moments", "private_slopes", "private_decisions")
-def _private(by: Judgement, broadcast: Broadcast[Any]) -> None:
+@question_check(
+    "private_counts", "private_moments", "private_slopes", "private_rates", "private_decisions"
+)
+def check_private_step(by: Judgement, broadcast: Broadcast[Any]) -> None:
     asked, task = broadcast.asked, broadcast.task
     parts = np.zeros((0, 1, 2)) if task.named is None else task.named.parts
     need((parts[:, 1:, 0] < 0).all(), "subgroups are of one value each")
