@@ -1,16 +1,21 @@
 """Boosted trees over clients against scikit-learn's HistGradientBoosting and LightGBM, with like settings.
 
-Quality: log loss and accuracy on the held-out 30 % of each data set, means over seeds, and the ratio of our log loss to
-each rival's. Time: of the processor, one thread, columns of numbers, two clients in this process, from the tables to
+Quality: log loss and accuracy on the held-out 30 % of each data set for each seed, with equal rate, depth, leaves, L2,
+rows and Hessian of a leaf, and bins, written to trees.json, from which `table` writes docs/trees.md. Choose: log loss
+out of fold on the other 70 %, by `min_bin`. Time: of the processor, one thread, columns of numbers, two clients in this process, from the tables to
 the trees; and prediction from a table. LightGBM is compared with where it is installed; it is no dependency.
 (-P: a script of this folder has the name of a module that Numba looks for.)
 
+    python -P benchmarks/trees.py choose [--seeds 5]
     python -P benchmarks/trees.py quality [--seeds 5] [--trees 100] [--sets adult bank]
+    python -P benchmarks/trees.py table
     python -P benchmarks/trees.py time [--rows 1e5 1e6] [--repeats 3]
 """
 
 import argparse
+import json
 from dataclasses import replace
+from pathlib import Path
 from statistics import mean, median
 from time import process_time
 
@@ -33,10 +38,13 @@ from agnosticfair.server import boosted
 from agnosticfair.server.plan import plan
 
 DEPTH = 5
+RESULTS = Path(__file__).with_suffix(".json")
+DOCS = Path(__file__).parents[1] / "docs" / "trees.md"
 
 
 def grown(tables, settings, folds=0, seed=0, weigh=False):
-    """Our trees of the label over clients; rounds and, where they are weighed, bytes of requests and replies."""
+    """Our trees of the label over clients; rounds, bytes of requests and replies where they are weighed, and the log
+    loss out of fold."""
     asker = asking(in_process(tables), policy("stop"), None, False, None)
     census = census_of_all(asker, summaries(asker))
     made = plan(method("fl"), census, asker.keys)
@@ -47,7 +55,7 @@ def grown(tables, settings, folds=0, seed=0, weigh=False):
         if weigh:
             sizes = [sizes[0] + len(pack(asked)), sizes[1] + len(pack(total))]
         state = boosted.step(state, total)
-    return boosted.estimates_of(state, made).arrays, made.task, state.round, sizes
+    return boosted.estimates_of(state, made).arrays, made.task, state.round, sizes, state.held_out
 
 
 def split_in_two(table):
@@ -71,10 +79,12 @@ def matrix(table):
 
 
 def rivals(count, categorical):
-    """Classifiers with like settings, by name."""
+    """Classifiers with like settings, by name; what LightGBM alone has is left at its defaults."""
+    own = Boosting()
     made = {
         "scikit-learn": HistGradientBoostingClassifier(
             max_iter=count, max_depth=DEPTH, max_leaf_nodes=None, early_stopping=False,
+            learning_rate=own.rate, l2_regularization=own.l2, min_samples_leaf=own.min_rows,
             categorical_features=categorical or None,
         )
     }  # fmt: skip
@@ -83,8 +93,9 @@ def rivals(count, categorical):
     except ImportError:
         return made
     made["LightGBM"] = LGBMClassifier(
-        n_estimators=count, max_depth=DEPTH, num_leaves=2**DEPTH, n_jobs=1, verbose=-1, max_bin=255
-    )
+        n_estimators=count, max_depth=DEPTH, num_leaves=2**DEPTH, n_jobs=1, verbose=-1, max_bin=255,
+        learning_rate=own.rate, reg_lambda=own.l2, min_child_samples=own.min_rows, min_child_weight=own.min_hessian,
+    )  # fmt: skip
     return made
 
 
@@ -97,7 +108,7 @@ def compare(table, seed, count):
     order = np.random.default_rng(seed).permutation(len(table))
     cut = int(0.7 * len(order))
     train, test = table.take(order[:cut]), table.take(order[cut:])
-    arrays, task, _, _ = grown(split_in_two(train), Boosting(trees=count, depth=DEPTH))
+    arrays, task, *_ = grown(split_in_two(train), Boosting(trees=count, depth=DEPTH))
     y = test.labels(task.positive) > 0
     results = {"ours": scored(y, trees.predict(arrays, task.encoding, 0, test, "the data")[0])}
     X, categorical = matrix(table)
@@ -110,17 +121,56 @@ def compare(table, seed, count):
 
 
 def quality(names, seeds, count):
-    """A table of means over seeds."""
+    """Log losses and accuracies of every seed, written to RESULTS after each data set."""
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names:
         table = replace(load_dataset(name), sensitive_features={})
         runs = [compare(table, seed, count) for seed in range(seeds)]
-        for who in runs[0]:
-            loss, right = (mean(run[who][k] for run in runs) for k in (0, 1))
-            ratio = mean(run["ours"][0] for run in runs) / loss
-            print(
-                f"{name:10} {who:13} log loss {loss:.4f}  accuracy {right:.4f}  ours / its {ratio:.4f}",
-                flush=True,
-            )
+        results[name] = {
+            who: {
+                "log_loss": [round(run[who][0], 5) for run in runs],
+                "accuracy": [round(run[who][1], 5) for run in runs],
+            }
+            for who in runs[0]
+        }
+        RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+        print(rows_of({name: results[name]}), flush=True)
+
+
+def rows_of(results):
+    """Lines of a table: mean log losses, our ratio to each rival's, and mean accuracies."""
+    lines = []
+    for name, runs in results.items():
+        loss = {who: mean(run["log_loss"]) for who, run in runs.items()}
+        right = [f"{mean(run['accuracy']):.4f}" for run in runs.values()]
+        ratios = [f"{loss['ours'] / own:.4f}" for who, own in loss.items() if who != "ours"]
+        losses = [f"{own:.4f}" for own in loss.values()]
+        lines.append(f"| {' | '.join([name, *losses, *ratios, *right])} |")
+    return "\n".join(lines)
+
+
+def write_table():
+    """Put the table of RESULTS between the marks in docs/trees.md."""
+    before, mark, rest = DOCS.read_text().partition("<!-- quality -->\n")
+    _, end, after = rest.partition("<!-- end of quality -->")
+    head = "| | ours | scikit-learn | LightGBM | / scikit-learn | / LightGBM | accuracy | scikit-learn | LightGBM |\n"
+    body = rows_of(json.loads(RESULTS.read_text()))
+    DOCS.write_text(f"{before}{mark}{head}|{'---|' * 9}\n{body}\n{end}{after}")
+
+
+def choose(names, seeds, count):
+    """Mean log loss out of fold on training rows (70 % of each seed, three folds) by ``min_bin``, over that of the best."""
+    for name in names:
+        table, losses = replace(load_dataset(name), sensitive_features={}), {}
+        for seed in range(seeds):
+            order = np.random.default_rng(seed).permutation(len(table))
+            train = {"all": table.take(order[: int(0.7 * len(order))])}
+            for rows in (1, 3, 5, 10, 20):
+                settings = Boosting(trees=count, depth=DEPTH, min_bin=rows)
+                losses.setdefault(rows, []).append(grown(train, settings, 3, seed)[-1])
+        best = min(map(mean, losses.values()))
+        shown = "  ".join(f"{rows}: {mean(own) / best:.4f}" for rows, own in losses.items())
+        print(f"{name:10} {shown}", flush=True)
 
 
 def drawn(n, d=20, seed=0):
@@ -139,7 +189,7 @@ def times(rows, repeats, count):
         clients, found = split_in_two(table), {}
         for _ in range(repeats):
             begin = process_time()
-            arrays, task, rounds, _ = grown(clients, Boosting(trees=count, depth=DEPTH))
+            arrays, task, rounds, *_ = grown(clients, Boosting(trees=count, depth=DEPTH))
             found.setdefault("ours fit", []).append(process_time() - begin)
             begin = process_time()
             trees.predict(arrays, task.encoding, 0, table, "the data")
@@ -161,7 +211,7 @@ def times(rows, repeats, count):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["quality", "time"])
+    parser.add_argument("what", choices=["choose", "quality", "table", "time"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--sets", nargs="+", default=sorted(DATASETS))
@@ -171,6 +221,10 @@ def main():
     with threadpool_limits(1):
         if given.what == "quality":
             quality(given.sets, given.seeds, given.trees)
+        elif given.what == "choose":
+            choose(given.sets, given.seeds, given.trees)
+        elif given.what == "table":
+            write_table()
         else:
             times([int(n) for n in given.rows], given.repeats, given.trees)
 

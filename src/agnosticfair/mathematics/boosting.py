@@ -59,7 +59,7 @@ class Boosting:
     patience : int
         Trees without a lower loss out of fold after which no more are grown.
     monotone : tuple of int
-        Of every column: 1 where the margin may not fall, -1 where it may not rise with it; empty for none.
+        Of every column: 1 where the first head's margin may not fall with it, -1 where it may not rise; empty for none.
     """
 
     trees: int = 200
@@ -67,7 +67,7 @@ class Boosting:
     rate: float = 0.1
     l2: float = 1.0
     min_rows: int = 20
-    min_bin: int = 5
+    min_bin: int = 10
     min_hessian: float = 1e-3
     smooth: float = 10.0
     patience: int = 10
@@ -196,33 +196,39 @@ def leaf_values(
     return value if bounds is None else np.clip(value, bounds[..., 0], bounds[..., 1])
 
 
+@dataclass(frozen=True)
+class Monotone:
+    """What monotone columns ask of Q nodes.  bounds: (Q, 2), of their values.  signs: (Q, C), of the columns."""
+
+    bounds: np.ndarray
+    signs: np.ndarray
+
+    def __getitem__(self, nodes: slice) -> Monotone:
+        return Monotone(self.bounds[nodes], self.signs[nodes])
+
+
 def best_splits(
-    hist: np.ndarray, bins: Bins, settings: Boosting, bounds: np.ndarray | None = None
+    hist: np.ndarray, bins: Bins, settings: Boosting, monotone: Monotone | None = None
 ) -> Splits:
-    """The best split of each node.  hist: (Q, B, 3).  bounds: (Q, 2) of their values, for monotone columns.
+    """The best split of each node.  hist: (Q, B, 3).
 
     A node's sums over all codes are the same for every column.
     """
+    nodes = (slice(a, a + _AT_ONCE) for a in range(0, len(hist), _AT_ONCE))
     pieces = [
-        _best(
-            hist[a : a + _AT_ONCE],
-            bins,
-            settings,
-            None if bounds is None else bounds[a : a + _AT_ONCE],
-        )
-        for a in range(0, len(hist), _AT_ONCE)
+        _best(hist[q], bins, settings, None if monotone is None else monotone[q]) for q in nodes
     ]
     return Splits(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
 
 def _best(
-    hist: np.ndarray, bins: Bins, settings: Boosting, bounds: np.ndarray | None
+    hist: np.ndarray, bins: Bins, settings: Boosting, monotone: Monotone | None
 ) -> tuple[np.ndarray, ...]:
     """The fields of ``Splits``, for some nodes."""
     whole = totals(hist, bins).T
     left, order, cuts = _prefixes(hist, whole, bins, settings)
     missing = hist[:, bins.starts[: bins.numeric]].transpose(2, 0, 1)  # (3, Q, numeric): code 0
-    gain = _gains(left, whole, bins, settings, bounds)
+    gain = _gains(left, whole, bins, settings, monotone)
     gain[:, bins.ordered :][~cuts] = -np.inf
     every = np.arange(len(hist))
     at = gain.argmax(axis=1)
@@ -230,12 +236,12 @@ def _best(
     if missing[N].any():
         numbers = Bins(bins.sizes[: bins.numeric], bins.numeric)
         other = left[:, :, : bins.ordered] - missing[:, :, numbers.column]
-        gain = _gains(other, whole, numbers, settings, bounds)
+        gain = _gains(other, whole, numbers, settings, monotone)
         there = gain.argmax(axis=1)
         right = gain[every, there] > best
         at, best = np.where(right, there, at), np.where(right, gain[every, there], best)
         sums[right] = other[:, every[right], there[right]].T
-    parent = _parent(whole, settings, bounds)
+    parent = _parent(whole, settings, monotone)
     none = ~(best > parent + _LEAST * np.abs(parent))
     column = np.where(none, LEAF, bins.column[at])
     threshold = (at - bins.starts[bins.column[at]]).astype(np.uint8)
@@ -246,11 +252,12 @@ def _best(
     return column, threshold, right, _sets(order, at, none, bins), gain, sums
 
 
-def _parent(whole: np.ndarray, settings: Boosting, bounds: np.ndarray | None) -> np.ndarray:
+def _parent(whole: np.ndarray, settings: Boosting, monotone: Monotone | None) -> np.ndarray:
     """The score of the nodes as they are."""
-    if bounds is None:
+    if monotone is None:
         return _score(whole[G], whole[H], settings)
-    return _bounded_score(whole[G], whole[H], leaf_values(whole.T, settings, bounds), settings)
+    value = leaf_values(whole.T, settings, monotone.bounds)
+    return _bounded_score(whole[G], whole[H], value, settings)
 
 
 def _score(g: np.ndarray, h: np.ndarray, settings: Boosting) -> np.ndarray:
@@ -269,22 +276,22 @@ def _gains(
     whole: np.ndarray,
     bins: Bins,
     settings: Boosting,
-    bounds: np.ndarray | None,
+    monotone: Monotone | None,
 ) -> np.ndarray:
     """The two children's scores for every cut, (Q, B); -inf where a child is too small.  left: (3, Q, B)."""
     total = whole[..., None]
     fewest = np.minimum(left[N], total[N] - left[N]) >= settings.min_rows
     right_g, right_h = total[G] - left[G], total[H] - left[H]
     fewest &= np.minimum(left[H], right_h) >= settings.min_hessian
-    if bounds is None:
+    if monotone is None:
         with np.errstate(divide="ignore", invalid="ignore"):  # of children that are too small
             gain = _score(left[G], left[H], settings)
             gain += _score(right_g, right_h, settings)
     else:
-        low, high = bounds.T[..., None]
+        low, high = monotone.bounds.T[..., None]
         a = np.clip(-left[G] / (left[H] + settings.l2 + _TINY), low, high)
         b = np.clip(-right_g / (right_h + settings.l2 + _TINY), low, high)
-        fewest &= (b - a) * np.asarray(settings.monotone)[bins.column] >= 0
+        fewest &= (b - a) * monotone.signs[:, bins.column] >= 0
         gain = _bounded_score(left[G], left[H], a, settings)
         gain += _bounded_score(right_g, right_h, b, settings)
     gain[~fewest] = -np.inf

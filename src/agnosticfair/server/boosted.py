@@ -6,12 +6,14 @@ sends the trees back. The same totals, pooled, split or masked, give the same tr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agnosticfair.data.binning import CELLS, PASSES, Binning, agreed, declared, equal_cells, refined
-from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.encoding import Encoding, shown
+from agnosticfair.errors import SettingsError
 from agnosticfair.learners import trees
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import Head
@@ -103,8 +105,22 @@ def init(plan: Plan, beginning: Beginning) -> Boosted:
     """Before the first round, of the heads that the plan trains."""
     from agnosticfair.server.trainers import trained_heads  # which knows this trainer
 
-    assert plan.method.rule is not None
-    return begun(plan, trained_heads(plan), beginning.seed, plan.method.rule.folds)
+    rule = plan.method.rule
+    assert rule is not None
+    settings = Boosting(monotone=_signs(plan.task.encoding, rule.monotone))
+    return begun(plan, trained_heads(plan), beginning.seed, rule.folds, settings)
+
+
+def _signs(encoding: Encoding, monotone: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """The sign of every column, 0 for none; empty where there is none at all."""
+    numbers = [name for name, *_ in encoding.numeric]
+    for name, _ in monotone:
+        if name not in numbers:
+            raise SettingsError(
+                f"monotone names {name!r}, which is no column of numbers; there are: {shown(numbers) or 'none'}"
+            )
+    signs = (dict(monotone).get(name, 0) for name in numbers)
+    return (*signs, *[0] * len(encoding.categorical)) if monotone else ()
 
 
 def begun(
