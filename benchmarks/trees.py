@@ -2,13 +2,16 @@
 
 Quality: log loss and accuracy on the held-out 30 % of each data set for each seed, with equal rate, depth, leaves, L2,
 rows and Hessian of a leaf, and bins, written to trees.json, from which `table` writes docs/trees.md. Choose: log loss
-out of fold on the other 70 %, by `min_bin`. Time: of the processor, one thread, columns of numbers, two clients in this process, from the tables to
-the trees; and prediction from a table. LightGBM is compared with where it is installed; it is no dependency.
+out of fold on the other 70 %, by `min_bin`. Stream: rows out of Parquet files, and the largest memory. Level: a root's
+histogram against a bare count of the same codes. Time: of the processor, one thread, columns of numbers, two clients in
+this process, from the tables to the trees; and prediction from a table. LightGBM is compared with where it is installed; it is no dependency.
 (-P: a script of this folder has the name of a module that Numba looks for.)
 
     python -P benchmarks/trees.py choose [--seeds 5]
     python -P benchmarks/trees.py quality [--seeds 5] [--trees 100] [--sets adult bank]
     python -P benchmarks/trees.py table
+    python -P benchmarks/trees.py stream --rows 1e7 --folder rows
+    python -P benchmarks/trees.py level --rows 1e6
     python -P benchmarks/trees.py time [--rows 1e5 1e6] [--repeats 3]
 """
 
@@ -31,6 +34,7 @@ from agnosticfair.federation import asking, census_of_all, in_process, summaries
 from agnosticfair.learners import trees
 from agnosticfair.learners.heads import LABEL
 from agnosticfair.mathematics.boosting import Boosting
+from agnosticfair.mathematics.trees import Bins
 from agnosticfair.methods import method
 from agnosticfair.protocol.faults import policy
 from agnosticfair.protocol.messages import Broadcast, pack
@@ -159,7 +163,7 @@ def write_table():
 
 
 def choose(names, seeds, count):
-    """Mean log loss out of fold on training rows (70 % of each seed, three folds) by ``min_bin``, over that of the best."""
+    """Mean log loss out of three folds on training rows (70 %) by ``min_bin``, over that of the best."""
     for name in names:
         table, losses = replace(load_dataset(name), sensitive_features={}), {}
         for seed in range(seeds):
@@ -209,13 +213,85 @@ def times(rows, repeats, count):
         print(f"{n:>9} rows  {rounds} rounds", flush=True)
 
 
+def stream(n, count, folder):
+    """Trees from files of n rows in all, made here a million at a time: seconds of the processor, and the most memory."""
+    import resource
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from agnosticfair.data.files import Roles, read_source
+
+    folder.mkdir(parents=True, exist_ok=True)
+    sites = {}
+    for k in range(2):
+        path = folder / f"{k}.parquet"
+        with pq.ParquetWriter(path, pa.table(columns_of(drawn(10)[2])).schema) as writer:
+            for piece in range(max(1, n // 2_000_000)):
+                rows = min(n // 2, 1_000_000)
+                writer.write_table(pa.table(columns_of(drawn(rows, seed=2 * piece + k)[2])))
+        sites[f"site {k}"] = read_source(path, Roles("label", ()))
+    assert all(rows.streamed for rows in sites.values())
+    before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, process_time()
+    _, task, rounds, *_ = grown(sites, Boosting(trees=count, depth=DEPTH))
+    taken, most = process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    values = task.n * 20 * 8 / 2**30
+    print(
+        f"{task.n} rows, {count} trees, {rounds} rounds: {taken:.0f} s, at most {most / 2**20:.2f} GiB of memory (before "
+        f"the fit {before / 2**20:.2f}); the values alone have {values:.2f} GiB"
+    )
+
+
+def columns_of(table):
+    return {**table.numeric, "label": table.target.values()}
+
+
+def level(n, repeats):
+    """Seconds of a root's histogram over those of counting the same codes, compiled both, and in NumPy both."""
+    from agnosticfair.compiled import compiled
+    from agnosticfair.mathematics import boosting
+
+    r, bins = np.random.default_rng(0), Bins((256,) * 20, 20)
+    codes, slot = r.integers(1, 256, (n, 20), np.uint8), np.zeros(n, np.int16)
+    g, h = boosting.gradients(r.normal(size=n), r.random(n) < 0.5, 20)
+    loop, total = compiled(_count), np.zeros(20 * 256)
+    at = codes + bins.starts[:-1]
+    ways = {"NumPy": (lambda: np.bincount(at.ravel(), minlength=len(total)), lambda own: None)}
+    if loop is not None:
+        ways["compiled"] = (lambda: loop(codes, bins.starts, total), compiled)
+    for name, (bare, how) in ways.items():
+        boosting.compiled = how
+        seconds = {"bare": [], "histogram": []}
+        for _ in range(repeats + 1):
+            for what, run in (
+                ("bare", bare),
+                ("histogram", lambda: boosting.histogram(codes, slot, g, h, 1, bins)),
+            ):
+                begin = process_time()
+                run()
+                seconds[what].append(process_time() - begin)
+        ours, other = (median(seconds[k][1:]) for k in ("histogram", "bare"))
+        print(
+            f"{n} rows, {name}: histogram {ours:.4f} s, bare count {other:.4f} s, ratio {ours / other:.2f}"
+        )
+
+
+def _count(codes, starts, total):
+    for i in range(len(codes)):
+        for c in range(codes.shape[1]):
+            total[starts[c] + codes[i, c]] += 1.0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["choose", "quality", "table", "time"])
+    parser.add_argument("what", choices=["choose", "quality", "table", "time", "stream", "level"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--sets", nargs="+", default=sorted(DATASETS))
     parser.add_argument("--rows", nargs="+", type=float, default=[1e5, 1e6])
+    parser.add_argument(
+        "--folder", type=Path, default=Path("rows"), help="of the files of `stream`"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     with threadpool_limits(1):
@@ -225,6 +301,10 @@ def main():
             choose(given.sets, given.seeds, given.trees)
         elif given.what == "table":
             write_table()
+        elif given.what == "stream":
+            stream(int(given.rows[0]), given.trees, given.folder)
+        elif given.what == "level":
+            level(int(given.rows[0]), given.repeats)
         else:
             times([int(n) for n in given.rows], given.repeats, given.trees)
 

@@ -13,7 +13,7 @@ import pytest
 import agnosticfair
 
 ROOT = Path(agnosticfair.__file__).parent
-BASE = {"errors", "settings"}
+BASE = {"errors", "settings", "compiled"}
 WORDS = BASE | {"mathematics", "data", "learners", "training", "methods", "model", "networks"}
 TRAVELS = WORDS | {"protocol", "threads"}
 SIDES = TRAVELS | {"server", "client"}
@@ -21,6 +21,7 @@ ASSEMBLED = SIDES | {"fitted", "federation", "auditing", "target", "private"}
 
 ALLOWED = {
     "errors": set(),
+    "compiled": set(),
     "threads": {"errors"},
     "settings": {"errors"},
     "mathematics": BASE,

@@ -1,4 +1,4 @@
-"""Numbers that are missing: at training, in subgroups, in files, models, schemas and ONNX graphs; and who refuses them."""
+"""Missing numbers: at training, in subgroups, files, models, schemas and ONNX graphs; and who refuses them."""
 
 import json
 from dataclasses import replace
@@ -114,7 +114,7 @@ def test_an_additive_row_has_a_bin_of_its_own():
     assert encoding.names == ("x", "x under 5", "x 5 or more", "x missing")
     X = encode(encoding, Table({"x": np.array([2.0, 7.0, np.nan])}, {}, None, {}))
     assert X.round(5).tolist() == [[0.2, 1, 0, 0], [0.7, 0, 1, 0], [0, 0, 0, 1]]
-    with pytest.raises(DataError, match="'x' of the data is missing in 1 row.*'trees'"):
+    with pytest.raises(DataError, match=r"'x' of the data is missing in 1 row.*'trees'"):
         encode(replace(encoding, missing=()), Table({"x": np.array([np.nan])}, {}, None, {}))
     with pytest.raises(DataError, match="infinite"):
         encode(encoding, Table({"x": np.array([np.inf])}, {}, None, {}))
@@ -187,5 +187,5 @@ def test_a_new_missing_number_goes_a_trees_way_and_stops_others():
     )
     p = predict(trees.estimates, trees.encoding, 0, rows)
     assert np.isfinite(p).all()
-    with pytest.raises(DataError, match="'pay' .* is missing in"):
+    with pytest.raises(DataError, match=r"'pay' .* is missing in"):
         additive.probabilities(rows)
