@@ -4,7 +4,8 @@ Quality: log loss and accuracy on the held-out 30 % of each data set for each se
 rows and Hessian of a leaf, and bins, written to trees.json, from which `table` writes docs/trees.md. Choose: log loss
 out of fold on the other 70 %, by `min_bin`. Stream: rows out of Parquet files, and the largest memory. Level: a root's
 histogram against a bare count of the same codes. Time: of the processor, one thread, columns of numbers, two clients in
-this process, from the tables to the trees; and prediction from a table. LightGBM is compared with where it is installed; it is no dependency.
+this process, from the tables to the trees; and prediction from a table. LightGBM is compared with where it is
+installed; it is no dependency.
 (-P: a script of this folder has the name of a module that Numba looks for.)
 
     python -P benchmarks/trees.py choose [--seeds 5]
@@ -214,14 +215,15 @@ def times(rows, repeats, count):
 
 
 def stream(n, count, folder):
-    """Trees from files of n rows in all, made here a million at a time: seconds of the processor, and the most memory."""
+    """Trees from files of n rows in all, which are made here: seconds of the processor, and the most memory."""
     import resource
 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from agnosticfair.data.files import Roles, read_source
+    from agnosticfair.data import files
 
+    files.STREAMED = 0  # whatever their size
     folder.mkdir(parents=True, exist_ok=True)
     sites = {}
     for k in range(2):
@@ -230,15 +232,15 @@ def stream(n, count, folder):
             for piece in range(max(1, n // 2_000_000)):
                 rows = min(n // 2, 1_000_000)
                 writer.write_table(pa.table(columns_of(drawn(rows, seed=2 * piece + k)[2])))
-        sites[f"site {k}"] = read_source(path, Roles("label", ()))
+        sites[f"site {k}"] = files.read_source(path, files.Roles("label", ()))
     assert all(rows.streamed for rows in sites.values())
     before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, process_time()
     _, task, rounds, *_ = grown(sites, Boosting(trees=count, depth=DEPTH))
     taken, most = process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     values = task.n * 20 * 8 / 2**30
     print(
-        f"{task.n} rows, {count} trees, {rounds} rounds: {taken:.0f} s, at most {most / 2**20:.2f} GiB of memory (before "
-        f"the fit {before / 2**20:.2f}); the values alone have {values:.2f} GiB"
+        f"{task.n} rows, {count} trees, {rounds} rounds: {taken:.0f} s, at most {most / 2**20:.2f} GiB of memory "
+        f"(before the fit {before / 2**20:.2f}); the values alone have {values:.2f} GiB"
     )
 
 
@@ -255,8 +257,8 @@ def level(n, repeats):
     codes, slot = r.integers(1, 256, (n, 20), np.uint8), np.zeros(n, np.int16)
     g, h = boosting.gradients(r.normal(size=n), r.random(n) < 0.5, 20)
     loop, total = compiled(_count), np.zeros(20 * 256)
-    at = codes + bins.starts[:-1]
-    ways = {"NumPy": (lambda: np.bincount(at.ravel(), minlength=len(total)), lambda own: None)}
+    places = bins.starts[:-1].astype(np.int32)
+    ways = {"NumPy": (lambda: np.bincount((codes + places).ravel()), lambda own: None)}
     if loop is not None:
         ways["compiled"] = (lambda: loop(codes, bins.starts, total), compiled)
     for name, (bare, how) in ways.items():

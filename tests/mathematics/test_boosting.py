@@ -12,6 +12,7 @@ from agnosticfair.mathematics.boosting import (
     Boosting,
     G,
     H,
+    Monotone,
     N,
     add_rows,
     best_splits,
@@ -209,6 +210,33 @@ def test_gradients_lie_on_their_grid_and_in_float32():
     g, h = gradients(np.random.default_rng(0).normal(size=1000) * 9, np.arange(1000) % 2, 20)
     for v in (g, h):
         assert (v.astype(float) * 2**20 == np.rint(v.astype(float) * 2**20)).all()
+
+
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_best_monotone_split_is_that_of_brute_force(seed, missing):
+    """Of two nodes the first has signs; values are kept within bounds, and score what they take off the loss."""
+    codes, g, h, bins = drawn(seed, sizes=(6, 9), numeric=2, missing=missing)
+    hist = np.repeat(histogram(codes, np.zeros(len(g), np.int16), g, h, 1, bins), 2, axis=0)
+    signs, bounds = np.array([[1, -1], [0, 0]]), np.tile([-0.3, 0.2], (2, 1))
+    splits = best_splits(hist, bins, OPEN, Monotone(bounds, signs))
+
+    def taken_off(rows):
+        own_g, own_h = float(g[rows].astype(float).sum()), float(h[rows].astype(float).sum())
+        value = np.clip(-own_g / (own_h + OPEN.l2), -0.3, 0.2)
+        return value, -2 * own_g * value - (own_h + OPEN.l2) * value**2
+
+    for q in range(2):
+        best = 0.0
+        for c, size in enumerate(bins.sizes):
+            for t in range(size):
+                for on in (False, True):
+                    left = (codes[:, c] <= t) & ((codes[:, c] > 0) | on)
+                    if 0 < left.sum() < len(g):
+                        (a, one), (b, two) = taken_off(left), taken_off(~left)
+                        if (b - a) * signs[q, c] >= 0:
+                            best = max(best, one + two - taken_off(np.ones(len(g), bool))[1])
+        assert splits.gain[q] == pytest.approx(best, abs=1e-9)
 
 
 def test_leaf_values_keep_their_bounds():

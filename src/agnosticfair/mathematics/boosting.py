@@ -131,11 +131,11 @@ def histogram(
     """
     B = int(bins.starts[-1])
     total = np.zeros((slots, B, 3))
-    add, rows = compiled(add_rows), _packed_rows(h)
-    if add is not None and rows:
-        for a in range(0, len(slot), rows):
-            some = slice(a, a + rows)
-            add(codes[some], slot[some], g[some], h[some], bins.starts, total)
+    add, step = compiled(add_rows), _packed_rows(h)
+    if add is not None and step:
+        for a in range(0, len(slot), step):
+            own = slice(a, a + step)
+            add(codes[own], slot[own], g[own], h[own], bins.starts, total)
         return total
     together = max(1, min(slots, _CODES // B))
     for begin in range(0, len(slot), _ROWS):

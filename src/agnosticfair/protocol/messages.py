@@ -173,7 +173,8 @@ def add_up(replies: Iterable[Reply]) -> Reply:
     array(5.)
     """
     first, *rest = replies
-    total = {k: np.asarray(v, np.float64, order="C", copy=not rest) for k, v in first.sums.items()}
+    made = np.asarray if rest else np.array  # the sum of one is a copy
+    total: dict[str, Any] = {k: made(v, np.float64, order="C") for k, v in first.sums.items()}
     lost: dict[str, Any] = {}
     for reply in rest:
         if (reply.round, reply.sums.keys()) != (first.round, total.keys()):
