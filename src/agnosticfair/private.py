@@ -188,6 +188,7 @@ def fit_private(
     asking = Asking(asker, budget, budget.multipliers(rounds, by_parts))
     whom: dict[str, Any] = {"sensitive_features": sensitive_features, "positive": positive}
     with one_thread():
+        server.check_missing(method, imagined(schema))
         begun = server.plan(method, imagined(schema), asker.keys, **whom)
         fit = fit_digest(begun, schema, rounds)
         asking.reserve(fit, rounds, begun.task)

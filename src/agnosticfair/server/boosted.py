@@ -20,10 +20,11 @@ from agnosticfair.learners.heads import Head
 from agnosticfair.mathematics.boosting import Boosting, N, totals
 from agnosticfair.mathematics.growing import Growth, advance, begin, best_count, current, result
 from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, empty, pack
-from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.trees import Cells, Level
-from agnosticfair.server.plan import Beginning, Plan, Start
+from agnosticfair.server.learning import start_of as start_of
+from agnosticfair.server.learning import worst_cases as worst_cases
+from agnosticfair.server.plan import Beginning, Plan
 
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
@@ -90,15 +91,6 @@ class Boosted:
 
 
 TYPES = (Boosted, Binning, Growth, Boosting, Bins, Forest)
-
-
-def suits(method: Method) -> bool:
-    """Methods with a rule that learns by trees."""
-    return method.rule is not None and method.rule.learner == "trees"
-
-
-def before(plan: Plan) -> None:
-    """Nothing is asked before the first round."""
 
 
 def init(plan: Plan, beginning: Beginning) -> Boosted:
@@ -243,13 +235,3 @@ def estimates_of(state: Boosted, plan: Plan) -> Estimates:
     gain = growth.gain[-len(state.heads) :]
     arrays = trees.packed(state.binning, growth.bins, result(growth), len(state.heads), gain)
     return Estimates("trees", state.heads, state.folds, state.seed, arrays)
-
-
-def worst_cases(state: Boosted) -> tuple[float, float]:
-    """Nothing is limited yet."""
-    return float("nan"), float("nan")
-
-
-def start_of(state: Boosted) -> Start | None:
-    """A learner begins anew."""
-    return None

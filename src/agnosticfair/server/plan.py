@@ -105,7 +105,6 @@ def plan(
 ) -> Plan:
     """Agree on the encoding, the label and the groups, from what the clients' summaries add up to."""
     check_census(census)
-    _check_missing(method, census)
     positive = positive_label(census, positive)
     others = [
         label for label, count in sorted(census.labels.items()) if count and label != positive
@@ -138,7 +137,7 @@ def plan(
     return Plan(method, task, census.n, s_bar, compared, negative, base_rate)
 
 
-def _check_missing(method: Method, census: Census) -> None:
+def check_missing(method: Method, census: Census) -> None:
     """Raise where rows lack numbers that the method's learner needs."""
     if census.missing and (method.rule is None or not method.rule.takes_missing):
         what = f"method {method.name!r}"
