@@ -205,6 +205,7 @@ def fit_private(
     asking = Asking(asker, budget, budget.multipliers(rounds, by_parts, method.rule is not None))
     whom: dict[str, Any] = {"sensitive_features": sensitive_features, "positive": positive}
     with one_thread():
+        server.check_missing(method, imagined(schema))
         begun = server.plan(method, imagined(schema), asker.keys, **whom)
         begun = private_rule.binned(begun, schema.bands)
         fit = fit_digest(begun, schema, rounds)

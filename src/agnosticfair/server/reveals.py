@@ -94,6 +94,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     census: what the sites' summaries add up to, as far as it is known.  share: this site's part of all
     rows, on which only the number of candidate rows depends.
     """
+    server.check_missing(method, census)
     plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
     summary = {k: _size(v) for k, v in census.to_json().items()}
     found = [
@@ -167,7 +168,7 @@ def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
                     f"the rounds of learner {name!r}, a level of all trees each, at most so large"
                 )
                 found += _asked(step_of(asked.asked), when, asked, _like(asked))
-    learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[attr-defined]
+    learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[union-attr]
     state = rule.decided(rule.with_estimates(state, learned), answered)
     return found + (_of_program(state) if state.stage == rule.PROGRAM else [])
 
