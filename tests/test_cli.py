@@ -12,6 +12,7 @@ from helpers import ROLES, client_rows, refused, write
 from safetensors.numpy import save_file
 
 from agnosticfair import federation
+from agnosticfair.auditing import fits
 from agnosticfair.errors import SolverError
 from agnosticfair.methods import METHODS
 from agnosticfair.model import load_model
@@ -224,7 +225,6 @@ def test_models_that_are_not_ours_are_refused(call, files, model):
         (("fit", "north.csv", "north.csv", *ROLES), "'north'"),
         (("fit", "north.csv", *ROLES, "--seed", "-1"), "seed is -1"),
         (("tune", "north.csv", *ROLES, "--seed", "-1"), "seed is -1"),
-        (("explain-messages", "--bootstrap", "-1"), "bootstrap is -1"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(call, files, asked, named):
@@ -342,9 +342,9 @@ def test_fit_on_a_folder_of_parquet(call, folder):
 
 def test_streamed_rows_are_not_read_for_what_nobody_asked_for(call, folder, monkeypatch):
     made = []
-    for name in ("certificates", "run_files"):
-        own = getattr(record, name)
-        monkeypatch.setattr(record, name, lambda *a, own=own, **k: made.append(own) or own(*a, **k))
+    for room, name in ((fits, "certificates"), (record, "run_files")):
+        own = getattr(room, name)
+        monkeypatch.setattr(room, name, lambda *a, own=own, **k: made.append(own) or own(*a, **k))
     asked = (folder, *FIT)
     assert call("fit", *asked)[0] == 0
     assert not made
@@ -437,7 +437,7 @@ def test_a_private_fit_writes_a_card_that_says_what_was_spent(files, call, tmp_p
     for kind in ("md", "html"):
         card = Path(f"model-card.{kind}").read_text()
         assert "Differentially private for each row: epsilon 200 at delta" in card
-        assert "single values that hold enough rows" in card
+        assert "under noise, at most" in card
     code, _, err = call("fit", *files, *columns, "--epsilon", "3", "--force")
     assert (code, "differential privacy needs --schema" in err) == (2, True)
     code, _, err = call("fit", *files, *columns, "--epsilon", "0", "--force")

@@ -145,7 +145,6 @@ BAD_VALUES = {
         "--out": ("a.csv", "a.csv/x"),
     },
     "audit b.csv ROLES --model m.safetensors": {
-        "--bootstrap": ("1", "19", "-1", "x"),
         "--separator": (",,",),
         "--encoding": ("klingon",),
         "--sensitive-features": ("sex", "nosuch"),
@@ -310,7 +309,7 @@ GOOD_LINES = {
     "evaluate m.safetensors a.csv b.csv --target income --notion equal_opportunity": "equal opportunity",
     "evaluate m.safetensors a.csv --target income --sensitive-features job": "carter",
     f"audit b.csv {ROLES} --sensitive-features job --model m.safetensors": "true-positive rates: carter",
-    f"audit b.csv {ROLES} --model m.safetensors --kernels 9 --bootstrap 20": "one answer for everybody",
+    f"audit b.csv {ROLES} --model m.safetensors --kernels 9": "one answer for everybody",
     "export m.safetensors --onnx y.onnx": "inputs age",
     "data adult --out o --sites 5": "held-out.csv",
     "methods": "agnosticfair",

@@ -70,7 +70,7 @@ def over_the_set() -> Figure:
     for place, (name, about) in zip((2, 1, 0), METHODS.items(), strict=True):
         changes = {"tau": 0.11} if name == "agnosticfair" else {}
         model = fit(SPLIT.train, method(name, **changes)).model
-        made = audit_clients(model, SPLIT.train, basis=gaussian(200, 1.0), bootstrap=0)
+        made = audit_clients(model, SPLIT.train, basis=gaussian(200, 1.0))
         X = np.vstack([encode(model.encoding, table) for table in SPLIT.train.values()])
         y_hat = np.concatenate([model.predict(table) for table in SPLIT.train.values()])
         s = np.concatenate([t.sensitive_features["sex"].codes for t in SPLIT.train.values()])

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from agnosticfair.mathematics.notions import NOTIONS, Notion, register_notion
     from agnosticfair.methods import METHODS, Method, Network, method
     from agnosticfair.model import Model, load_model
-    from agnosticfair.monitoring.baseline import Baseline, baseline_of
     from agnosticfair.monitoring.classifier import MonitoredClassifier
     from agnosticfair.monitoring.monitor import Monitor
     from agnosticfair.target import target_weights
@@ -54,7 +53,6 @@ _HOMES = {
     "mathematics.notions": ("NOTIONS", "Notion", "register_notion"),
     "methods": ("METHODS", "Method", "Network", "method"),
     "model": ("Model", "load_model"),
-    "monitoring.baseline": ("Baseline", "baseline_of"),
     "monitoring.classifier": ("MonitoredClassifier",),
     "monitoring.monitor": ("Monitor",),
     "target": ("target_weights",),

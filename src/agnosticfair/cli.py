@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     ),
     "Judge": (
         *(plan.plan_audit, audit.audit, verify.verify, report.report, report.watch),
-        *(monitor.monitor, monitor.share_state),
+        monitor.monitor,
     ),
     "Over sites": (schema.schema, messages.explain_messages),
 }

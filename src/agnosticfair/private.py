@@ -226,7 +226,7 @@ def fit_private(
         {"noisy step": len(history)},
         np.ones(1),
         nan,
-        float(told["worst_difference"]),
+        max(difference for _, _, difference, _ in told["subgroups"]),
         perf_counter() - begin,
         8 * sum(prod(shape) for shape in asked.shapes(plan.task).values()),
         tuple(asker.events),
@@ -286,7 +286,6 @@ def _private_rule(method: Method) -> Rule:
         "agnostic": rule.agnostic,
         "positive_rate": rule.positive_rate is not None,
         "costs": isinstance(rule.costs, str),
-        "multiplier_ridge": rule.ridge > 0,
         "basis": fairness.basis.kind not in ("constant", "named") or not fairness.each,
     }
     if unknown := [name for name, is_so in other.items() if is_so]:
@@ -437,56 +436,25 @@ def _rounds(
 
 def _certified(
     asking: Asking, plan: server.Plan, w: np.ndarray, confidence: float
-) -> dict[str, float | str]:
-    """What the model does on the training rows, everywhere and in every part: as measured under noise, and at
-    most, at once for all of them."""
+) -> dict[str, Any]:
+    """What the model does on the training rows: of everybody and of every subgroup its name, rows and difference as
+    measured under noise, and what that is at most, at once for all of them."""
     sums = asking.total(PrivateDecisions, 0, plan.task, w=w)
     counts = 2 * len(plan.compared.parts) * len(sums["groups"])
     quantile = NormalDist().inv_cdf(1 - (1 - confidence) / (2 * counts))
     sigma = asking.deviations(asking.question(PrivateDecisions, w=w), plan.task)
     measured, at_most = bounded(sums, sigma, plan.compared, quantile)
     accuracy = float(sums["right"] / max(sums["groups"][0].sum(), 1.0))
-    told: dict[str, float | str] = {
-        "worst_difference": float(measured.max()),
-        "at_most": float(at_most.max()),
+    names = ("everybody", *(part_names(plan) if plan.task.named is not None else ()))
+    rows = np.rint((sums["groups"] @ plan.compared.parts.T).sum(axis=1))
+    lines = zip(names, rows.tolist(), measured.tolist(), at_most.tolist(), strict=True)
+    return {
         "confidence": confidence,
         "accuracy": min(max(accuracy, 0.0), 1.0),
+        "subgroups": [list(line) for line in lines],
     }
-    if plan.task.named is not None:
-        names = ("everybody", *part_names(plan))
-        told |= {"parts": len(measured) - 1, "worst_part": names[int(measured.argmax())]}
-        told |= {"overall_difference": float(measured[0]), "overall_at_most": float(at_most[0])}
-    return told
 
 
 def _all(multipliers: Mapping[str, float], rounds: int) -> list[float]:
     """The multiplier of every answer of a fit."""
     return [z for step, z in multipliers.items() for _ in range(how_often(rounds).get(step, 1))]
-
-
-def private_sentences(told: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a differentially private fit spent and what is certified under its noise, in words."""
-    whom = (
-        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
-    )
-    measured, confidence = "under noise", f"at confidence {told['confidence']:g}"
-    found = [
-        f"Differentially private for {whom}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
-        f"against the coordinator together with {told['colluding']:.0f} of the other sites.",
-        f"Accuracy on the training rows, {measured}: {told['accuracy']:.3f}.",
-    ]
-    if "parts" not in told:
-        difference, most = told["worst_difference"], told["at_most"]
-    else:
-        difference, most = told["overall_difference"], told["overall_at_most"]
-    found.append(
-        f"Risk difference on the training rows: {difference:.4f} as measured {measured}, at most {most:.4f} "
-        f"{confidence}."
-    )
-    if "parts" in told:
-        found.append(
-            f"In every one of {told['parts']:.0f} single values that hold enough rows it is at most "
-            f"{told['at_most']:.4f}, at once with that; as measured it is largest where {told['worst_part']}: "
-            f"{told['worst_difference']:.4f}."
-        )
-    return tuple(found)

@@ -150,9 +150,7 @@ def test_the_constraint_holds_and_is_certified(rows):
     assert fair.converged_
     assert fair.history_[-1]["worst"] <= 0.05 + 0.002
     assert isinstance(fair.certificate_, Certificate)
-    same = free.audit(
-        X, y, sensitive_features=s, bootstrap=0, basis=FEW, bound=8.0, centres=fair.fit_.centres
-    )
+    same = free.audit(X, y, sensitive_features=s, basis=FEW, bound=8.0, centres=fair.fit_.centres)
     assert fair.certificate_.worst_difference < same.worst_difference / 2
     measured = metrics.risk_difference(fair.predict(X) == "yes", (s == "g1").astype(int))
     assert fair.certificate_.difference == pytest.approx(measured)
@@ -165,7 +163,7 @@ def test_a_saved_model_carries_no_rows(rows):
     np.testing.assert_array_equal(again.predict(X), fair.predict(X))
     with pytest.raises(AttributeError, match="call audit"):
         _ = again.certificate_
-    assert again.audit(X, y, sensitive_features=s, bootstrap=0).n == len(X)
+    assert again.audit(X, y, sensitive_features=s).n == len(X)
 
 
 @pytest.mark.parametrize("kind", ["numpy", "pandas", "polars"])
@@ -322,7 +320,7 @@ def test_the_estimator_and_the_command_give_the_same_probabilities(
     saved = load_model("model.safetensors")
     assert ours.fit_.model.digest == saved.digest
     assert not hasattr(ours, "coef_")
-    assert {name for name, _ in ours.worst_parts_} <= {
+    assert {name for name, _ in ours.trained_parts_} <= {
         part_name(*pair) for pair in _parts_of(ours.fit_)
     } | {"everybody"}
 

@@ -75,4 +75,4 @@ def test_a_fit_that_needs_trials_is_the_same_for_any_split_and_keeps_its_limit(m
     assert asked
     np.testing.assert_array_equal(one.model.w, many.model.w)
     assert one.converged
-    assert one.worst_difference <= 0.02 + 0.002
+    assert one.trained_difference <= 0.02 + 0.002

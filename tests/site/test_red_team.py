@@ -537,7 +537,7 @@ def requests(draw, private=False):
     if not private:
         kinds += [
             Sums(Surrogate("sigmoid", 1e-3), 0.5, w, np.ones(1), C),
-            *(Trials(np.stack([w, -w])), PartCounts(), PartDecisions(w), Decisions(0, 2, w)),
+            *(Trials(np.stack([w, -w])), PartCounts(), PartDecisions(w), Decisions(w)),
             *(Histograms((draw(names),), low, high), Counts(SCHEMA.outline()), Outline()),
             *(Clusters(np.zeros((2, 5))), Centres(0, 1.0)),
             *_of_the_rule(draw, w, low),
@@ -664,7 +664,7 @@ def test_a_rehearsed_fit_of_a_rule_is_answered(own, schema):
     masked = fit(rows, made, positive="yes", schema=schema, secure=True)
     np.testing.assert_array_equal(masked.model.decision(ROWS), one.model.decision(ROWS))
     if own.get("basis") != by_client():  # whose rule says who holds a row: by consent
-        audit = partial(audit_clients, one.model, rows, held_out=False, bootstrap=0, schema=schema)
+        audit = partial(audit_clients, one.model, rows, held_out=False, schema=schema)
         assert audit(secure=True).accuracy == audit().accuracy
 
 

@@ -119,18 +119,6 @@ def round_words(entry: Mapping[str, Any]) -> str:
     return stage if told is None else f"{stage} {told:.4f}"
 
 
-@contextmanager
-def percent() -> Iterator[Callable[[int, int], None]]:
-    """``progress`` for what tells how much of how much is done."""
-    with progress(100, "percent") as advance:
-
-        def tell(done: int, total: int) -> None:
-            for _ in range(100 * (done - 1) // total, 100 * done // total):
-                advance("")
-
-        yield tell
-
-
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files, none before all are on the disk under another name."""
     try:

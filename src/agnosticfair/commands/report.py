@@ -96,7 +96,7 @@ def _look(
     state: Path, model: Path | None, certificate: Path | None, confidence: float
 ) -> Callable[[], Monitor]:
     """What reads a monitor's state file as it is now."""
-    from agnosticfair.commands.monitor import read_baseline
+    from agnosticfair.auditing import proof
     from agnosticfair.model import load_model
     from agnosticfair.monitoring.monitor import Monitor
 
@@ -105,8 +105,8 @@ def _look(
             "a monitor's state is watched with its model and certificate: give --model and --certificate"
         )
     loaded = load_model(model)
-    baseline = read_baseline(certificate, loaded)
-    return lambda: Monitor(loaded, baseline, state=state, confidence=confidence)
+    told = proof.read(certificate)
+    return lambda: Monitor(loaded, told, state=state, confidence=confidence)
 
 
 def _tested(runs: list[Run], files: list[Path], target: str | None, client: str | None) -> Decided:

@@ -83,7 +83,7 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     entry = _fit_entry(run, told["method"]["name"]) | numbers
     study = _study(run, f"{entry['name']} on {told['rows']:,} training rows", [entry], None, mix)
     study |= {"rows": told["rows"], "rows_are": "training rows"}
-    study |= certified(certificate, "training rows")
+    study |= certified(certificate)
     study["clients"] = _client_scores(scores, entry["name"])
     study["facts"] = facts.of_scores(scores[0]) if scores else {}
     study["warnings"] = [
@@ -106,7 +106,7 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
         f"{methods[0]['name']} on test rows" if len(fits) == 1 else f"{len(fits)} fits on test rows"
     )
     study = _study(fits[0], title, methods, tested, mix, notion)
-    study |= certified(fits[0].certificate, "training rows")
+    study |= certified(fits[0].certificate)
     study["warnings"] += [text for run in fits for text in doubts.of_fit(run)]
     return study
 
@@ -140,7 +140,7 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     rows = next(iter(run.decided.values()), None)
     title = f"Audit of {name} on {told['n']:,} rows"
     study = _study(run, title, [entry], rows, mix, told["notion"])
-    study |= {"rows": told["n"]} | certified(told, "audited rows")
+    study |= {"rows": told["n"]} | certified(told)
     study["no_explorer"] = (
         "This audit left no rows beside its certificate, so there is nothing to reweigh: run it again with "
         "'audit --keep-rows', which leaves rows.parquet, a file that holds the rows."
@@ -276,6 +276,6 @@ def _configuration(run: Run) -> Json:
         }
         return about | {"method": told["method"]}
     if run.kind == "audit":
-        names = ("notion", "basis", "bound", "floor", "tolerance", "confidence", "resamples")
+        names = ("notion", "confidence", "precision", "floor")
         return {k: told.get(k) for k in names}
     return {k: told.get(k) for k in ("method", "most", "tau", "clients")}

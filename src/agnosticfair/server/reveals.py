@@ -19,7 +19,7 @@ from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import strata
-from agnosticfair.mathematics.basis import gaussian, subpopulations
+from agnosticfair.mathematics.basis import is_centred, subpopulations
 from agnosticfair.mathematics.parts import SITE, Axis, sizes_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import (
@@ -60,10 +60,6 @@ from agnosticfair.server.private_rule import MOST_ACTIVE as RULE_ACTIVE
 from agnosticfair.server.private_rule import binned
 from agnosticfair.server.solvers import solver_of
 from agnosticfair.server.trainers import TRAINERS, completed, heads_of, learners_to_try
-
-AUDITED = gaussian(200, 1.0, "ranges")
-"""The kernels of a deployed fit's certificate: around the fit's own centres, or else around a draw from the
-agreed ranges and categories, so that a certificate asks nobody for a row."""
 
 UNSAID = "nobody has said: ask whoever wrote the step"
 """Of a field without words; ``question`` takes them."""
@@ -209,21 +205,17 @@ def _later(asked: Any) -> Any:
 
 
 def explain_audit(
-    method: Method, census: Census, bootstrap: int, sites: Sequence[str] = ("site",)
+    method: Method, census: Census, sites: Sequence[str] = ("site",)
 ) -> list[Explained]:
-    """The messages that a certificate takes, after the last round: sums and counts, for each sensitive feature."""
-    plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
-    by_name = server.fairness_of(method).basis.kind == "named"  # then over one constant, and parts
-    M = 1 if by_name else server.kernels_wanted(method) or AUDITED.kernels
-    if method.rule is not None:
-        plan = rule.agreed(plan, census, lambda asked: _like(asked, 1.0))
-    found, d = list[Explained](), plan.task.encoding.width
+    """The messages that a certificate takes, after the last round: counts, and sums of the fit's kernels where it has
+    some, for each sensitive feature."""
+    M = server.kernels_wanted(method) if is_centred(server.fairness_of(method).basis) else 0
+    found = list[Explained]()
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")
-        psi = (1 + bootstrap, 4 * len(groups), M + 1)
-        shapes = {"psi": psi, "psi_x": (M + 1, d), "x_squares": (d,)}
-        reply = Reply(1, {name: np.zeros(shape) for name, shape in shapes.items()})
-        found.append(_message("decisions", when, reply))
+        if M:
+            reply = Reply(1, {"psi": np.zeros((4 * len(groups), M + 1))})
+            found.append(_message("decisions", when, reply))
         found += _explain_parts(method, census, name, tuple(sites), when)
     return found
 

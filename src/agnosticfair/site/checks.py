@@ -34,7 +34,6 @@ LEAST_SIGMA = 0.1
 
 LEAST_TEMPERATURE = 1e-6
 MOST_ROWS = 1 << 36
-MOST_RESAMPLES = 10_000
 MOST_STEPS = 100_000
 MOST_KERNELS = 4096
 """Each is a number for every row."""
@@ -345,7 +344,9 @@ def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(batch is None or batch >= by.policy.least_rows, "a step is of too few rows")
 
 
-question_check("sums", "trials", "average", "moments", "train", "average_network")(_numbers)
+question_check("sums", "trials", "average", "moments", "train", "average_network", "decisions")(
+    _numbers
+)
 
 
 @question_check("part_counts", "part_decisions")
@@ -397,12 +398,6 @@ def _rows(by: Judgement, broadcast: Broadcast[Any]) -> None:
 @question_check("clusters")
 def _clusters(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(by.policy.shares_cluster_means, "it shows no means of clusters (shares-cluster-means)")
-    _numbers(by, broadcast)
-
-
-@question_check("decisions")
-def _decisions(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    need(0 <= broadcast.asked.replicates <= MOST_RESAMPLES, "there are too many resamples")
     _numbers(by, broadcast)
 
 

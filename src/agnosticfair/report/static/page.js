@@ -71,12 +71,6 @@
     el("p", { class: "label", text: label }), el("p", { class: "big" }, number(value, text)), el("p", { class: "about", text: about }));
 
   const SIGNS = { keeps: "✓", "does not keep": "✗", "not known": "?" };
-  const example = (method) => {
-    const top = (method.worst_profile || []).filter((tilt) => tilt.shift).slice(0, 2);
-    const said = top.map((t) => (t.feature.includes("=") ? `${t.feature.replace("=", " ")} in ${percent(t.worst_mean, 0)} of rows instead of ${percent(t.mean, 0)}` : `a mean ${t.feature} of ${Number(t.worst_mean.toPrecision(3))} instead of ${Number(t.mean.toPrecision(3))}`));
-    return said.length ? ` An example, the worst that was found: ${said.join(", ")}.` : "";
-  };
-
   const glance = (study) => {
     const method = study.methods.find((m) => m.name === study.headline), { certified: named = false, ratio } = method.parts || {};
     const runs = method.seeds > 1 ? `, mean of ${method.seeds} runs` : "";
@@ -85,8 +79,7 @@
     if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), fixed(mean(method.accuracy)), `${there(facts.majority_rate) ? `one answer for everybody: ${fixed(facts.majority_rate)}; ` : ""}${where}`));
     if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.notion.quantity}${study.notion.bounds ? "" : ", 0 is equal"}; ${where}`));
     if (there(mean(method.certified))) {
-      const interval = method.certified_interval ? `; with ${percent(method.confidence, 0)} confidence at most ${atMost(method.certified_interval[1])} (from ${fixed(method.certified_interval[0])})` : "";
-      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
+      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${runs}`, "certified"));
     }
     if (ratio && there(ratio.low)) cards.push(card("Impact ratio at least", ratio.low, atLeast(ratio.low), `measured ${fixed(ratio.measured)} where ${ratio.name}; the four-fifths rule asks for 0.8`, "certified"));
     const corner = study.explorer && study.explorer.corners[method.name], measured = method.parts ? [...method.parts.estimable, ...method.parts.few].reduce((a, b) => (a && a.difference >= b.difference ? a : b), null) : null;
@@ -99,7 +92,7 @@
       cards.length ? el("div", { class: "cards" }, ...cards) : null,
       study.explorer ? el("p", { text: `A positive decision is "${study.explorer.positive_label}"; the groups are those of "${study.explorer.sensitive_feature}": ${study.explorer.groups.join(", ")}.` }) : null,
       ...study.sentences.map((text) => el("p", { text })),
-      study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "", example(method)) : null,
+      study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "") : null,
       study.no_set ? el("p", { class: "set", text: study.no_set }) : null,
       study.warnings.length ? el("div", { class: "warnings" }, sub(study, "Where these claims are weak"), el("ul", {}, ...study.warnings.map((text) => el("li", { text })))) : null);
   };
@@ -362,21 +355,7 @@
         table("Kernels with weight, the heaviest first", ["kernel", "alpha"], lines.map(([k, a]) => [k, fixed(a, 4)])), note.replace("#", used).replace("#", alpha.length));
     };
     return el("div", { class: "pair" },
-      drawnOf(method.worst_alpha, "What the adversary chose for the certificate", "The worst deployment puts its weight on # of # kernels."),
       drawnOf(method.training_alpha, "What the adversary chose in the last round of training", "Against the loss: weight on # of # kernels."));
-  };
-
-  const profile = (study, method) => {
-    if (!method.worst_profile) return null;
-    const means = (tilt) => (tilt.feature.includes("=") ? [percent(tilt.mean, 0), percent(tilt.worst_mean, 0)] : [tilt.mean, tilt.worst_mean].map((x) => String(Number(x.toPrecision(4)))));
-    const short = (text) => { const most = narrow() ? 18 : 34; return text.length > most ? `${text.slice(0, most - 1)}…` : text; };
-    const top = method.worst_profile.slice(0, MOST_FEATURES).filter((tilt) => tilt.shift);
-    const groups = Object.entries(method.worst_groups || {});
-    const figure = top.length ? chart("Profile of the worst deployment: what it weighs up and down", `Most shifted: ${top.slice(0, 3).map((t) => `${t.feature} from ${means(t)[0]} to ${means(t)[1]}`).join(", ")}.`, 60 + 30 * top.length,
-      { type: "bar", data: { labels: top.map((t) => [short(t.feature)]), datasets: [{ label: "shift", data: top.map((t) => t.shift), backgroundColor: top.map((t) => (t.shift > 0 ? COLOURS[2] : COLOURS[1])) }] }, options: { indexAxis: "y", scales: { x: axis("shift of the mean, in standard deviations"), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(false), tooltip: { callbacks: { title: (items) => top[items[0].dataIndex].feature, label: (item) => means(top[item.dataIndex]).join(" → ") } } } } },
-      table("Every feature: mean or share in the rows, and in the worst deployment", ["feature", "rows", "worst deployment", "shift"], method.worst_profile.map((t) => [t.feature, ...means(t), number(t.shift, fixed(t.shift, 2))]))) : null;
-    const grid = groups.length ? table("Groups: in the rows the certificate is made on, and in the worst deployment", ["group", "rows", "share", "share there", "positive rate", "rate there"], groups.map(([name, g]) => [name, many(g.rows), percent(g.share), percent(g.worst_share), number(g.rate, fixed(g.rate)), number(g.worst_rate, fixed(g.worst_rate))])) : null;
-    return el("div", {}, sub(study, "The deployment on which it is worst"), grid, figure);
   };
 
   const clients = (study, name) => {
