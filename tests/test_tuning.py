@@ -53,7 +53,7 @@ def test_a_warm_start_ends_where_a_cold_one_does():
     other = fit(tables, method(recipe, tau=0.07))
     warm = fit(tables, recipe, start=other.start, centres=other.centres)
     assert warm.converged
-    assert warm.worst_difference <= 0.05 + 0.002
+    assert warm.trained_difference <= 0.05 + 0.002
     assert warm.history[-1]["loss"] == pytest.approx(cold.history[-1]["loss"], abs=5e-3)
     again = fit(tables, recipe, start=cold.start, centres=cold.centres)
     assert again.history[-1]["loss"] <= cold.history[-1]["loss"]
@@ -78,7 +78,7 @@ def test_a_path_is_the_fits_one_after_the_other(name, settings):
         np.testing.assert_array_equal(one.model.w, other.model.w)
         table = shifted(300)
         np.testing.assert_array_equal(one.model.decision(table), other.model.decision(table))
-        assert (one.rounds, one.worst_difference) == (other.rounds, other.worst_difference)
+        assert (one.rounds, one.trained_difference) == (other.rounds, other.trained_difference)
         assert one.method == other.method
     assert len(seen) == first.rounds + then.rounds
     with pytest.raises(SolverError, match=r"did not converge in \d rounds"):

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from agnosticfair import audit_clients
-from agnosticfair.data import datasets, splits
 from agnosticfair.data.encoding import encode
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
@@ -15,6 +14,7 @@ from agnosticfair.mathematics.ambiguity import Ambiguity, worst_linear
 from agnosticfair.mathematics.basis import gaussian, gaussian_kernel
 from agnosticfair.methods import method
 from agnosticfair.report.figures import BLUE, GREEN, ORANGE, RED
+from agnosticfair_research import datasets, splits
 
 SOURCE = datasets.dataset("adult")
 SPLIT = splits.shift(datasets.load_dataset("adult"), SOURCE, clients=2, seed=0)
@@ -70,7 +70,7 @@ def over_the_set() -> Figure:
     for place, (name, about) in zip((2, 1, 0), METHODS.items(), strict=True):
         changes = {"tau": 0.11} if name == "agnosticfair" else {}
         model = fit(SPLIT.train, method(name, **changes)).model
-        made = audit_clients(model, SPLIT.train, basis=gaussian(200, 1.0), bootstrap=0)
+        made = audit_clients(model, SPLIT.train, basis=gaussian(200, 1.0))
         X = np.vstack([encode(model.encoding, table) for table in SPLIT.train.values()])
         y_hat = np.concatenate([model.predict(table) for table in SPLIT.train.values()])
         s = np.concatenate([t.sensitive_features["sex"].codes for t in SPLIT.train.values()])

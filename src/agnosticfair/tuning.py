@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.audit import audit
-from agnosticfair.auditing.fits import compared, own_set
+from agnosticfair.auditing.fits import compared, kernels_on
 from agnosticfair.auditing.parts import asked_parts, searched
 from agnosticfair.data.axes import codes_of, own_axes
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table, concatenate
 from agnosticfair.errors import SettingsError, needing
 from agnosticfair.federation import Fit, fit, fit_along, in_process
-from agnosticfair.mathematics.basis import check_seed
+from agnosticfair.mathematics.basis import check_seed, is_apart
 from agnosticfair.mathematics.metrics import accuracy, nearly_constant, positive_rate
 from agnosticfair.mathematics.parts import Part, counting, memberships, sizes_of
 from agnosticfair.methods import Fairness, Method, method
@@ -301,7 +301,8 @@ def examiner(
     groups = [*compared(fairness, {name: table.column(name) for name in names}).values()]
     y, encoding = table.labels(made.model.positive).astype(int), made.model.encoding
     X, weights = encode(encoding, table), table.weights
-    if fairness.basis.kind == "named" and weights is None:
+    by_name = fairness.basis.kind == "named" or is_apart(fairness.basis)
+    if by_name and weights is None:
         differences = _over_parts(table, groups, y, fairness)
     else:
         ask = _own_set(made, parts, table)
@@ -334,16 +335,19 @@ def _over_kernels(
     table: Table, groups: Sequence[Column], ask: Mapping[str, Any], model: Model, y_hat: np.ndarray
 ) -> list[tuple[float, float]]:
     """Of each sensitive feature the worst difference over a set and everybody's."""
-    how = {**ask, "bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
+    how = {**ask, "parts": (), "held_out": False}  # nothing is stated beyond these rows
     every = (audit(model, table, sensitive_features=column.values(), **how) for column in groups)
-    return [(one.worst_difference, one.difference) for one in every]
+    return [
+        (one.difference if one.kernels is None else one.kernels.worst_difference, one.difference)
+        for one in every
+    ]
 
 
 def _over_parts(
     table: Table, groups: Sequence[Column], y: np.ndarray, fairness: Fairness
 ) -> Callable[[Model, np.ndarray], list[tuple[float, float]]]:
     """The same over named parts: which parts there are does not hang on decisions, and is found once."""
-    asked = asked_parts(fairness.basis)
+    asked = asked_parts(fairness.basis if fairness.basis.kind == "named" else None)
     axes = own_axes(table, asked.columns, asked.bands)
     codes, sizes = codes_of(table, axes), sizes_of(axes)
 
@@ -376,7 +380,9 @@ def _own_set(made: Fit, parts: Mapping[str, Table], table: Table) -> dict[str, A
         axes, named = made.named.agreed
         codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])
         K = memberships(codes, named)
-    return own_set(fairness, encode(made.model.encoding, table), made.centres, K, table.weights)
+    X, options = encode(made.model.encoding, table), {"notion": fairness.notion}
+    over = kernels_on(fairness, X, made.centres, K, table.weights)
+    return {**options, "floor": fairness.floor, **over}
 
 
 def picked_place(points: Sequence[FrontierPoint]) -> int:

@@ -35,7 +35,7 @@ def path(*ends, accuracies=MappingProxyType({})):
             upper=truth[model],
             worst_difference=0.01,
             accuracy=right,
-            parts=[part],
+            worst_first=[part],
             confidence=0.95,
         )
         return {"sex": one}

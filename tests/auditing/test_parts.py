@@ -95,9 +95,8 @@ def test_columns_kernels_and_mixtures_may_be_asked_for():
     mixed = audit(decided, table, parts=("job",), mixtures=True, **ask)
     assert mixed.upper >= mixed.mixtures >= one.worst_difference
     assert "all their mixtures" in str(mixed)
-    kernels = audit(decided, table, basis=gaussian(5, 1.0), bootstrap=0, **ask)
-    assert kernels.parts == ()
-    assert kernels.upper >= kernels.worst_difference
+    kernels = audit(decided, table, basis=gaussian(5, 1.0), **ask)
+    assert kernels.upper >= kernels.kernels.upper >= kernels.kernels.worst_difference
     assert "in the population" in str(kernels)
     seen = audit(decided, table, held_out=False, **ask)
     assert isnan(seen.upper)
@@ -231,9 +230,6 @@ def test_a_notebook_shows_the_worst_parts_and_a_forest():
     assert made.worst_part.name in page
     assert page.count("<tr>") > 3
     assert len(made.plot().axes[0].get_yticklabels()) >= sum(p.estimable for p in made.parts[:5])
-    seen = audit(decided, table, sensitive_features="sex", basis=gaussian(4), bootstrap=0)
-    assert "<table>" not in seen._repr_html_()
-    assert seen.to_frame()["rows"].sum() == seen.n
 
 
 @pytest.mark.parametrize("kind", ["ordinary", "extreme", "clustered"])

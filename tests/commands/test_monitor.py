@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import ROLES, client_rows, refused, write
+from helpers import ROLES, certificate_on, client_rows, refused, write
 
 from agnosticfair.data.files import read_rows
 from agnosticfair.model import load_model
-from agnosticfair.monitoring.baseline import baseline_of
 
 
 @pytest.fixture
@@ -21,9 +20,9 @@ def watch(call, files):
     model = load_model("model.safetensors")
     write(Path("held.csv"), client_rows(7, 600))
     held = read_rows("held.csv", model.encoding, target="income", sensitive_features=("sex",))
-    made = baseline_of(model, held, limit=0.9, least=0.1).to_json()
+    made = certificate_on(model, held, 0.1).to_json()
     Path("certificate.json").write_text(json.dumps(made))
-    return ("monitor", "model.safetensors", "--certificate", "certificate.json")
+    return ("monitor", "model.safetensors", "--certificate", "certificate.json", "--limit", 0.9)
 
 
 def test_batches_are_counted_and_remembered(call, watch):
@@ -160,38 +159,6 @@ def test_the_state_is_watched_live(call, watch, tmp_path):
         assert "connect-src 'self'" in get("/")
         server.shutdown()
     assert "--model and --certificate" in refused(call, "watch", "s.json")
-
-
-def test_sites_share_their_states_under_masks(call, watch):
-    from agnosticfair.flower.masking import masking_files
-
-    sites = ("north", "south")
-    for name, text in masking_files(sites).items():
-        Path(name).write_text(text)
-        Path(name).chmod(0o600)
-    Path("meeting").mkdir()
-    for k, site in enumerate(sites):
-        write(Path(f"{site}-today.csv"), client_rows(20 + k, 200))
-        call(*watch, "--rows", f"{site}-today.csv", "--state", f"{site}.json")
-
-    def share(site):
-        asked = ("share-state", "model.safetensors", "meeting", *watch[2:], "--site", site)
-        code, out, err = call(
-            *asked,
-            *("--secret", f"{site}.mask", "--keys", "masking.json", "--state", f"{site}.json"),
-        )
-        assert (code, err) == (0, "")
-        return out
-
-    assert "Waiting for the keys of south" in share("north")
-    assert "under masks" in share("south")
-    assert "under masks" in share("north")
-    shown = (*watch, "--masked", "meeting", "--json")
-    code, out, _ = call(*shown, "--keys", "masking.json")
-    plain = call(*watch, "--state", "north.json", "--add", "south.json", "--json")[1]
-    assert code == 0
-    assert json.loads(out)["parts"] == json.loads(plain)["parts"]
-    assert "--keys" in refused(call, *shown)
 
 
 def test_groups_may_be_unknown_of_some_rows_and_new_ones_are_named(call, watch):

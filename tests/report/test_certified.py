@@ -7,7 +7,7 @@ from pathlib import Path
 
 from helpers import ROLES
 
-from agnosticfair.auditing.beyond import UNTOLD
+from agnosticfair.auditing.repeats import UNTOLD
 
 METHOD = "rule"
 

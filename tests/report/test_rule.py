@@ -5,13 +5,14 @@ import re
 import pytest
 from helpers import dealt, small_table
 
+from agnosticfair.auditing.fits import as_content, certificates
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.report import card, rule
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import data
 from agnosticfair.report.runs import fit_run
-from agnosticfair.runs.provenance import certificates, certified, run_files
+from agnosticfair.runs.provenance import run_files
 from agnosticfair.runs.ruled import about
 
 ROWS = small_table(600, 1)
@@ -25,7 +26,7 @@ def fitted(request):
 
 
 def test_a_card_says_how_the_rule_decides_and_draws_it(fitted):
-    sections = card.card(fitted, CLIENTS, certificates(fitted, CLIENTS, bootstrap=0)[0], "loan")
+    sections = card.card(fitted, CLIENTS, certificates(fitted, CLIENTS)[0], "loan")
     titles = [section.title for section in sections]
     wanted = ["How it decides", rule.ACTED, "Do the estimates agree with the rows?"]
     assert titles[3:7] == [*wanted, "What the estimates hang on"]
@@ -39,7 +40,7 @@ def test_a_card_says_how_the_rule_decides_and_draws_it(fitted):
 
 
 def test_a_page_carries_the_same_words(fitted):
-    made = certified(*certificates(fitted, CLIENTS, bootstrap=0))
+    made = as_content(*certificates(fitted, CLIENTS))
     kept = run_files(fitted, CLIENTS, made, target="loan", training_rows=[])
     (study,) = data([fit_run(kept, fitted.model)], None, ())["studies"]
     told = study["methods"][0]["rule"]

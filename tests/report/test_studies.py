@@ -146,9 +146,10 @@ def test_a_fit_keeps_its_run_and_is_reported_on_test_rows(call, run):
         assert told["accuracy"] == pytest.approx(shown["accuracy"], abs=1e-12)
         assert told["risk_difference"] == pytest.approx(shown["risk_difference"], abs=1e-12)
     certificate = json.loads((run / "certificate.json").read_text())
-    assert study["methods"][0]["certified"]["mean"] == certificate["worst_difference"]
+    assert study["methods"][0]["certified"] is None
+    assert certificate["says"] in study["sentences"]
     assert [c["name"] for c in study["explorer"]["columns"]] == ["age", "site", "job"]
-    assert "every reweighing of the training rows" in study["set"]
+    assert "Nothing is certified here. Measured on the rows of the fit" in study["no_set"]
     code, _, _ = call("report", run, "--test", "east.csv", "--mix", "job")
     assert [c["name"] for c in page_data("report.html")["studies"][0]["explorer"]["columns"]] == [
         "job"
@@ -166,14 +167,16 @@ def test_a_fit_without_test_rows_says_so(call, run):
 def test_weak_claims_are_warned_of(run):
     for name, changes in (
         ("history.json", {"events": [{"event": "no answer", "client": "north"}], "parts": {}}),
-        ("certificate.json", {"under_floor": ["X"], "outcome": "failed"}),
+        ("certificate.json", {}),
     ):
         told = json.loads((run / name).read_text())
+        if told.get("kernels"):
+            told["kernels"] |= {"under_floor": ["X"], "outcome": "failed"}
         (run / name).write_text(json.dumps(told | changes))
     told = " ".join(data([read_run(run)])["studies"][0]["warnings"])
     for words in (
         "Replies were missing: event no answer, client north.",
-        "Left out, as it never has 5% of the mass: 'X'",
+        "Left out of the reweightings, as it never has 5% of the mass: 'X'",
         "search stopped early",
         "trained on",
     ):
@@ -197,7 +200,7 @@ def test_two_fits_stand_side_by_side(call, run, files):
 
 def test_an_audit_is_reported(call, run, files):
     model = run / "model.safetensors"
-    asked = ("--target", "income", "--sensitive-features", "sex", "--bootstrap", 0)
+    asked = ("--target", "income", "--sensitive-features", "sex")
     assert call("audit", files[0], *asked, "--model", model, "--keep-rows")[0] == 0
     assert call("report", "audit", run)[0] == 0
     study, other = page_data("report.html")["studies"]
@@ -209,22 +212,6 @@ def test_an_audit_is_reported(call, run, files):
     right = next(c for c in study["clients"] if c["client"] == "all rows")["accuracy"]
     assert right == pytest.approx(certificate["accuracy"])
     assert other["kind"] == "fit"
-
-
-def test_reproduce_is_reported(call, tmp_path):
-    asked = ("--setting", "shift", "--methods", "fl,fairfl", "--seeds", 1, "--jobs", 1)
-    call("reproduce", *asked, "--out", tmp_path / "results")
-    out = tmp_path / "report.html"
-    assert call("report", tmp_path / "results", "--out", out)[0] == 0
-    assert out.stat().st_size < 5e6
-    (study,) = page_data(out)["studies"]
-    rows = json.loads((tmp_path / "results" / "results.json").read_text())["rows"]
-    for row, entry in zip(rows, study["methods"], strict=True):
-        assert entry["accuracy"]["mean"] == row["test_accuracy"]
-        shown = next(c for c in study["clients"] if c["method"] == row["method"])
-        assert shown["accuracy"] == pytest.approx(row["test_accuracy"], abs=1e-12)
-        assert shown["risk_difference"] == pytest.approx(row["test_risk_difference"], abs=1e-12)
-    assert "Nothing is certified here" in " ".join(study["sentences"])
 
 
 SEX_AND_TOWN = (
@@ -305,7 +292,7 @@ def test_a_run_that_goes_on_is_not_reported(call, run):
 
 def test_test_rows_are_for_fits(call, run, files):
     model = run / "model.safetensors"
-    call("audit", files[0], *ROLES, "--bootstrap", 0, "--model", model, "--keep-rows")
+    call("audit", files[0], *ROLES, "--model", model, "--keep-rows")
     assert "--test" in refused(call, "report", "audit", "--test", files[0])
     assert "'town'" in refused(call, "report", "audit", "--mix", "town")
     with Path("none.csv").open("w") as file:
@@ -370,7 +357,9 @@ def test_a_column_that_cannot_be_mixed_is_not_called_a_damaged_run(call, run, fi
 
 
 def test_a_password_in_the_command_is_kept_nowhere(tmp_path):
-    token = COMMAND.set(("fit", "a.csv", "--track", "mlflow:https://me:p@ss@host/runs"))
+    token = COMMAND.set(
+        ("agnosticfair", "fit", "a.csv", "--track", "mlflow:https://me:p@ss@host/runs")
+    )
     try:
         rounds(tmp_path / "run", method("fl"), 2, resume=False)
     finally:

@@ -77,7 +77,7 @@ def test_a_path_of_taus_learns_once():
 
 
 def test_an_audit_at_clients_counts_the_model_s_decisions():
-    made = audit_clients(ONE.model, dealt(ROWS, 3), held_out=False, bootstrap=0)
+    made = audit_clients(ONE.model, dealt(ROWS, 3), held_out=False)
     right = ONE.model.predict(ROWS) == ROWS.labels("yes")
     assert made.accuracy == pytest.approx(right.mean())
 

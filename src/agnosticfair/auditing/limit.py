@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.audit import audit_clients, counting
-from agnosticfair.auditing.beyond import WEIGHTED
 from agnosticfair.auditing.certificate import Certificate, in_the_way, limit_sentence
+from agnosticfair.auditing.repeats import WEIGHTED
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema
 from agnosticfair.data.stream import Stream, of_fold

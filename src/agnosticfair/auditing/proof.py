@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.parts import Asked, Found
+from agnosticfair.auditing.request import AuditRequest
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import row_hashes
 from agnosticfair.data.table import Table
@@ -106,22 +107,17 @@ def rows_digest(table: Table, cells: np.ndarray) -> str:
 
 
 def mixtures_of(
-    found: Found,
-    notion: str,
-    level: float,
-    precision: float,
-    share: float,
-    floor: float,
-    duals: Sequence[Any] | None = None,
+    found: Found, request: AuditRequest, duals: Sequence[Any] | None = None
 ) -> reweighed.Proved:
     """The bound over mixtures of the estimable parts: looked for, or shown by duals."""
-    delta = share * (1 - level)
+    notion, precision = request.notion, request.precision
+    delta = request.share * (1 - request.confidence)
     able = found.levels(notion, precision, delta)[1]
     if not able.any():
         return reweighed.Proved(1.0, ())
     there = confidence.reached(found.sample(notion, precision), delta)
     left = 1 - confidence.COUNTS - reweighed.SUPPORT * confidence.ONE
-    return reweighed.mixtures(found.counts[there], left * delta, notion, floor, duals=duals)
+    return reweighed.mixtures(found.counts[there], left * delta, notion, request.floor, duals=duals)
 
 
 def read(path: Path) -> Any:

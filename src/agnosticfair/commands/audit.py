@@ -13,9 +13,9 @@ from typer import Argument, Option
 
 from agnosticfair.commands import options
 from agnosticfair.commands.measuring import labelled
-from agnosticfair.commands.output import check_folder, deliver, percent
+from agnosticfair.commands.output import check_folder, deliver
 from agnosticfair.commands.reading import tell
-from agnosticfair.errors import DataError, SettingsError, SolverError
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.notions import PARITY
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from agnosticfair.data.table import Table
 
 ROWS_FILE = "rows.parquet"
-LEAST_RESAMPLES = 20
-"""With fewer an interval may leave out its own estimate."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,10 @@ class Request:
     precision: float
     mixtures: bool
     kernels: int | None
-    bound: float
+    bound: float | None
     sigma: float
     floor: float
-    tolerance: float
     seed: int
-    bootstrap: int
     cluster: str | None = None
 
     @property
@@ -88,36 +84,41 @@ class Request:
             how = (self.positive, (trust_code, self.threshold))
             made = _of_model(model, file, self.roles, dialect, *how)
         if self.cluster is not None:
-            made = _one_each(made, self.clusters(file, dialect), self.seed)
+            made = replace(made, cluster=self.clusters(file, dialect))
         return replace(made, table=_intersected(made.table)) if self.intersections else made
 
     def of_audit(self, names: int) -> dict[str, Any]:
         """The arguments of ``audit``, where so many certificates share 1 - confidence."""
-        ask = _set(self.kernels, self.sigma, self.bound, self.bootstrap)
-        parts = _parts(self.columns, self.depth, self.least, self.bands, self.kernels)
+        from agnosticfair.auditing.parts import Subpopulations
+        from agnosticfair.mathematics.basis import gaussian
+
         same = [
             "floor",
             "seed",
             "notion",
             "precision",
             "mixtures",
-            "tolerance",
             "positive",
             "threshold",
+            "bound",
         ]
-        level = 1 - (1 - self.confidence) / names
-        own = {name: getattr(self, name) for name in same}
-        return {**ask, **own, "parts": parts, "confidence": level}
+        return {
+            **{name: getattr(self, name) for name in same},
+            "basis": None if self.kernels is None else gaussian(self.kernels, self.sigma),
+            "parts": Subpopulations(self.columns, self.depth, self.least, self.bands),
+            "confidence": 1 - (1 - self.confidence) / names,
+        }
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What is certified: a model or its predictions, the rows, and what it is called.  notes: about the rows."""
+    """What is certified: a model or its predictions, the rows, and what it is called.  cluster: who the rows are
+    about, (n,), where that is said."""
 
     given: Any
     table: Table
     name: str
-    notes: tuple[str, ...] = ()
+    cluster: Any = None
 
 
 @options.with_dialect
@@ -159,19 +160,18 @@ def audit(
     ] = 0.1,
     mixtures: Annotated[bool, Option("--mixtures", help="Bound mixtures of parts, too.")] = False,
     kernels: Annotated[
-        int | None, Option(help="Instead of parts: Gaussian kernels around rows drawn at random.")
+        int | None, Option(help="Besides parts: Gaussian kernels around rows drawn at random.")
     ] = None,
-    bound: Annotated[float, Option(help="Bound B on the adversary's alpha, for kernels.")] = 5.0,
+    bound: Annotated[
+        float | None, Option(help="Bound B on the adversary's alpha, for kernels; else 5.")
+    ] = None,
     sigma: Annotated[float, Option(help="Kernels' width; features are scaled to [0, 1].")] = 1.0,
     floor: Annotated[float, Option(help="Least share of the mass a compared group keeps.")] = 0.05,
-    tolerance: Annotated[float, Option(help="How near the search comes to the worst.")] = 1e-4,
-    seed: Annotated[int, Option(help="Draws the kernels' centres and the resamples.")] = 0,
-    bootstrap: Annotated[int, Option(help="Resamples for kernels' intervals; 0: none.")] = 200,
+    seed: Annotated[int, Option(help="Draws the kernels' centres, and a cluster's row.")] = 0,
     cluster: Annotated[
         str | None,
         Option(help="Column that says which rows are one person: one of each is audited."),
     ] = None,
-    strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
     key: Annotated[Path | None, Option(help="Sign with this key (extra 'secure').")] = None,
     keep_rows: Annotated[
         bool,
@@ -206,7 +206,7 @@ def audit(
         tell({file.stem: judged.table}, target, getattr(judged.given, "positive", positive))
     told = {}
     for name in names:
-        made = certified(judged, name, ask, strict)
+        made = certified(judged, name, ask)
         rows = _decided(judged, name, of_rows)
         about = {"sensitive_feature": name, "asked": asdict(request)}
         files, told[name] = _files(judged, made, about, file, secret)
@@ -226,18 +226,12 @@ def _request(given: Mapping[str, Any]) -> Request:
     return Request(**wanted | {"columns": tuple(given["columns"]) if given["columns"] else None})
 
 
-def certified(
-    judged: Judged, name: str, ask: Mapping[str, Any], strict: bool = False
-) -> Certificate:
-    """The certificate for one sensitive feature; with --strict none that is not to the tolerance."""
+def certified(judged: Judged, name: str, ask: Mapping[str, Any]) -> Certificate:
+    """The certificate for one sensitive feature."""
     from agnosticfair.auditing.audit import audit as certify
 
-    with percent() as told:
-        made = certify(judged.given, judged.table, sensitive_features=name, on_progress=told, **ask)
-    made = replace(made, notes=(*judged.notes, *made.notes))
-    if strict and made.warnings and made.outcome != "optimal":
-        raise SolverError(f"{made.warnings[-1]} Allow a larger tolerance or fewer kernels.")
-    return made
+    rows = {"sensitive_features": name, "cluster": judged.cluster}
+    return certify(judged.given, judged.table, **rows, **ask)
 
 
 def _files(
@@ -278,45 +272,6 @@ def _decided(judged: Judged, sensitive_feature: str, how: Mapping[str, Any]) -> 
     y, decided = labels_and_decisions(judged.given, table, None, len(table), **how)
     label = next(iter(table.target.values()[y]), "positive") if table.target else "positive"
     return Decided.of(table, sensitive_feature, label, {judged.name: decided.astype(float)})
-
-
-def _set(kernels: int | None, sigma: float, bound: float, bootstrap: int) -> dict[str, Any]:
-    """The kernels that were asked for, if any."""
-    from agnosticfair.mathematics.basis import gaussian
-
-    if bootstrap != 0 and bootstrap < LEAST_RESAMPLES:
-        raise SettingsError(
-            f"bootstrap is {bootstrap}; an interval needs {LEAST_RESAMPLES} resamples or more: take these, or 0, none"
-        )
-    if kernels is None:
-        return {}
-    return {"basis": gaussian(kernels, sigma), "bound": bound, "bootstrap": bootstrap}
-
-
-def _parts(
-    columns: tuple[str, ...] | None, depth: int, least: float, bands: int, kernels: int | None
-) -> Any:
-    """The parts that were asked for: none where it is kernels without columns."""
-    from agnosticfair.auditing.parts import Subpopulations
-
-    if kernels is not None and columns is None:
-        return None
-    return Subpopulations(columns, depth, least, bands)
-
-
-def _one_each(judged: Judged, clusters: Any, seed: int) -> Judged:
-    """One row of each cluster, and the note that says so."""
-    from agnosticfair.auditing.repeats import one_of_each
-    from agnosticfair.model import Model
-
-    some = one_of_each(clusters, len(judged.table), seed)
-    ours = isinstance(judged.given, Model)
-    note = (
-        f"One row of each of {len(some):,} clusters among {len(clusters):,} rows was audited: bounds count every "
-        "cluster once."
-    )
-    given = judged.given if ours else judged.given[some]
-    return replace(judged, given=given, table=judged.table.take(some), notes=(note,))
 
 
 def _intersected(table: Table) -> Table:

@@ -118,7 +118,7 @@ def fit(
         tell("parameters", parameters(chosen, seed=seed, rows=held))
         ask = {"limit": limit, "confidence": confidence, "precision": precision}
         fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, ask)
-        told: dict[str, Any] = {"target": target, "seed": seed, "run": run, "promise": promise}
+        told: dict[str, Any] = {"target": target, "run": run, "promise": promise}
         left = leave(fitted, clients, out, **told, keep=track is not None)
         if track is not None:
             tell("results", results(fitted, left.certified[0]))

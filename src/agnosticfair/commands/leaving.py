@@ -39,13 +39,13 @@ def leave(
     out: Path,
     *,
     target: str,
-    seed: int,
     run: Path | None,
     keep: bool,
     promise: Promise | None = None,
 ) -> Left:
     """Measure and certify a fit on its clients' rows, and write model and card; and a run's files where there is a
     folder for them, or where they are to be kept for a tracker. What is promised was certified on rows held out."""
+    from agnosticfair.auditing.fits import as_content, certificates
     from agnosticfair.auditing.limit import said_in
     from agnosticfair.runs import provenance as record
 
@@ -57,10 +57,10 @@ def leave(
     if promise is not None:
         certified = (said_in(promise), {})
     elif keep or not any(source.streamed for source in clients.values()):
-        certified = record.certificates(fitted, clients, seed=seed)
+        certified = certificates(fitted, clients)
     if keep:  # each is another pass over the rows
         told = {"target": target, "training_rows": found}
-        kept = record.run_files(fitted, clients, record.certified(*certified), **told)
+        kept = record.run_files(fitted, clients, as_content(*certified), **told)
     if run is not None:
         write_files(run, kept)
     limit = None if promise is None else promise.limit

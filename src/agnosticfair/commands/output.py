@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,6 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import agnosticfair
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 
@@ -121,18 +119,6 @@ def round_words(entry: Mapping[str, Any]) -> str:
     return stage if told is None else f"{stage} {told:.4f}"
 
 
-@contextmanager
-def percent() -> Iterator[Callable[[int, int], None]]:
-    """``progress`` for what tells how much of how much is done."""
-    with progress(100, "percent") as advance:
-
-        def tell(done: int, total: int) -> None:
-            for _ in range(100 * (done - 1) // total, 100 * done // total):
-                advance("")
-
-        yield tell
-
-
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files, none before all are on the disk under another name."""
     try:
@@ -183,38 +169,6 @@ def _is_ours(path: Path, looked_at: int = 1 << 16) -> bool:
         tail = file.read(looked_at)
     first = head.partition(b"\n")[0].strip()
     return not head or b"agnosticfair" in head + tail or b"prediction,probability" in first
-
-
-def deliver_study(
-    command: str,
-    results: Mapping[str, Any],
-    head: str,
-    grids: tuple[Iterable[Grid], Iterable[Grid]],
-    drawn: Mapping[str, tuple[Any, str]],
-    kept: Mapping[str, bytes],
-    said: str,
-    out: Path,
-    as_json: bool,
-) -> None:
-    """Write an experiment's results, tables and figures; then show the tables and say where the rest is.  grids: to
-    write, and to show."""
-    from agnosticfair.report.figures import png
-    from agnosticfair.report.tables import document
-
-    asked = {k: "" if v is True else f" {v}" for k, v in results["asked"].items() if v is not False}
-    words = " ".join(f"--{key}{value}" for key, value in asked.items())
-    made_by = f"Made by `agnosticfair {command} {words}`, version {agnosticfair.__version__}."
-    name, text = STUDIES[command], json.dumps(results, indent=1, allow_nan=False)
-    written = document(head, grids[0], {file: about for file, (_, about) in drawn.items()}, made_by)
-    files = {name[0]: f"{text}\n".encode(), name[1]: written.encode(), **kept}
-    files |= {file: png(figure) for file, (figure, _) in drawn.items()}
-    deliver(out, files, grids[1], said, text if as_json else None)
-
-
-STUDIES = {
-    "reproduce": ("results.json", "tables.md"),
-    "shifts": ("shifts.json", "shifts.md"),
-}
 
 
 def deliver(

@@ -40,7 +40,8 @@ def private_fit(
 ) -> None:
     """A model and its card, with what was spent and certified. Nothing else is measured on the rows here, for that
     would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
-    from agnosticfair.private import fit_private, private_sentences
+    from agnosticfair.auditing.fits import certificates
+    from agnosticfair.private import fit_private
     from agnosticfair.protocol.privacy.store import ledger_folder
     from agnosticfair.report import card
 
@@ -65,12 +66,13 @@ def private_fit(
     texts = {"md": card.markdown(sections), "html": card.html(sections)}
     cards = {f"{out.stem}-card.{kind}": text.encode() for kind, text in texts.items()}
     write_files(out.parent, cards)
-    told = dict(fitted.model.privacy or {})
+    certified = {name: str(made) for name, made in certificates(fitted, held)[0].items()}
     if as_json:
+        told = {"certificate": certified, **dict(fitted.model.privacy or {})}
         return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
     print(f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s.")
-    for sentence in private_sentences(told):
-        print(sentence)
+    for name, sentence in certified.items():
+        print(f"Certificate, by {name}: {sentence}")
     print(f"What these rows have spent over all fits is kept in {place}.")
     return print(
         f"Written: {out}, which predicts {fitted.model.positive!r}, and {', '.join(sorted(cards))}."

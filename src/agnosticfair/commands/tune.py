@@ -77,7 +77,7 @@ def tune(
         picked = found.pick(tau)
         advance("")
     write_files(out, {})
-    left = leave(picked, clients, out / MODEL, target=target, seed=seed, run=out, keep=True)
+    left = leave(picked, clients, out / MODEL, target=target, run=out, keep=True)
     written = dict.fromkeys((MODEL, *left.cards, *left.kept))
     said = [
         *picked.statements,

@@ -61,7 +61,7 @@ def said(told: Mapping[str, Any], key: bool, model: bool, rows: bool) -> str:
     from agnosticfair.auditing.verifying import scope, unchecked
 
     most = f"at most {upper(told['upper'])} with {told['confidence']:.0%} confidence"
-    if told["kernels"] is None and not any(part["estimable"] for part in told["parts"]):
+    if not any(part["estimable"] for part in told["parts"]):
         most = "of which none has rows enough: nothing is certified"
     how = f"recomputed from {told['n']:,} rows' sums"
     if rows:

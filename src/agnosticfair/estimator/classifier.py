@@ -15,7 +15,7 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.auditing.fits import agreed_in, certified_set, compared, own_set
+from agnosticfair.auditing.fits import certified_set, compared, kernels_on
 from agnosticfair.auditing.inputs import codes
 from agnosticfair.auditing.limit import fit_within, within
 from agnosticfair.data.axes import SITE
@@ -122,7 +122,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     converged_ : bool
     under_floor_ : tuple of str
         Groups too small for the floor, compared with none over A.
-    worst_parts_ : tuple of (str, float)
+    trained_parts_ : tuple of (str, float)
         The named parts in which decisions differ most on the training rows.
     fit_ : Fit
         All of the fit.
@@ -346,8 +346,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     ) -> Certificate | dict[str, Certificate]:
         """A certificate on these rows over the set of the fit.
 
-        Who holds a row is not known here, so for basis 'by_client' it is over the default set of
-        ``agnosticfair.audit``; ``about`` names the set.
+        Who holds a row is not known here, so for basis 'by_client' it is over named subgroups alone.
 
         Parameters
         ----------
@@ -375,21 +374,19 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         low, span = self._units
         x = (rows - low) / span
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-        audited: Any = x
-        if fairness is not None and fairness.basis.kind == "named":
-            audited = replace(self._ruled(X, given), target=None, weights=weights)
-            options = {**certified_set(fairness, agreed_in(self.fit_, without=SITE)), **options}
-        elif fairness is not None:
+        table = replace(self._ruled(X, given), target=None, weights=weights)
+        over = certified_set(self.fit_, without=SITE)
+        if fairness is not None and fairness.basis.kind != "named":
+            over = {k: v for k, v in over.items() if k not in ("basis", "bound", "centres")}
             K = checked(self.basis, X, len(x)) if comes_with_rows(fairness.basis) else None
-            options = {**own_set(fairness, x, self.fit_.centres, K, weights), **options}
+            over |= kernels_on(fairness, x, self.fit_.centres, K, weights)
         made = {
             name: audit(
                 self.predict(X),
-                audited,
+                table,
                 y,
                 sensitive_features=column.values(),
-                scale=False,
-                **{"positive": self.classes_[1], **options},
+                **{"positive": self.classes_[1], **over, **options},
             )
             for name, column in compared(fairness, given).items()
         }
@@ -404,15 +401,15 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         return table_as_read(layout, X, rows, self._feature_names(), groups, self._group_names)
 
     @property
-    def worst_parts_(self) -> tuple[tuple[str, float], ...]:
+    def trained_parts_(self) -> tuple[tuple[str, float], ...]:
         """The named parts in which decisions differ most by the rule's estimates, the worst first, in the columns' own
         names and units; none where the fit has no named parts. ``certificate_`` counts decisions by the labels."""
         check_is_fitted(self)
-        return self.fit_.worst_parts
+        return self.fit_.trained_parts
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
-        """What holds over the set on the training rows; computed when first asked for, without intervals."""
+        """What holds over the set on the training rows; computed when first asked for."""
         check_is_fitted(self)
         if self._certificate is None:
             if self._training is None or self._training[2] is None:
@@ -422,7 +419,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
                 )
             X, y, groups, weights = self._training
             self._certificate = self.audit(
-                X, y, sensitive_features=groups, sample_weight=weights, bootstrap=0, held_out=False
+                X, y, sensitive_features=groups, sample_weight=weights, held_out=False
             )
         return self._certificate
 

@@ -16,6 +16,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from agnosticfair.auditing.fits import as_content, certificates
 from agnosticfair.auditing.limit import Promise, fit_within, kept_in, said_in
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.census import check_census, check_labels_known
@@ -29,7 +30,7 @@ from agnosticfair.flower.masking import BRING, read_key_list
 from agnosticfair.flower.results import publish
 from agnosticfair.flower.site import hello, reason, respond, site_of
 from agnosticfair.methods import Method, method
-from agnosticfair.private import Budget, fit_private, private_sentences
+from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.engines.flower import FlowerEngine, away
 from agnosticfair.protocol.engines.seam import HELLO
 from agnosticfair.protocol.faults import Asker, Missing, Policy, policy
@@ -109,7 +110,7 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
         certificate = sealed(
             {
                 "run": run,
-                **record.certified(said_in(promise), {}),
+                **as_content(said_in(promise), {}),
                 **kept_in(promise, promise.worst),
             }
         )
@@ -257,9 +258,6 @@ def masks_of(config: Mapping[str, Any]) -> Roster | None:
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
     """The certificate of the model over the sites that made it, unless it is not wanted."""
-    # what a private fit certifies has its share of the noise, and of the budget
-    if fitted.model.privacy is not None:
-        return {"says": " ".join(private_sentences(fitted.model.privacy)), **fitted.model.privacy}
     if not config.get("certify", True):
         return {"says": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
@@ -270,8 +268,7 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
     }
     asked |= {"secure": masks_of(config) or False, "schema": schema_of(config)}
     with one_thread():
-        made = record.certificates(fitted, engine, **asked)
-    return record.certified(*made)
+        return as_content(*certificates(fitted, engine, **asked))
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics.parts import counted, members, sizes_of, starts_of
 from agnosticfair.model import Model, check_labels
-from agnosticfair.monitoring.baseline import OTHER, Baseline, as_baseline, groups_of, strange_groups
+from agnosticfair.monitoring.baseline import Baseline, baseline_of, groups_of, strange_groups
 from agnosticfair.monitoring.state import (
     ALIKE,
     MOST_STRANGE,
@@ -66,8 +66,9 @@ class Monitor:
     model : Model, optional
         None where decisions are handed over with the rows.
     certificate : Certificate, mapping or Baseline
-        What was promised: a certificate over named parts, or its JSON; or a baseline of rows at hand
-        (``baseline_of``).
+        What was certified on rows held out from the fit, or its JSON; or the baseline in it.
+    limit : float, optional
+        For every subgroup, instead of what was certified of each.
     state : path, optional
         A file that remembers; it is read at every update if it is there, and written before that returns, so that
         several processes may count into one.
@@ -80,14 +81,13 @@ class Monitor:
         model: Model | None,
         certificate: Baseline | Certificate | Mapping[str, Any],
         *,
+        limit: float | None = None,
         state: str | Path | None = None,
         confidence: float = 0.95,
     ) -> None:
         require(CONFIDENCE, confidence=confidence)
-        baseline = as_baseline(certificate, model)
-        if baseline.model and model is not None and baseline.model != model.digest:
-            raise ModelError(OTHER)
-        self.model, self.baseline, self.confidence = model, baseline, confidence
+        self.model, self.confidence = model, confidence
+        self.baseline = baseline_of(certificate, model, limit)
         self.path = None if state is None else Path(state)
         self.state = self._restored()
 
@@ -334,7 +334,7 @@ class Monitor:
         counts = before.counts[place] + there.cumsum(axis=0)[stops].reshape(-1, *shape)
         delta = (1 - self.confidence) / 2 / len(names)
         keep = np.repeat(self.baseline.keep[place : place + 1], len(stops), axis=0)
-        limit = np.full(len(stops), self.baseline.part_limits[place])
+        limit = np.full(len(stops), self.baseline.limits[place])
         broken = breaks(self.baseline.notion, counts, delta, keep, limit)
         return before.rows + int(stops[broken.argmax()]) if broken.any() else self.state.rows
 

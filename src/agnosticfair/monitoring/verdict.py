@@ -248,7 +248,7 @@ def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
         changed,
         place.because,
         decisions,
-        float(baseline.part_limits.max()),
+        max(baseline.limits),
         everybody,
         parts,
         state.strange,
@@ -271,7 +271,7 @@ def _parts(
         baseline.notion, state.counts, delta / len(baseline.parts), baseline.keep
     )
     rows, grouped = (c.sum(axis=(1, 2, 3)) for c in (state.counts, state.counts[:, :-1]))
-    made, limits = [], baseline.part_limits
+    made, limits = [], baseline.limits
     for k, name in enumerate(baseline.names):
         now = float(found.measured[k])
         made.append(

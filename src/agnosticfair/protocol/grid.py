@@ -66,7 +66,6 @@ _OF_FEATURES = {
     "head_hessian": lambda e: (e[:, None] + e)[np.tril_indices(len(e))],
     "H": lambda e: e[:, None] + e,
     "total": lambda e: e[:-1],
-    "psi_x": lambda e: e[:-1],
     "x": lambda e: e[:-1],
     "x_squares": lambda e: 2 * e[:-1],
 }

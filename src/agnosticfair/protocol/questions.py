@@ -142,7 +142,10 @@ def step_of(question: Question | type[Any]) -> str:
 
 @question("census")
 class Summary:
-    """What there is among the rows of a fold; of all rows it is asked for without a question."""
+    """What there is among the rows of a fold; of all rows it is asked for without a question.  by_features: one more
+    fold, of those by which learners judge rows; None for all of them."""
+
+    by_features: Fold | None = None
 
     def shapes(self, task: Task) -> Shapes:
         return {}  # a Census comes, which is no sums
@@ -380,19 +383,11 @@ class PartDecisions:
         return {"counts": (len(task.named.parts), 4 * len(task.groups))}
 
 
-@question(
-    "decisions",
-    psi="decisions per group and label around each centre, also over resamples",
-    psi_x="sums of the features around each centre",
-)
+@question("decisions", psi="decisions per group and label around each centre")
 class Decisions:
-    """What an audit needs of the decisions d_w(x) > 0, also over ``replicates`` resamples."""
+    """What an audit over kernels needs of the decisions d_w(x) > 0."""
 
-    seed: int
-    replicates: int
     w: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
-        M, d = width(task.basis, task.clients), task.encoding.width
-        psi = (1 + self.replicates, 4 * len(task.groups), M + 1)
-        return {"psi": psi, "psi_x": (M + 1, d), "x_squares": (d,)}
+        return {"psi": (4 * len(task.groups), width(task.basis, task.clients) + 1)}

@@ -15,14 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.certificate import (
-    Certificate,
-    lower,
-    not_estimable,
-    only_measured,
-    upper,
-    worst_first,
-)
+from agnosticfair.auditing.certificate import Certificate, interval_text
+from agnosticfair.auditing.fits import compared_in, noisy_certificate
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
@@ -30,7 +24,6 @@ from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import is_centred
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
-from agnosticfair.private import private_sentences
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
 from agnosticfair.report.certified import reached
@@ -40,8 +33,7 @@ from agnosticfair.report.sections import SIGNS, Section
 from agnosticfair.report.sections import html as html
 from agnosticfair.report.sections import markdown as markdown
 from agnosticfair.report.tables import one
-from agnosticfair.runs.provenance import compared_in
-from agnosticfair.runs.ruled import about
+from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
 
@@ -65,7 +57,7 @@ def card(
 ) -> tuple[Section, ...]:
     """The card of a fit.
 
-    clients: the rows it was made of.  certified: see ``record.certificates``.  target: what the label is called.
+    clients: the rows it was made of.  certified: see ``auditing.fits.certificates``.  target: what the label is called.
     limit: where one was asked for instead of tau.
     """
     model = fitted.model
@@ -91,14 +83,16 @@ def card(
 def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
     """The card of a differentially private fit: of what noise let through, and nothing that was measured on rows."""
     model = fitted.model
-    limits = (
+    limits: tuple[str, ...] = (
         "Nothing else was measured on the rows: it would show what the noise hides.",
         "The claim does not cover what was known before, such as the schema, nor what is measured on these rows later.",
     )
+    if model.estimates is not None:
+        limits = (proxy(model.estimates, model.sensitive_features), *limits)
     return (
         _about(model, target),
         _uses(model),
-        Section("Privacy and certificate", points=private_sentences(model.privacy or {})),
+        _certified(" & ".join(model.sensitive_features), noisy_certificate(fitted)),
         Section("Limits", points=limits),
         _made(fitted),
     )
@@ -133,7 +127,7 @@ def _verdict(
             "methods": [method | reached(made.to_json())],
             "limit": limit if limit is not None else fairness.tau if fairness else None,
             "notion": {"quantity": made.quantity},
-            "rows_are": "rows held out" if isfinite(made.upper) else "training rows",
+            "rows_are": "rows held out" if made.held_out else "training rows",
         }
         found.append(words.verdict(study))
     told = [(each["state"], each["text"]) for each in found if each]
@@ -293,74 +287,22 @@ def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
     title = f"Certificate, by {sensitive_feature}"
     if isinstance(made, str):
         return Section(title, (f"There is none: {made}",))
-    if made.parts and (isfinite(made.upper) or made.basis.kind == "constant"):
-        where = (
-            "This holds for the parts that are named, in the population that the rows were drawn from."
-            if isfinite(made.upper)
-            else "A bound beyond these rows takes rows that the fit did not see: audit some."
-        )
-        return Section(title, (str(made), where), (), _parts(made))
-    high, low = made.pair
-    where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
-    says = (
-        f"However the training rows are reweighed within the set described here, the {made.quantity} "
-        f"is at most {upper(made.worst_difference)} (it is {_number(made.difference)} without "
-        f"reweighing). It is largest {where}."
-    )
-    accuracy = (
-        f"The share of right decisions is at least {lower(made.worst_accuracy)} over the same set (it is "
-        f"{_number(made.accuracy)} without reweighing)."
-    )
-    what = (
-        f"The set: {made.about}. A deployment is represented by giving some training rows more weight "
-        "and others less; the set holds every such weighting that these kernels and this bound can make, "
-        f"as long as each compared group keeps {100 * made.floor:g}% of the weight."
-    )
-    end = (
-        "This is a statement about that set, on these rows. It does not cover deployments outside the "
-        "set, cases unlike any training row, or a change in how labels come about."
-    )
-    return Section(
-        title,
-        (says, *([accuracy] if isfinite(made.accuracy) else []), what, end, *_beside(made)),
-        made.warnings,
-        _parts(made) if made.parts else (),
-    )
-
-
-def _beside(made: Certificate) -> tuple[str, ...]:
-    """Why a named part may show more than what is certified over kernels, where one does."""
-    if not made.parts:
-        return ()
-    worst = made.worst_part
-    said = " ".join(only_measured(made))
-    if worst is not None and worst.difference > made.worst_difference:
-        said += (
-            " That is more than the bound above: no reweighing in the set singles this part out, so the bound does not "
-            "speak of it."
-        )
-    return (said,)
+    if made.held_out:
+        end = "This holds for the parts that are named, in the population that the rows were drawn from."
+    elif made.noisy:
+        end = "Under the noise of differential privacy, and about the training rows alone."
+    else:
+        end = "A bound beyond these rows takes rows that the fit did not see: audit some."
+    return Section(title, (str(made), end), (), _parts(made))
 
 
 def _parts(made: Certificate) -> tuple[tuple[str, ...], ...]:
-    """The worst named parts, and how many are not estimable, as a table."""
-    able, few = worst_first(made.parts)[:MOST_PARTS], not_estimable(made.parts)
-    level = f"{made.confidence:.0%} interval"
-    head = ("part", "rows", f"{made.quantity}, measured", level)
+    """The worst subgroups, and how many are not estimable, as a table."""
+    few = made.not_estimable
+    head = ("part", "rows", f"{made.quantity}, measured", f"{made.confidence:.0%} interval")
     lines = [
-        (
-            part.name,
-            f"{part.rows:,}",
-            _number(part.difference),
-            f"{part.low:.3f} to {upper(part.high, 3)}"
-            if isfinite(part.high)
-            else "none: measured only",
-        )
-        for part in able
-    ]
-    lines += [
-        (part.name, f"{part.rows:,}", _number(part.difference), "not estimable: too few rows")
-        for part in few[:MOST_FEW]
+        (part.name, f"{part.rows:,}", _number(part.difference), interval_text(part))
+        for part in (*made.worst_first[:MOST_PARTS], *few[:MOST_FEW])
     ]
     if len(few) > MOST_FEW:
         lines.append((f"{len(few) - MOST_FEW:,} more parts", "", "", "not estimable: too few rows"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.certificate import warnings
+from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.data.decided import Decided
 from agnosticfair.report.runs import Run, sensitive_feature_of
 
@@ -50,11 +50,12 @@ def of_fit(run: Run) -> list[str]:
 
 
 def of_certificate(certificate: Mapping[str, Any]) -> list[str]:
-    if "worst_difference" not in certificate:
+    if "parts" not in certificate:
         return [certificate.get("says") or "There is no certificate."]
+    made = Certificate.from_json(certificate)
     few = [
-        f"Group {name!r} has only {group['rows']} rows in the certificate: its rates are uncertain."
-        for name, group in certificate["groups"].items()
-        if group["rows"] < FEW_ROWS
+        f"Group {rate.group!r} has only {rate.rows} rows in the certificate: its rates are uncertain."
+        for rate in made.parts[0].rates
+        if rate.rows < FEW_ROWS
     ]
-    return [*warnings(certificate), *few]
+    return [*made.warnings, *few]

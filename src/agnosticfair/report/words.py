@@ -21,15 +21,11 @@ def headline(study: Json) -> str:
 
 
 def verdict(study: Json) -> dict[str, str]:
-    """Whether the method spoken of first keeps the limit: certified, broken on the rows, or not known.
-
-    An interval counts with its upper end.
-    """
+    """Whether the method spoken of first keeps the limit: certified, broken on the rows, or not known."""
     method = next(m for m in study["methods"] if m["name"] == headline(study))
     limit, what = study.get("limit"), study["notion"]["quantity"]
     measured = (method.get("difference") or {}).get("mean")
     bound = (method.get("certified") or {}).get("mean")
-    most = None if bound is None else (method.get("certified_interval") or [None, bound])[1]
     if limit is None or study["kind"] == "running" or measured is None:
         return {}
     over = f"measured {measured:.3f} on the {study['rows_are']}"
@@ -49,12 +45,12 @@ def verdict(study: Json) -> dict[str, str]:
             "state": "does not keep",
             "text": f"Does not keep {limit:g} in every named part: {what} {worst}, measured; {over}.",
         }
-    if most is not None and most <= limit:
+    if bound is not None and bound <= limit:
         return {
             "state": "keeps",
-            "text": f"Keeps {limit:g}: {what} certified at most {upper(most, 3)} over the set below, {over}.",
+            "text": f"Keeps {limit:g}: {what} certified at most {upper(bound, 3)} over the set below, {over}.",
         }
-    why = "nothing is certified" if most is None else f"certified only up to {upper(most, 3)}"
+    why = "nothing is certified" if bound is None else f"certified only up to {upper(bound, 3)}"
     return {
         "state": "not known",
         "text": f"Not known whether it keeps {limit:g} elsewhere: {over}, but {why}.",
@@ -88,7 +84,6 @@ def sentences(study: Json) -> list[str]:
         direction(study),
         _measured(study, first),
         _certified(study, first),
-        _only_measured(first),
     ]
     if len(methods) > 1:
         told.append(_compared(study, methods))
@@ -119,9 +114,6 @@ def _certified(study: Json, method: Json) -> str:
         return str(method["says"])
     if found is None:
         return "Nothing is certified here: these numbers hold for these rows only."
-    parts = method.get("parts")
-    if parts and parts["certified"]:
-        return _over_parts(study, parts)
     return (
         f"Certified: however the rows are reweighed within the set named below, the "
         f"{study['notion']['quantity']} stays at or below {upper(found, 3)}{_over(method)}. "
@@ -130,48 +122,8 @@ def _certified(study: Json, method: Json) -> str:
 
 
 def in_its_words(method: Json) -> bool:
-    """Whether the certificate's own sentence is shown: that of one run over named parts."""
-    found, parts = method.get("certified"), method.get("parts")
-    named = parts is not None and (found is None or bool(parts["certified"]))
-    return named and bool(method.get("says")) and method.get("seeds", 1) == 1
-
-
-def _over_parts(study: Json, parts: Json) -> str:
-    """What is certified of named parts, and what is not."""
-    able, few = parts["counts"]
-    text = (
-        f"Certified with {parts['confidence']:.0%} confidence: "
-        f"{f'in none of {able:,} named parts of the population' if able != 1 else 'in the one named part'} is "
-        f"the {study['notion']['quantity']} {'' if able != 1 else 'not '}above {upper(parts['upper'], 3)}."
-    )
-    if few:
-        text += (
-            f" {few:,} {'part is' if few == 1 else 'parts are'} not estimable, having too few rows: for them nothing "
-            "is certified"
-        )
-        worst = parts.get("worst_few")
-        text += "." if worst is None else f" (measured: up to {worst:.3f})."
-    return text
-
-
-def _only_measured(method: Json) -> str:
-    """Why a part that was measured on the rows of a fit may show more than what is certified over kernels."""
-    parts = method.get("parts")
-    if not parts or parts["certified"] or not parts["estimable"] or in_its_words(method):
-        return ""
-    worst, bound = parts["estimable"][0], (method.get("certified") or {}).get("mean")
-    count = parts["counts"][0]
-    text = (
-        f"Among {count:,} named part{'s' * (count != 1)} with rows enough the largest difference is "
-        f"{worst['difference']:.3f} ({worst['name']}, {worst['rows']:,} rows): measured on the rows of the fit, "
-        f"not certified."
-    )
-    if bound is not None and worst["difference"] > bound:
-        text += (
-            " It is above the certified bound because no reweighing in that set singles this part out; for a bound on "
-            "named parts audit rows that were held out."
-        )
-    return text
+    """Whether the certificate's own sentence is shown: that of one run."""
+    return bool(method.get("says")) and method.get("seeds", 1) == 1
 
 
 def _compared(study: Json, methods: Mapping[str, Json]) -> str:

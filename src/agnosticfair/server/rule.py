@@ -98,6 +98,11 @@ def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
                 f"subgroups are named by {axis.name!r}, the sensitive feature, and the rule would decide by it: leave "
                 "it out of the columns, or say aware"
             )
+    if not axes and basis.columns:
+        raise SettingsError(
+            f"subgroups are named by {', '.join(map(repr, basis.columns))}, where all rows have one value: name "
+            "other columns"
+        )
     return with_parts(plan, axes, []) if axes else plan
 
 

@@ -5,10 +5,6 @@
   const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555", "#000000"];
   const SHAPES = ["circle", "triangle", "rectRot", "rect", "star", "crossRot", "cross", "rectRounded"];
   const USUAL = { fl: 0, fairfl: 1, agnosticfair: 2 };
-  const KINDS = {
-    "test set": ["#000000", "star"], "sub-population": ["#0072b2", "circle"],
-    "age quartile": ["#d55e00", "triangle"], "kernel tilt": ["#009e73", "rectRot"],
-  };
   // What charts are drawn with, of the page's own colours; black and grey turn light in the dark.
   const DARK = { "#000000": "#ffffff", "#555555": "#b4bcc6" };
   let theme = {};
@@ -75,12 +71,6 @@
     el("p", { class: "label", text: label }), el("p", { class: "big" }, number(value, text)), el("p", { class: "about", text: about }));
 
   const SIGNS = { keeps: "✓", "does not keep": "✗", "not known": "?" };
-  const example = (method) => {
-    const top = (method.worst_profile || []).filter((tilt) => tilt.shift).slice(0, 2);
-    const said = top.map((t) => (t.feature.includes("=") ? `${t.feature.replace("=", " ")} in ${percent(t.worst_mean, 0)} of rows instead of ${percent(t.mean, 0)}` : `a mean ${t.feature} of ${Number(t.worst_mean.toPrecision(3))} instead of ${Number(t.mean.toPrecision(3))}`));
-    return said.length ? ` An example, the worst that was found: ${said.join(", ")}.` : "";
-  };
-
   const glance = (study) => {
     const method = study.methods.find((m) => m.name === study.headline), { certified: named = false, ratio } = method.parts || {};
     const runs = method.seeds > 1 ? `, mean of ${method.seeds} runs` : "";
@@ -89,8 +79,7 @@
     if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), fixed(mean(method.accuracy)), `${there(facts.majority_rate) ? `one answer for everybody: ${fixed(facts.majority_rate)}; ` : ""}${where}`));
     if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.notion.quantity}${study.notion.bounds ? "" : ", 0 is equal"}; ${where}`));
     if (there(mean(method.certified))) {
-      const interval = method.certified_interval ? `; with ${percent(method.confidence, 0)} confidence at most ${atMost(method.certified_interval[1])} (from ${fixed(method.certified_interval[0])})` : "";
-      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
+      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${runs}`, "certified"));
     }
     if (ratio && there(ratio.low)) cards.push(card("Impact ratio at least", ratio.low, atLeast(ratio.low), `measured ${fixed(ratio.measured)} where ${ratio.name}; the four-fifths rule asks for 0.8`, "certified"));
     const corner = study.explorer && study.explorer.corners[method.name], measured = method.parts ? [...method.parts.estimable, ...method.parts.few].reduce((a, b) => (a && a.difference >= b.difference ? a : b), null) : null;
@@ -103,40 +92,34 @@
       cards.length ? el("div", { class: "cards" }, ...cards) : null,
       study.explorer ? el("p", { text: `A positive decision is "${study.explorer.positive_label}"; the groups are those of "${study.explorer.sensitive_feature}": ${study.explorer.groups.join(", ")}.` }) : null,
       ...study.sentences.map((text) => el("p", { text })),
-      study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "", example(method)) : null,
+      study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "") : null,
       study.no_set ? el("p", { class: "set", text: study.no_set }) : null,
       study.warnings.length ? el("div", { class: "warnings" }, sub(study, "Where these claims are weak"), el("ul", {}, ...study.warnings.map((text) => el("li", { text })))) : null);
   };
 
   const comparison = (study) => {
     if (study.methods.length < 2) return null;
-    const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["mean", "RD, mean of deployments", fixed], ["worst", "RD, worst deployment", fixed], ["certified", "certified at most", atMost]];
+    const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["certified", "certified at most", atMost]];
     const shown = columns.filter(([key]) => study.methods.some((m) => there(mean(m[key]))));
     const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => measure(m[key], form)), m.outcome || ""]);
     const notes = study.methods.filter((m) => m.note);
     return el("section", {}, part(study, "Method against method"),
-      table(`${study.rows_are}; RD: risk difference, 0 is equal; ± standard deviation over runs`, ["method", ...shown.map(([, text]) => text), "how it ended"], lines, { class: "methods" }),
+      table(`${study.rows_are}; RD: risk difference, 0 is equal`, ["method", ...shown.map(([, text]) => text), "how it ended"], lines, { class: "methods" }),
       notes.length ? el("ul", { class: "notes" }, ...notes.map((m) => el("li", {}, el("strong", { text: `${m.name}: ` }), m.note))) : null,
-      el("div", { class: "pair" }, frontier(study), deployments(study)));
+      frontier(study));
   };
 
   const frontier = (study) => {
-    const names = { certified: `certified worst-case ${study.notion.quantity}`, worst: "risk difference of the worst deployment", difference: `${study.notion.quantity} on the ${study.rows_are}` };
+    const names = { certified: `certified worst-case ${study.notion.quantity}`, difference: `${study.notion.quantity} on the ${study.rows_are}` };
     const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(mean(m[key])) && there(mean(m.accuracy))));
     if (!keys.length) return null;
     const look = looks(study);
-    const sets = (key) => study.methods.filter((m) => there(mean(m[key]))).flatMap((m) => {
+    const sets = (key) => study.methods.filter((m) => there(mean(m[key]))).map((m) => {
       const [colour, shape] = look[m.name];
-      const style = { label: m.name, borderColor: colour, backgroundColor: colour, pointStyle: shape, borderWidth: 1.5, pointBorderWidth: 2 };
-      const path = (study.frontier || []).filter((p) => p.method === m.name && there(p[key])).map((p) => ({ x: p[key], y: p.accuracy, what: `${m.name} at ${fixed(p.value, 3)}` }));
-      const own = [{ x: mean(m[key]), y: mean(m.accuracy), what: m.name }];
-      return [{ ...style, data: own, pointRadius: 7 }, { ...style, data: path, showLine: true, pointRadius: 3, small: true }];
+      return { label: m.name, borderColor: colour, backgroundColor: colour, pointStyle: shape, borderWidth: 1.5, pointBorderWidth: 2, data: [{ x: mean(m[key]), y: mean(m.accuracy), what: m.name }], pointRadius: 7 };
     });
-    const named = legend();
-    named.legend.labels.filter = (item, about) => !about.datasets[item.datasetIndex].small;
-    const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...named, tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
-    const made = chart("Accuracy against unfairness", "The upper left corner is best. A line is one method at several settings of tau or threshold; the large mark is the one in the table.", 400, config,
-      table("Large marks are in the table above; these are the small ones", ["method", "tau, or share kept", "accuracy", ...keys.map((k) => names[k])], (study.frontier || []).map((p) => [p.method, fixed(p.value, 3), fixed(p.accuracy), ...keys.map((k) => fixed(p[k]))])));
+    const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
+    const made = chart("Accuracy against unfairness", "The upper left corner is best.", 400, config);
     if (keys.length > 1) {
       const drawn = charts[charts.length - 1];
       const id = fresh();
@@ -149,20 +132,6 @@
       made.insertBefore(el("p", { class: "choose" }, el("label", { for: id, text: "Across: " }), choose), made.querySelector(".frame"));
     }
     return made;
-  };
-
-  const deployments = (study) => {
-    if (!study.deployments || !study.deployments.length) return null;
-    const names = study.methods.map((m) => m.name);
-    const jitter = (k) => ((k * 0.618034) % 1) * 0.5 - 0.25;
-    const sets = Object.keys(KINDS).map((kind) => ({
-      label: kind, backgroundColor: `${hue(KINDS[kind][0])}b0`, borderColor: hue(KINDS[kind][0]), pointStyle: KINDS[kind][1], pointRadius: kind === "test set" ? 7 : 4, borderWidth: kind === "test set" ? 2 : 0.5,
-      data: study.deployments.filter((d) => d.kind === kind).flatMap((d, k) => names.filter((m) => there(d.values[m])).map((m) => ({ x: d.values[m], y: names.indexOf(m) + (kind === "test set" ? 0 : jitter(k)), what: `${m}, ${d.name}` }))),
-    }));
-    const y = { min: -0.6, max: names.length - 0.4, reverse: true, afterBuildTicks: (scale) => { scale.ticks = names.map((_, k) => ({ value: k })); }, ticks: { callback: (value) => names[value] ?? "", font: { size: 11 } }, grid: { color: theme.grid } };
-    const config = { type: "scatter", data: { datasets: sets }, options: { scales: { x: axis("risk difference (0 is equal)", { beginAtZero: true }), y }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: ${fixed(at.raw.x)}` } } } } };
-    const lines = [...study.deployments].map((d) => [d.name, d.kind, ...names.map((m) => fixed(d.values[m]))]);
-    return chart("Risk difference of every deployment", `${study.deployments.length} deployments that no method saw, one mark each per method; further left is fairer.`, 400, config, table("Risk difference of every deployment, mean over the runs", ["deployment", "kind", ...names], lines));
   };
 
   // --- the explorer: weights per value, sums over the table of counts ---
@@ -386,21 +355,7 @@
         table("Kernels with weight, the heaviest first", ["kernel", "alpha"], lines.map(([k, a]) => [k, fixed(a, 4)])), note.replace("#", used).replace("#", alpha.length));
     };
     return el("div", { class: "pair" },
-      drawnOf(method.worst_alpha, "What the adversary chose for the certificate", "The worst deployment puts its weight on # of # kernels."),
       drawnOf(method.training_alpha, "What the adversary chose in the last round of training", "Against the loss: weight on # of # kernels."));
-  };
-
-  const profile = (study, method) => {
-    if (!method.worst_profile) return null;
-    const means = (tilt) => (tilt.feature.includes("=") ? [percent(tilt.mean, 0), percent(tilt.worst_mean, 0)] : [tilt.mean, tilt.worst_mean].map((x) => String(Number(x.toPrecision(4)))));
-    const short = (text) => { const most = narrow() ? 18 : 34; return text.length > most ? `${text.slice(0, most - 1)}…` : text; };
-    const top = method.worst_profile.slice(0, MOST_FEATURES).filter((tilt) => tilt.shift);
-    const groups = Object.entries(method.worst_groups || {});
-    const figure = top.length ? chart("Profile of the worst deployment: what it weighs up and down", `Most shifted: ${top.slice(0, 3).map((t) => `${t.feature} from ${means(t)[0]} to ${means(t)[1]}`).join(", ")}.`, 60 + 30 * top.length,
-      { type: "bar", data: { labels: top.map((t) => [short(t.feature)]), datasets: [{ label: "shift", data: top.map((t) => t.shift), backgroundColor: top.map((t) => (t.shift > 0 ? COLOURS[2] : COLOURS[1])) }] }, options: { indexAxis: "y", scales: { x: axis("shift of the mean, in standard deviations"), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(false), tooltip: { callbacks: { title: (items) => top[items[0].dataIndex].feature, label: (item) => means(top[item.dataIndex]).join(" → ") } } } } },
-      table("Every feature: mean or share in the rows, and in the worst deployment", ["feature", "rows", "worst deployment", "shift"], method.worst_profile.map((t) => [t.feature, ...means(t), number(t.shift, fixed(t.shift, 2))]))) : null;
-    const grid = groups.length ? table("Groups: in the rows the certificate is made on, and in the worst deployment", ["group", "rows", "share", "share there", "positive rate", "rate there"], groups.map(([name, g]) => [name, many(g.rows), percent(g.share), percent(g.worst_share), number(g.rate, fixed(g.rate)), number(g.worst_rate, fixed(g.worst_rate))])) : null;
-    return el("div", {}, sub(study, "The deployment on which it is worst"), grid, figure);
   };
 
   const clients = (study, name) => {
