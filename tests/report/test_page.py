@@ -200,9 +200,8 @@ EVIL = "</script><img src=x onerror=alert(1)><b>&amp;"
 def page_of(rows, notion, name):
     """A page of two studies, with ``name`` wherever a name can stand."""
     spread = {"mean": 0.5, "deviation": 0.0, "count": 1}
-    profile = [{"feature": f"{name}=1", "mean": 0.1, "worst_mean": 0.2, "shift": 1.0}]
     entry = {"name": name, "seeds": 1, "accuracy": spread, "difference": spread}
-    entry |= {"outcome": name, "note": name, "worst_profile": profile, "worst_groups": {}}
+    entry |= {"outcome": name, "note": name}
     study = {"title": name, "kind": "audit", "headline": name, "rows": 3}
     study["notion"] = asdict(NOTIONS[notion]) | {"quantity": name}
     study |= {"methods": [entry, entry | {"name": "b"}], "sentences": [name], "warnings": [name]}

@@ -15,7 +15,6 @@
     theme = printing ? { dark, ink: "#1b2733", paper: "#ffffff", grid: "#e3e7ec", faint: "#c3ccd6" } : { dark, ink: of("--ink"), paper: of("--paper"), grid: of("--line"), faint: of("--faint") };
   };
   const hue = (colour) => (theme.dark ? DARK[colour] ?? colour : colour);
-  const MOST_FEATURES = 12;
   const charts = [];
   const narrow = () => window.innerWidth < 600;
 
@@ -72,7 +71,7 @@
 
   const SIGNS = { keeps: "✓", "does not keep": "✗", "not known": "?" };
   const glance = (study) => {
-    const method = study.methods.find((m) => m.name === study.headline), { certified: named = false, ratio } = method.parts || {};
+    const method = study.methods.find((m) => m.name === study.headline), { certified: named = false, ratio, worst_ratio: worst } = method.parts || {};
     const runs = method.seeds > 1 ? `, mean of ${method.seeds} runs` : "";
     const where = `${there(study.rows) ? `${many(study.rows)} ` : ""}${study.rows_are}${runs}`;
     const cards = [], facts = study.facts || {};
@@ -81,7 +80,7 @@
     if (there(mean(method.certified))) {
       cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${runs}`, "certified"));
     }
-    if (ratio && there(ratio.low)) cards.push(card("Impact ratio at least", ratio.low, atLeast(ratio.low), `measured ${fixed(ratio.measured)} where ${ratio.name}; the four-fifths rule asks for 0.8`, "certified"));
+    if (ratio && there(ratio.low)) cards.push(card("Impact ratio at least", ratio.low, atLeast(ratio.low), `of everybody, measured ${fixed(ratio.measured)}; the four-fifths rule asks for 0.8; in the worst named part at least ${atLeast(worst.low)} (measured ${fixed(worst.measured)}, ${worst.name})`, "certified"));
     const corner = study.explorer && study.explorer.corners[method.name], measured = method.parts ? [...method.parts.estimable, ...method.parts.few].reduce((a, b) => (a && a.difference >= b.difference ? a : b), null) : null;
     if (measured && (!corner || measured.difference >= corner.difference)) cards.push(card("Worst part found", measured.difference, fixed(measured.difference), `${study.notion.quantity} where ${measured.name}, ${many(measured.rows)} rows; measured`, "corner"));
     else if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.notion.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified${there(mean(method.certified)) && corner.difference > mean(method.certified) ? ": above the bound, for the set does not hold this part" : ""}`, "corner"));
@@ -377,7 +376,7 @@
       own.forEach((drawn) => { drawn.destroy(); charts.splice(charts.indexOf(drawn), 1); });
       const before = charts.length;
       const method = study.methods.find((m) => m.name === name);
-      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), profile(study, method), alphas(method)].filter((part) => part));
+      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), alphas(method)].filter((part) => part));
       own = charts.slice(before);
     };
     const choose = study.methods.length > 1 ? el("p", { class: "choose" }, el("label", { for: id, text: "Method: " }), el("select", { id, class: "method", onchange: (event) => show(event.target.value) }, ...study.methods.map((m) => el("option", { value: m.name, text: m.name, selected: m.name === study.headline })))) : null;
