@@ -414,6 +414,7 @@ def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverSt
 
 def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
     """The plan, with the kernels' centres, where its bases have any: given, or found as they say."""
+    server.check_missing(run.method, census)
     plan = server.plan(
         run.method,
         census,

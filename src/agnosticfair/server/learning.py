@@ -108,15 +108,6 @@ class Learning:
 TYPES = (Learning,)
 
 
-def suits(method: Method) -> bool:
-    """Methods with a rule."""
-    return method.rule is not None
-
-
-def before(plan: Plan) -> None:
-    """Nothing is asked before the first round."""
-
-
 def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning:
     """Before the first round: all weights 0."""
     assert plan.method.rule is not None
@@ -270,12 +261,12 @@ def estimates_of(state: Learning, plan: Plan) -> Estimates:
     return Estimates(state.kind, state.heads, state.folds, state.seed, {"w": state.w})
 
 
-def worst_cases(state: Learning) -> tuple[float, float]:
+def worst_cases(state: Any) -> tuple[float, float]:
     """Nothing is limited yet."""
     return float("nan"), float("nan")
 
 
-def start_of(state: Learning) -> Start | None:
+def start_of(state: Any) -> Start | None:
     """A learner begins anew."""
     return None
 
