@@ -166,8 +166,7 @@ def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
     assert UNSAID not in told["gradient"].reveals.values()
 
 
-# Add a field to a round's sums: a name and a value in ``mathematics/sums.py`` (and a column of the
-# Triton kernel), read by a solver.
+# Add a field to a round's sums: a name and a value in ``mathematics/sums.py``, read by a solver.
 
 
 def test_a_field_of_a_round_s_sums_reaches_the_server_from_every_back_end(monkeypatch):

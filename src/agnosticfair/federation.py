@@ -414,14 +414,11 @@ def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverSt
 
 def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
     """The plan, with the kernels' centres, where its bases have any: given, or found as they say."""
+    server.check_missing(run.method, census)
     plan = server.plan(
-        run.method,
-        census,
-        asker.keys,
-        sensitive_features=run.sensitive_features,
-        positive=run.positive,
-        scale=run.scale,
-    )
+        run.method, census, asker.keys, sensitive_features=run.sensitive_features,
+        positive=run.positive, scale=run.scale,
+    )  # fmt: skip
     if plan.method.rule is not None:  # centres lie in the space without bins
         plan = agree_on_centres(plan, asker, run.seed, run.centres)
         return rule.agreed(plan, census, asker.total)

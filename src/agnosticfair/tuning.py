@@ -72,7 +72,7 @@ class Frontier:
     """The points, by tau; ``knee`` is the place of the strictest one after which less fairness stops paying, never one
     that gives one answer to everybody unless all do.
 
-    references: what 'fairfl' and 'fl' do on the same folds.
+    references: what 'fairfl' and 'fl' do on the same folds; none where rows lack numbers.
     """
 
     points: tuple[FrontierPoint, ...]
@@ -153,6 +153,8 @@ def _beside(fold: _Fold, made: Fit) -> list[Model]:
     """The models beside the path, as ``REFERENCES`` are named: 'fl' begins where the fit without a limit to speak of
     ended, 'fairfl' where 'fl' did; a rule has no weights to begin at."""
     engine, start = in_process(fold.train), None if made.method.rule is not None else made.start
+    if not fold.beside:
+        return []
     fairfl, fl = fold.beside
     plain = {k: v for k, v in fold.how.items() if k != "centres"}
     free = fit(engine, fl, **plain, start=None if start is None else Start(start.w))
@@ -201,7 +203,8 @@ def trace(
     chains = walked(_walked, dealt, jobs, tell)
     points = _means(np.array([_given_way(chain[::-1]) for chain in chains]), path)
     beside = np.array([chain[0].beside for chain in chains])
-    means = dict(zip(REFERENCES, _means(beside, [None] * len(REFERENCES)), strict=True))
+    means = _means(beside, [None] * len(REFERENCES)) if beside.size else []
+    references = dict(zip(REFERENCES, means, strict=False))
     place = picked_place(points)
     finish = picked or (lambda made: made)
     notion = recipe.fairness.notion if recipe.fairness is not None else ""
@@ -210,7 +213,7 @@ def trace(
         place,
         notion,
         folds,
-        means,
+        references,
         lambda tau: finish(fit(clients, method(recipe, tau=tau), **how)),
     )
 
@@ -228,6 +231,8 @@ def _dealt(
     rng = np.random.default_rng(seed)
     parts = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
     coarse, beside = _coarse(recipe), _references(recipe)
+    if any(np.isnan(v).any() for table in clients.values() for v in table.numeric.values()):
+        beside = []  # they need every number
     recipes = [method(coarse, tau=tau) for tau in sorted(path, reverse=True)]
     made = []
     for k in range(folds):

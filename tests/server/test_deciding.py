@@ -9,7 +9,7 @@ from agnosticfair.data.census import merge
 from agnosticfair.federation import FitRequest, _begun, _plan, asking, fit, in_process
 from agnosticfair.methods import method
 from agnosticfair.protocol.faults import policy
-from agnosticfair.server import deciding, solvers, stepping, trying
+from agnosticfair.server import deciding, solvers, trying
 
 ROWS = small_table(600, 1)
 
@@ -34,8 +34,8 @@ def limited_state(recipe):
 
 def modelled(state):
     """The model at a state and its step."""
-    model = stepping.model_at(state, state.here)
-    return model, stepping.solved(state, model)[0]
+    model = deciding.model_at(state, state.here)
+    return model, deciding.solved(state, model)[0]
 
 
 def test_after_some_refused_steps_one_is_kept_to_look_elsewhere():

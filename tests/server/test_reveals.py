@@ -88,7 +88,7 @@ def weighed(monkeypatch) -> dict[str, tuple[int, int]]:
     return sizes
 
 
-@pytest.mark.parametrize("name", ["fl", "fairfl", "agnosticfair"])
+@pytest.mark.parametrize("name", ["fl", "fairfl", "agnosticfair", "rule"])
 def test_every_message_of_a_private_fit_is_explained_with_its_bytes(
     name, monkeypatch, capsys, tmp_path
 ):
@@ -111,8 +111,8 @@ def test_every_message_of_a_private_fit_is_explained_with_its_bytes(
             # a setting may have more digits than the one that is shown
             assert size - 64 <= told[step, sender]["size"] <= 1.2 * size + 800
     places = len(made.named.agreed[1]) + 1 if made.named else 1
-    assert (places > 1) == name.startswith("agnosticfair")
-    hat = told["private_slopes", "site"]["fields"]["hat"]
+    assert (places > 1) == (name in ("agnosticfair", "rule"))
+    hat = told["private_decisions", "site"]["fields"]["hat"]
     assert hat == f"{6 + 1 if made.named else 1} x 2"  # three jobs and three bands
 
 

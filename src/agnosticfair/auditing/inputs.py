@@ -109,22 +109,21 @@ def table_of(X: Any) -> Table:
         if values.dtype.kind in NUMBERS and values.dtype.kind != "b":
             numeric[str(name)] = _check_finite(values, str(name))
         elif values.dtype.kind == "M":
-            numeric[str(name)] = days(values, str(name))
+            numeric[str(name)] = days(values)
             dates.append(str(name))
         else:
             categorical[str(name)] = Column.of(map(name_of, values))
     return Table(numeric, categorical, None, {}, how=dict.fromkeys(dates, DATED))
 
 
-def days(values: np.ndarray, name: str) -> np.ndarray:
-    """Dates as days since 1970, (n,).
+def days(values: np.ndarray) -> np.ndarray:
+    """Dates as days since 1970, (n,); NaN where they are missing.
 
-    >>> days(np.array(["1970-01-02T12:00"], "M8[us]"), "day")
+    >>> days(np.array(["1970-01-02T12:00"], "M8[us]"))
     array([1.5])
     """
-    if np.isnat(values).any():
-        raise DataError(f"column {name!r} of X has missing dates: fill them or drop the rows")
-    return values.astype("datetime64[us]").astype(float) / 86_400e6
+    numbers = values.astype("datetime64[us]").astype(float) / 86_400e6
+    return np.where(np.isnat(values), np.nan, numbers)
 
 
 def _numbers(X: Any) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -113,8 +113,10 @@ def _private(
             cut = {k: tuple(np.linspace(*ends, 5)[1:-1]) for k, ends in drawn.numeric.items()}
             drawn = replace(drawn, bands=cut)
         axes = schema_axes(drawn, basis.columns)
-    noise = budget.multipliers(ROUNDS, parts=basis.kind == "named")
-    return explain_private(method, census, sites, noise, axes, budget.most_rows)
+    ruled = method.rule is not None
+    noise = budget.multipliers(ROUNDS, parts=basis.kind == "named", rule=ruled)
+    bands = {} if agreed is None else agreed.bands
+    return explain_private(method, census, sites, noise, axes, budget.most_rows, bands)
 
 
 def _agreed(schema: Schema, rows: int) -> Census:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from agnosticfair.data.census import MOST_VALUES, Census, take_census
-from agnosticfair.data.encoding import band_names, check_finite, shown
+from agnosticfair.data.encoding import band_codes, band_names, check_finite, shown
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.parts import FEATURES, SITE, Axis
@@ -22,12 +22,13 @@ MIN_BIN = 20
 
 
 def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Rows in each of FINE equal cells from low to high, (FINE,): sums, which add up over clients.
+    """Rows in each of FINE equal cells from low to high, (FINE,): sums, which add up over clients. Missing numbers are
+    in none.
 
     >>> histogram(np.array([0.0, 1.0, 1.0]), 0.0, 1.0)[[0, -1]]
     array([1., 2.])
     """
-    width = (high - low) or 1.0
+    values, width = values[~np.isnan(values)], (high - low) or 1.0
     cell = np.clip((values - low) / width * FINE, 0, FINE - 1).astype(int)
     return np.bincount(cell, minlength=FINE).astype(float)
 
@@ -108,7 +109,7 @@ def bands_of(
     declares bins, these."""
     if name in census.bands:
         return tuple(census.bands[name])
-    low, high = census.numeric[name]
+    low, high = census.ranges[name]
     assert counts is not None
     edges = edges_of(counts, low, high, bands)
     if name in census.dates and low.is_integer() and high.is_integer():
@@ -116,15 +117,17 @@ def bands_of(
     return edges
 
 
-def band_axis(name: str, edges: Sequence[float], dated: bool = False) -> Axis:
-    """The axis of a number's bands, named by their edges.
+def band_axis(
+    name: str, edges: Sequence[float], dated: bool = False, missing: bool = False
+) -> Axis:
+    """The axis of a number's bands, named by their edges; rows that lack it have a value of their own.
 
     >>> band_axis("age", (30.0, 50.0)).values
     ('under 30', '30 to 50', '50 or more')
     """
-    if not edges:
+    if not edges and not missing:
         return Axis(name, ("any",))
-    return Axis(name, band_names(edges, dated), tuple(edges))
+    return Axis(name, band_names(edges, dated, missing), tuple(edges))
 
 
 def chosen_columns(
@@ -192,7 +195,7 @@ def axes_of(
     for name in chosen_columns(census, columns, others, clients):
         if name in census.numeric:
             edges = bands_of(census, name, counts.get(name), bands)
-            found.append(band_axis(name, edges, name in census.dates))
+            found.append(band_axis(name, edges, name in census.dates, name in census.missing))
         elif name in census.categorical:
             found.append(Axis(name, tuple(census.categorical[name])))
         else:
@@ -209,7 +212,7 @@ def own_axes(
     nothing = Column(np.zeros(len(table), np.int32), ("",))
     rows = Table(table.numeric, table.categorical, nothing, {}, further, how=table.how)
     census = take_census(rows, "the rows")
-    counts = {name: histogram(v, *census.numeric[name]) for name, v in table.numeric.items()}
+    counts = {name: histogram(v, *census.ranges[name]) for name, v in table.numeric.items()}
     others = {name: column.categories for name, column in further.items()}
     return axes_of(census, counts, bands, columns, others)
 
@@ -225,13 +228,14 @@ def codes_of(
     """
     codes = np.empty((len(table), len(axes)), np.int16)
     for c, axis in enumerate(axes):
-        if axis.edges:
+        if axis.edges or axis.name in table.numeric:
             if axis.name not in table.numeric:
                 raise DataError(
                     f"{who} has no column of numbers {axis.name!r}, whose bands name parts: add it"
                 )
-            check_finite(axis.name, table.numeric[axis.name], who)
-            codes[:, c] = np.searchsorted(axis.edges, table.numeric[axis.name], "right")
+            check_finite(axis.name, table.numeric[axis.name], who, missing=True)
+            band = band_codes(table.numeric[axis.name], axis.edges)
+            codes[:, c] = np.where(band < len(axis.values), band, -1)
         elif axis.name == SITE and client in axis.values:
             codes[:, c] = axis.values.index(client)
         else:

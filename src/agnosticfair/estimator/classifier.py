@@ -471,20 +471,31 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = self._takes_missing()
         return tags
+
+    def _takes_missing(self) -> bool:
+        """Whether the learner has a place for numbers that are missing."""
+        try:
+            rule = None if callable(self.basis) else parameters.recipe_of(self).rule
+        except SettingsError:  # the fit says why
+            return False
+        return rule is not None and rule.takes_missing
 
     def _numbers(self, X: Any, **fitting: Any) -> Any:
         """X as numbers; in a fit also y, and the features are noted."""
+        finite: Any = "allow-nan" if self._takes_missing() else True
+        numbers: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
         if fitting:
             self._layout = frames.layout_of(X, self.sensitive_columns, self.parts_by)
         if self._layout is not None:
             y = fitting.get("y")
             validate_data(self, X, reset=bool(fitting), skip_check_array=True)
             made = frames.numbers_of(self._layout, X, self.handle_unknown)
-            rows = check_array(made, dtype=np.float64)
-            return rows if not fitting else check_X_y(rows, y, dtype=np.float64)
+            rows = check_array(made, **numbers)
+            return rows if not fitting else check_X_y(rows, y, **numbers)
         try:
-            return validate_data(self, X, reset=bool(fitting), dtype=np.float64, **fitting)
+            return validate_data(self, X, reset=bool(fitting), **numbers, **fitting)
         except ValueError as problem:
             if "could not convert string" not in str(problem):
                 raise

@@ -85,4 +85,7 @@ def on_grid(reply: Reply, task: Task) -> Reply:
 def rounded(value: np.ndarray, bits: Any) -> np.ndarray:
     """The nearest multiples of 2^-bits; new arrays, of the same layout."""
     unit = np.ldexp(1.0, bits)
-    return np.rint(value * unit) / unit
+    scaled = np.asarray(value * unit)
+    np.rint(scaled, scaled)
+    scaled /= unit
+    return scaled

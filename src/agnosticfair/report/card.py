@@ -30,7 +30,7 @@ from agnosticfair.report import words
 from agnosticfair.report.certified import reached
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
-from agnosticfair.runs.ruled import about
+from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
 
@@ -83,10 +83,12 @@ def card(
 def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
     """The card of a differentially private fit: of what noise let through, and nothing that was measured on rows."""
     model = fitted.model
-    limits = (
+    limits: tuple[str, ...] = (
         "Nothing else was measured on the rows: it would show what the noise hides.",
         "The claim does not cover what was known before, such as the schema, nor what is measured on these rows later.",
     )
+    if model.estimates is not None:
+        limits = (proxy(model.estimates, model.sensitive_features), *limits)
     return (
         _about(model, target),
         _uses(model),
@@ -157,6 +159,8 @@ def _asked(model: Model) -> str:
 
 
 def _kind(model: Model) -> str:
+    if model.rule is not None and not model.method.get("fairness"):
+        return "It estimates the label's probability, and decides for the label that costs less."
     if model.rule is not None:
         return (
             "It is a rule: a learner estimates the probabilities of the label and of the groups from the columns, and "
@@ -182,7 +186,8 @@ def _uses(model: Model) -> Section:
             "columns, collected in the same way.",
         ),
         (
-            "Not for cases with values it has not seen: a category unknown in training is refused.",
+            "Not for cases with values it has not seen: a category unknown in training is "
+            + ("taken as a rare one." if _of_trees(model) else "refused."),
             f"Not evidence about groups other than those of {shown(model.sensitive_features) or 'no column'}.",
             "Not a legal assessment. Whether a use is lawful, and whether a person must be able to "
             "contest a decision, is for people to judge; the numbers below are there to help them.",
@@ -190,11 +195,19 @@ def _uses(model: Model) -> Section:
     )
 
 
+def _of_trees(model: Model) -> bool:
+    return model.estimates is not None and model.estimates.kind == "trees"
+
+
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
-    cut = tuple(
-        f"{name} counts by its {len(edges) + 1} bins, too." for name, edges in model.encoding.bands
-    )
+    encoding = model.encoding
+    sizes = zip(dict(encoding.bands), encoding.band_sizes(), strict=True)
+    cut = [f"{name} counts by its {k} bins, too." for name, k in sizes if not _of_trees(model)]
+    if encoding.missing:
+        cut.append(
+            f"Missing in some rows, which have a bin of their own: {shown(encoding.missing)}."
+        )
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
     return Section(
         "Training data",
@@ -203,7 +216,7 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
             f"categories: {', '.join(name for name, _ in texts) or 'none'}.",
             _unused(model),
         ),
-        cut,
+        tuple(cut),
         lines=(("holder", "rows", f"labelled {model.positive}"), *rows),
     )
 
