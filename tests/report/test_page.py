@@ -1,6 +1,5 @@
 """The page in a real browser: it draws, it computes what Python computes, and it trusts no data."""
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Thread
@@ -105,17 +104,12 @@ def expected(rows, p, w):
 
 def test_numbers_in_the_page_are_those_of_the_rows_and_certificates(look, suite, tested):
     page = look(url(suite / "report.html"))
-    certified = [
-        json.loads((suite / name / "certificate.json").read_text())["worst_difference"]
-        for name in METHODS
-    ]
     shown = page.eval_on_selector_all(
         "table.methods tbody tr",
         "rows => rows.map(row => [...row.querySelectorAll('.number')].map(x => Number(x.dataset.value)))",
     )
-    for line, p, bound in zip(shown, tested.decisions.values(), certified, strict=True):
-        right, gap = expected(tested, p, None)[:2]
-        assert line == pytest.approx([right, gap, bound])
+    for line, p in zip(shown, tested.decisions.values(), strict=True):  # fits certify nothing
+        assert line == pytest.approx(expected(tested, p, None)[:2])
     assert page.locator("canvas").count() > 8
     drawn = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(v => v > 0)"
     assert all(page.locator("canvas").nth(k).evaluate(drawn) for k in range(4))
@@ -157,7 +151,6 @@ def test_the_worst_corner_is_one_click_away(look, suite, tested):
     w = weights_of(rows, table, only)
     assert w.sum() == corner["rows"]
     assert mixed(page)["fl"] == pytest.approx(expected(rows, rows.decisions["fl"], w), abs=1e-6)
-    assert "Above its certified bound: fairfl" in page.locator(".said").inner_text()
 
 
 def test_the_keyboard_reaches_every_control(look, suite):
