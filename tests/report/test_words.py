@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from agnosticfair.mathematics.notions import PARITY
-from agnosticfair.report.words import direction, glance, poor, verdict
+from agnosticfair.report.words import direction, glance, poor, scope_of, verdict
 
 
 def study(measured, certified=None, limit=0.1, kind="audit"):
@@ -105,3 +105,13 @@ def test_without_a_limit_the_first_screen_says_so():
     shown = glance(study(0.05, 0.09, limit=None))
     assert (shown.state, shown.sign) == ("", "")
     assert shown.answer.startswith("No limit was asked for")
+
+
+def test_a_limit_on_everybody_is_not_said_to_be_one_on_subgroups():
+    given = study(0.03)
+    part = {"difference": 0.16, "name": "job = cook", "rows": 9}
+    given["methods"][0] |= {"parts": named() | {"estimable": [part]}, "scope": "overall"}
+    state, text = verdict(given)
+    assert (state, "0.1 was asked for overall" in text) == ("broken", True)
+    assert "every named subgroup" not in glance(given).tiles[0][2]
+    assert scope_of({"basis": {"kind": "gaussian"}}) == "for every reweighting in its set"

@@ -123,6 +123,8 @@ def _glance(
         method: dict[str, Any] = {"name": fitted.method.name, "difference": made.difference}
         method |= {"accuracy": scores["accuracy"], "price": fitted.price_of_limit}
         method["rule"] = fitted.method.rule is not None
+        if limit is None and fairness is not None:
+            method["scope"] = words.scope_of({"basis": {"kind": fairness.basis.kind}})
         rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
         study = {
             "kind": "fit",

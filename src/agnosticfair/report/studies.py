@@ -120,6 +120,7 @@ def _fit_entry(run: Run, name: str) -> Json:
     entry |= {"history": told["history"], "training_alpha": told["alpha"]}
     entry |= {
         "tau": fairness.get("tau"),
+        "scope": words.scope_of(fairness),
         "rule": in_words(told.get("rule"), told["positive"]),
         "price": told.get("price"),
         **reached(certificate),

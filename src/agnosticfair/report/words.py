@@ -19,6 +19,9 @@ FEW_ROWS = 100
 """A group of fewer rows is warned of."""
 
 FOUR_FIFTHS = 0.8
+EVERY, OVERALL, SET = "in every named subgroup", "overall", "for every reweighting in its set"
+"""What a limit is about."""
+
 SIGNS = {"broken": "✗", "unknown": "?", "kept": "✓", "": ""}
 """What a verdict may be, the worst first, and its sign."""
 
@@ -37,6 +40,12 @@ class Glance:
 
 
 # --- the first screen ---
+
+
+def scope_of(fairness: Json | None) -> str:
+    """What a method's tau is about.  fairness: as JSON has it."""
+    kind = ((fairness or {}).get("basis") or {}).get("kind")
+    return {"named": EVERY, "constant": OVERALL, None: EVERY}.get(kind, SET)
 
 
 def headline(study: Json) -> str:
@@ -77,11 +86,18 @@ def verdict(study: Json) -> tuple[str, str]:
     parts = method.get("parts") or {}
     able = parts.get("estimable") or []
     worst = max(able, key=lambda part: part["difference"], default=None)
+    scope = method.get("scope") or EVERY
     most = measured if worst is None else max(measured, worst["difference"])
     if worst is not None and worst["difference"] > limit:
         where = f"{worst['difference']:.3f} where {worst['name']}"
         if not method.get("rule") or bound is not None:
-            return "broken", f"Broken: {what} {where}, and {limit:g} was asked for."
+            how = (
+                "Broken"
+                if scope == EVERY
+                else f"Broken in a subgroup ({limit:g} was asked for {scope})"
+            )
+            end = f", and {limit:g} was asked for." if scope == EVERY else "."
+            return "broken", f"{how}: {what} {where}{end}"
         return "unknown", (  # its estimates keep the limit, and counts differ by chance
             f"Not known yet: by its estimates every subgroup keeps {limit:g}; counted on the rows of the fit, chance "
             f"included, the {what} is {where}. Audit rows held out."
@@ -131,7 +147,7 @@ def _asked(study: Json, method: Json) -> tuple[str, str, str]:
         return "Asked", "no limit", "'audit --limit 0.1' asks for one, and gets an answer here"
     level = method.get("confidence")
     sure = f", with {level:.0%} confidence" if parts.get("certified") and level else ""
-    return "Asked", f"≤ {limit:g}", f"{what} in every named subgroup{sure}"
+    return "Asked", f"≤ {limit:g}", f"{what} {method.get('scope') or EVERY}{sure}"
 
 
 def _overall(study: Json, method: Json) -> tuple[str, str, str]:
