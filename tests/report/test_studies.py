@@ -166,7 +166,9 @@ def test_a_fit_without_test_rows_says_so(call, run):
     assert "trained on" in study["warnings"][0]
 
 
-def test_weak_claims_are_warned_of(run):
+def test_weak_claims_are_warned_of(call, files):
+    run = Path("run")
+    assert call("fit", *files, *ROLES, "--method", "agnosticfair", "--run", "run")[0] == 0
     for name, changes in (
         ("history.json", {"events": [{"event": "no answer", "client": "north"}], "parts": {}}),
         ("certificate.json", {}),

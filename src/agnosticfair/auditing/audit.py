@@ -39,7 +39,7 @@ from agnosticfair.auditing.repeats import (
 from agnosticfair.auditing.request import AuditRequest, audit_request
 from agnosticfair.client.answers import tally
 from agnosticfair.data.axes import own_axes
-from agnosticfair.data.census import Census
+from agnosticfair.data.census import Census, encoding_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
@@ -433,7 +433,8 @@ def _asking_parts(
     elif asked.columns == ():
         pass
     else:
-        question = named.histograms_question(own, census)
+        ranges = replace(own.task, encoding=encoding_of(census))  # of these rows, not of the fit's
+        question = named.histograms_question(replace(own, task=ranges), census)
         counts = {} if question is None else named.by_column(question, asker.total(question))
         axes = named.axes_in(named.with_axes(own, census, counts))
 

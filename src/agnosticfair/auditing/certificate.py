@@ -222,8 +222,8 @@ def _certified(made: Certificate) -> str:
     what += f" and {made.kernels.about}" if made.kernels is not None else ""
     return (
         f"Certified with {made.confidence:.0%} confidence for {what}: {made.quantity} at most {upper(made.upper)} "
-        f"(measured {part.difference:.4f} {_where(part)} on {part.rows:,} rows; "
-        f"everybody {overall:.4f}){_ratio(made)}{accuracy}."
+        f"(measured {part.difference:.4f} {_where(part)} on {part.rows:,} rows"
+        f"{f'; everybody {overall:.4f}' if part.depth else ''}){_ratio(made)}{accuracy}."
     )
 
 
