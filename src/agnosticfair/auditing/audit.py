@@ -38,8 +38,8 @@ from agnosticfair.auditing.repeats import (
 )
 from agnosticfair.auditing.request import AuditRequest, audit_request
 from agnosticfair.client.answers import tally
-from agnosticfair.data.axes import own_axes
-from agnosticfair.data.census import Census, encoding_of
+from agnosticfair.data.axes import own_axes, within
+from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
@@ -194,7 +194,12 @@ def audit(
         if held_out and callable(basis) and seen.max() > 1:
             notes, how["beyond"] = (*notes, ABOVE_ONE), False
     set_ = request.parts
-    axes = set_.agreed.axes if set_.agreed else own_axes(rows.table, set_.columns, set_.bands)
+    encoding = None if rows.model is None else rows.model.encoding
+    axes = (
+        set_.agreed.axes
+        if set_.agreed
+        else own_axes(rows.table, set_.columns, set_.bands, encoding)
+    )
     counts = own_counts(rows.table, axes, rows.cells, len(rows.groups))
     return certified(request, rows.groups, axes, counts, notes=notes, **how)
 
@@ -434,8 +439,8 @@ def _asking_parts(
     elif asked.columns == ():
         pass
     else:
-        ranges = replace(own.task, encoding=encoding_of(census))  # of these rows, not of the fit's
-        question = named.histograms_question(replace(own, task=ranges), census)
+        census = within(census, own.task.encoding)  # a site answers within the task's ranges alone
+        question = named.histograms_question(own, census)
         counts = {} if question is None else named.by_column(question, asker.total(question))
         axes = named.axes_in(named.with_axes(own, census, counts))
 
