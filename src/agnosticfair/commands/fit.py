@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from agnosticfair.commands import options, reading
-from agnosticfair.commands.leaving import certificate_name, leave, note_rows, pages_of, present
-from agnosticfair.commands.measuring import labelled, scores
+from agnosticfair.commands import options
+from agnosticfair.commands.leaving import (
+    certificate_name,
+    check_alone,
+    leave,
+    note_rows,
+    pages_of,
+    present,
+    private_fit,
+)
 from agnosticfair.commands.output import check_file, check_folder, progress, round_words
-from agnosticfair.commands.private import check_alone, private_fit
+from agnosticfair.commands.rows import columns_of, labelled, scores, with_parts
+from agnosticfair.commands.rows import tell as say_read
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT
 
@@ -100,7 +108,7 @@ def fit(
     folders = {"--run": run, "--checkpoint": checkpoint}
     _check_places(out, beside, (*files, *(test or ())), force, folders)
     chosen, device = _recipe(method, settings, device, limit)
-    roles = reading.with_parts(roles, chosen)
+    roles = with_parts(roles, chosen)
     if cluster is not None:
         _check_cluster(limit, workers, device)
         roles = replace(roles, parts=(*roles.parts, cluster))
@@ -108,9 +116,9 @@ def fit(
     assert target is not None  # its option is required
     clients = _read(files, test or (), roles, dialect)
     if not as_json:
-        reading.tell(clients, target, positive)
+        say_read(clients, target, positive)
         note_rows(chosen)
-    columns = reading.columns_of(clients)
+    columns = columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
         check_alone(test=test, limit=limit, run=run, checkpoint=checkpoint, track=track)

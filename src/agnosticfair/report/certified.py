@@ -10,7 +10,6 @@ from typing import Any
 from agnosticfair.auditing.certificate import Certificate, plain
 from agnosticfair.auditing.parts import PartRecord
 from agnosticfair.mathematics import notions
-from agnosticfair.report.tables import one
 
 MOST_PARTS, MOST_FEW = 20, 6
 """Named parts that a page draws: estimable ones, and others."""
@@ -25,7 +24,7 @@ def reached(certificate: Mapping[str, Any]) -> Json:
     made = Certificate.from_json(certificate)
     parts = parts_of(made)
     return {
-        "certified": one(made.upper) if parts["certified"] else None,
+        "certified": made.upper if parts["certified"] else None,
         "parts": parts,
         "says": certificate.get("says"),
         "confidence": made.confidence,
@@ -55,8 +54,8 @@ def parts_of(made: Certificate) -> Json:
             "upper": made.upper if certified else None,
             "confidence": made.confidence,
             "precision": made.precision,
-            "ratio": ratio and {"measured": made.parts[0].ratio, "low": made.parts[0].ratio_low},
-            "worst_ratio": ratio and dict(zip(("measured", "low", "name"), ratio, strict=True)),
+            "overall": told(made.parts[:1])[0],
+            "ratio": ratio and dict(zip(("measured", "low", "name"), ratio, strict=True)),
         }
     )
 
