@@ -154,13 +154,15 @@ def test_a_private_rule_keeps_its_limits_where_noise_is_small(tmp_path):
     schema = replace(schema_of(take_census(rows, "all"), "y"), bands=edges)
     recipe = method("rule", tau=0.05)
     made = fit_private(dealt(rows, 2), recipe, budget=Budget(1e4), schema=schema, positive="yes")
-    told, model = made.model.privacy, made.model
-    assert told["epsilon"] == pytest.approx(1e4)
-    assert told["overall_difference"] <= 0.05 / 2 + 0.02
+    one, model = noisy_certificate(made), made.model
+    assert model.privacy["epsilon"] == pytest.approx(1e4)
+    assert one.difference <= 0.05 / 2 + 0.02
     axes, parts = made.named.agreed
     true = by_part(rows, model, axes)
-    assert max(true[part_name(axes, part)] for part in parts) <= told["at_most"]
-    assert told["worst_difference"] <= 0.05 + 0.03
+    assert max(true[part_name(axes, part)] for part in parts) <= max(
+        part.high for part in one.parts
+    )
+    assert one.worst_difference <= 0.05 + 0.03
     y = rows.labels("yes")
     plain = fit(dealt(rows, 2), method("rule", tau=0.05, depth=1, learner="linear"), positive="yes")
     assert (model.predict(rows) == y).mean() > (plain.model.predict(rows) == y).mean() - 0.02
@@ -181,10 +183,12 @@ def test_a_private_rule_spends_what_it_may_and_its_bound_holds(epsilon):
     assert made.model.privacy["epsilon"] == pytest.approx(epsilon)
     decided, sex = made.model.predict(rows), rows.sensitive_features["sex"].codes
     overall = abs(decided[sex == 1].mean() - decided[sex == 0].mean())
-    assert overall <= made.model.privacy["overall_at_most"]
+    one = noisy_certificate(made)
+    assert overall <= one.parts[0].high
     axes, parts = made.named.agreed
     true = by_part(rows, made.model, axes)
-    assert all(true[part_name(axes, p)] <= made.model.privacy["at_most"] for p in parts)
+    most = max(part.high for part in one.parts)
+    assert all(true[part_name(axes, p)] <= most for p in parts)
 
 
 def test_a_private_rule_of_overall_alone_has_one_multiplier():

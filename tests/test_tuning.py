@@ -165,7 +165,7 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
         X,
         y,
         sensitive_features=s,
-        estimator=AgnosticFairClassifier(**SMALL, nominal=1.0),
+        estimator=AgnosticFairClassifier(method("agnosticfair", **SMALL, nominal=1.0)),
         taus=TAUS,
         folds=2,
         on_progress=lambda done, total: seen.append((done, total)),
@@ -182,7 +182,9 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
     assert found.points[0].worst < found.points[-1].worst
     one = found.pick(0.06)
     assert one.tau == 0.06
-    direct = AgnosticFairClassifier(**SMALL, tau=0.06, nominal=1.0).fit(X, y, sensitive_features=s)
+    direct = AgnosticFairClassifier(method("agnosticfair", **SMALL, nominal=1.0), tau=0.06).fit(
+        X, y, sensitive_features=s
+    )
     np.testing.assert_allclose(one.coef_, direct.coef_, atol=0.1)
     assert found.pick().tau == found.points[found.knee].tau
     assert one.certificate_.n == len(X)
@@ -195,7 +197,11 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
 def test_weights_count_in_the_frontier_as_rows_do(rows):
     X, y, s = rows
     kept = np.arange(len(X)) % 5 > 0
-    how = {"estimator": AgnosticFairClassifier(**SMALL), "taus": TAUS[:2], "folds": 2}
+    how = {
+        "estimator": AgnosticFairClassifier(method("agnosticfair", **SMALL)),
+        "taus": TAUS[:2],
+        "folds": 2,
+    }
     few = frontier(X[kept], y[kept], sensitive_features=s[kept], **how)
     some = frontier(X, y, sensitive_features=s, sample_weight=kept.astype(float), **how)
     for one, two in zip(few.points, some.points, strict=True):

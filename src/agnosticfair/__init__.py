@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agnosticfair.estimator.frames import fairness_scorer
     from agnosticfair.estimator.path import frontier
     from agnosticfair.federation import Fit, fit
+    from agnosticfair.learners.rule import Rule
     from agnosticfair.mathematics.basis import (
         bands,
         by_client,
@@ -46,6 +47,7 @@ _HOMES = {
     "estimator.frames": ("fairness_scorer",),
     "estimator.path": ("frontier",),
     "federation": ("Fit", "fit"),
+    "learners.rule": ("Rule",),
     "mathematics.basis": (
         *("bands", "by_client", "constant", "gaussian"),
         *("gaussian_at", "indicator", "product", "subpopulations"),

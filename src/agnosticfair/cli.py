@@ -14,18 +14,13 @@ from agnosticfair.commands import (
     audit,
     data,
     deploy,
-    evaluate,
-    export,
     fit,
-    lists,
     messages,
     monitor,
-    plan,
-    predict,
     report,
     schema,
-    site,
     tune,
+    use,
     verify,
 )
 from agnosticfair.commands.options import grouped
@@ -40,11 +35,11 @@ app = typer.Typer(
 )
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Train and use": (
-        *(data.data, fit.fit, evaluate.evaluate, predict.predict),
-        *(tune.tune, export.export, lists.list_methods),
+        *(data.data, fit.fit, use.evaluate, use.predict),
+        *(tune.tune, use.export, data.list_methods),
     ),
     "Judge": (
-        *(plan.plan_audit, audit.audit, verify.verify, report.report, report.watch),
+        *(audit.plan_audit, audit.audit, verify.verify, report.report, report.watch),
         monitor.monitor,
     ),
     "Over sites": (schema.schema, messages.explain_messages),
@@ -66,7 +61,7 @@ for panel, commands in COMMANDS.items():
     add(app, "agnosticfair", panel, commands)
     if panel == "Over sites":
         app.add_typer(deploy.deploy, name="deploy", rich_help_panel=panel)
-        app.add_typer(site.site, name="site", rich_help_panel=panel)
+        app.add_typer(deploy.site_app, name="site", rich_help_panel=panel)
 
 
 def _version(asked: bool) -> None:

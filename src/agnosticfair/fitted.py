@@ -190,6 +190,14 @@ class Fit:
         )
 
     @property
+    def price_of_limit(self) -> str | None:
+        """What the limit costs, in a sentence: a rule beside the learner's own decisions; None where little."""
+        said, rule = self.optimum, self.method.rule
+        if said is None or rule is None or self.method.fairness is None:
+            return self.costs
+        return self._compared(said, rule.costs is None and not rule.agnostic)
+
+    @property
     def collapsed(self) -> str | None:
         """A sentence where tau is kept by nearly one answer for everybody only."""
         fairness = self.method.fairness

@@ -27,6 +27,33 @@ def worst(**asked):
     return audit(D, X, Y, sensitive_features=S, **options).kernels.worst_difference
 
 
+@pytest.mark.parametrize("name", ["fairfl", "fl", "agnosticfair"])
+def test_fit_and_estimator_certify_one_number_whatever_the_method(name):
+    from agnosticfair import AgnosticFairClassifier
+    from agnosticfair.federation import fit
+
+    rng = np.random.default_rng(0)
+    sex, rows = rng.choice(["F", "M"], 2600), np.floor(8 * rng.random((2600, 2))) / 8
+    hired = rows[:, 0] + 0.3 * (sex == "M") > rng.random(2600)
+    fair = AgnosticFairClassifier(name).fit(rows, hired, sensitive_features=sex)
+    table = Table(
+        {f"x{j}": rows[:, j] for j in range(2)},
+        {},
+        Column.of(["1" if yes else "0" for yes in hired]),
+        {"sex": Column.of(sex.tolist())},
+    )
+    whole = fit({"all": table}, name, positive="1")
+    made, over = fair.certificate_, certificates(whole, {"all": table})[0]["sex"]
+    assert made.to_json()["parts"] == over.to_json()["parts"]
+    assert (made.kernels is None) == (over.kernels is None) == (name != "agnosticfair")
+    if made.kernels is not None:
+        assert made.kernels.worst_difference == pytest.approx(
+            over.kernels.worst_difference, abs=2e-4
+        )
+    else:
+        assert str(made) == str(over)
+
+
 def test_fit_and_estimator_certify_one_number_over_the_subgroups_of_the_fit():
     from agnosticfair import AgnosticFairClassifier
     from agnosticfair.federation import fit

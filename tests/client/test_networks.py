@@ -421,7 +421,9 @@ def test_the_estimator_takes_a_name_a_network_or_a_function():
     y = X[:, 0] ** 2 + 0.3 * s > 1
     how = {"kernels": 10, "max_rounds": 30}
     for model in (Network("mlp", (8,), rate=0.02), tiny):
-        fair = AgnosticFairClassifier(network=model, tau=0.3, **how).fit(X, y, sensitive_features=s)
+        fair = AgnosticFairClassifier(method("agnosticfair", **how), network=model, tau=0.3).fit(
+            X, y, sensitive_features=s
+        )
         assert fair.predict_proba(X).shape == (300, 2)
         assert (fair.predict(X) == y).mean() > 0.7
         assert not hasattr(fair, "coef_")

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from agnosticfair import AgnosticFairClassifier, audit, fairness_scorer
+from agnosticfair import AgnosticFairClassifier, audit, fairness_scorer, method
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator.frames import layout_of, numbers_of
 from agnosticfair.mathematics import metrics
@@ -121,7 +121,9 @@ def test_a_category_that_a_fold_lacks_can_be_ignored(people):
 
 def test_parts_by_a_column_of_dates_are_named_by_dates(people):
     X, y = people
-    model = AgnosticFairClassifier(sensitive_columns=["sex"], depth=1, least=0.05).fit(X, y)
+    model = AgnosticFairClassifier(
+        method("rule", depth=1, least=0.05), sensitive_columns=["sex"]
+    ).fit(X, y)
     parts = [name for name, _ in model.trained_parts_ if name.startswith("day")]
     assert parts, model.trained_parts_
     assert all(re.fullmatch(r"day = (before )?2020-\d\d-\d\d( .*)?", name) for name in parts)

@@ -103,16 +103,22 @@ def test_a_question_that_cannot_be_answered_is_a_sentence_with_the_site(
     assert said in fleet.told[0]["failure"]
 
 
-def test_a_site_says_what_it_runs_on_and_its_files_digest_if_it_allows(tmp_path):
-    rows = tmp_path / "rows.csv"
-    rows.write_text("a\n1\n")
-    for allowed in (False, True):
+def test_a_site_says_what_it_runs_on_and_pins_its_rows_by_a_keyed_digest(tmp_path):
+    rows, pins = tmp_path / "rows.csv", []
+    for text in ("a\n1\n", "a\n1\n", "a\n2\n"):
+        rows.write_text(text)
         fleet = FakeFleet(asked("hello"))
-        node(tmp_path, fleet, file=str(rows), fingerprint=allowed).answer(fleet, fleet.pull())
+        node(tmp_path, fleet, file=str(rows)).answer(fleet, fleet.pull())
         about = json.loads(fleet.told[0]["about"])
         assert about["app"] == "a" * 64
         assert {"python", "agnosticfair", "numpy"} <= about["versions"].keys()
-        assert ("sha256" in about) == allowed
+        pins.append(fleet.told[0]["rows"])
+    assert pins[0] == pins[1] != pins[2]
+    assert (tmp_path / "l.pin").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "l.pin").unlink()
+    fleet = FakeFleet(asked("hello"))
+    node(tmp_path, fleet, file=str(rows)).answer(fleet, fleet.pull())
+    assert fleet.told[0]["rows"] != pins[2]  # nobody without the key can test a guess of the rows
 
 
 def test_an_answer_to_a_run_that_has_ended_is_written_down_and_the_site_goes_on(tmp_path):

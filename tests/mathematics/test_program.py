@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics import program
+from agnosticfair.mathematics import multipliers, program
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import worst_pair
 from agnosticfair.mathematics.lasso import kinked
@@ -219,6 +219,17 @@ def test_larger_subgroups_are_charged_more_and_what_is_no_limit_is_not():
     np.testing.assert_allclose((0.1**2 / (2 * many)).sum(), 0.3)
 
 
+@pytest.mark.parametrize("charge", [0.0, 20.0])
+@pytest.mark.parametrize("room", [3, 5])
+def test_more_multipliers_than_a_message_has_room_for_take_turns(monkeypatch, charge, room):
+    monkeypatch.setattr(program, "MAX_ACTIVE", room)
+    rows, b, y = drawn(11, n=400, K=9)
+    limits = RateLimits(np.full(10, 0.01), PAIRS[2], charge=charge, max_rounds=200)
+    state = solved(rows, b, y, limits)
+    assert (state.here.x != 0).sum() > room
+    assert multipliers.unsettled(state.at, state.here) <= limits.tolerance
+
+
 @pytest.mark.parametrize("rate", [(0.6, 0.4), (-0.1, 0.5), (0.5, 1.5)])
 def test_a_positive_rate_that_no_rule_has_is_refused(rate):
     with pytest.raises(SettingsError, match="positive_rate"):
@@ -336,7 +347,7 @@ def test_a_start_that_is_the_optimum_needs_few_rounds():
     while again.stage != "done":
         points = program.request(again)
         again = program.step(again, evaluate(rows, b, y, points, 500, BITS))
-    assert again.round <= 9 < state.round
+    assert again.round <= 7 < state.round
     assert kinked(again.hard.x, again.at.up, again.at.down) == pytest.approx(
         kinked(state.hard.x, state.at.up, state.at.down), abs=1e-3
     )

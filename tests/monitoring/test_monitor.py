@@ -132,7 +132,7 @@ def test_what_is_not_measured_is_not_told_as_zero():
     assert [rate.rate for rate in verdict.everybody.rates] == [None, None]
     told = page_data(monitor, verdict)
     assert json.loads(json.dumps(told, allow_nan=False))["timeline"][-1]["difference"] is None
-    assert "its groups are not known" in told["alone"]
+    assert "its groups are not known" in " ".join(told["texts"])
 
 
 def test_labels_that_come_late_are_added_once():

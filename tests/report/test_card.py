@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from math import nan
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Network, Surrogate, method
-from agnosticfair.report.card import card, html, markdown
+from agnosticfair.report.card import card
+from agnosticfair.report.page import card_html as html
+from agnosticfair.report.page import card_markdown as markdown
 
 CLIENTS = dealt(small_table(400, 2), 2)
 FITTED = fit(CLIENTS, "agnosticfair", positive="yes")
@@ -54,22 +57,26 @@ def test_it_has_the_sections_of_a_model_card():
 
 def test_it_begins_with_the_verdict_of_the_page():
     def said(**certified):
-        return card(FITTED, CLIENTS, certified, "loan")[0].verdict
+        shown = card(FITTED, CLIENTS, certified, "loan")[0].glance
+        return shown and (shown.state, shown.answer)
+
+    def of(difference, high=nan):
+        part = replace(sex.parts[0], difference=difference, high=high, estimable=True)
+        return replace(sex, parts=(part,), upper=high)
 
     sex = CERTIFIED["sex"]
-    assert said(sex=sex)[0] == "not known", "on training rows nothing is certified"
-    overall = replace(sex.parts[0], estimable=True, difference=0.01, low=0.0, high=0.04)
-    state, text = said(sex=replace(sex, upper=0.04, parts=(overall,)))
-    assert (state, text[:12]) == ("keeps", "Keeps 0.05: ")
-    broken = replace(sex, parts=(replace(sex.parts[0], difference=0.2), *sex.parts[1:]))
-    assert said(sex=broken)[1].startswith(
-        "Does not keep 0.05: risk difference measured 0.200 on the training"
-    )
-    assert said(sex=sex, race=broken, job="too few")[0] == "does not keep", "the worst feature's"
-    assert said(sex=replace(sex, upper=0.3, parts=(overall,)))[0] == "not known"
+    state, text = said(sex=of(0.01, 0.04))
+    assert state == "kept"
+    assert "0.05 was asked for" in text
+    broken = of(0.2)
+    assert said(sex=broken)[1].startswith("Broken: risk difference 0.200 on the training rows")
+    assert said(sex=sex, race=broken, job="too few")[0] == "broken", "the worst feature's"
+    assert said(sex=of(0.01, 0.3))[0] == "unknown"
+    assert said(sex=sex)[0] == "unknown", "nothing is certified on the rows of a fit"
     assert said(sex="no rows") is None
-    assert "? Not known whether it keeps 0.05" in markdown(SECTIONS)
-    assert "class='verdict not-known'" in html(SECTIONS)
+    kept = card(FITTED, CLIENTS, {"sex": of(0.01, 0.04)}, "loan")
+    assert "✓ Kept: " in markdown(kept)
+    assert 'class="verdict kept"' in html(kept)
 
 
 def test_it_says_what_training_was_about():

@@ -134,7 +134,7 @@ def test_every_message_of_a_rule_is_explained_and_none_is_larger(learner, monkey
 
 
 def test_the_messages_of_an_audit_are_small_and_explained():
-    audit = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000), 50)
+    audit = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000))
     assert [m.step for m in audit] == ["decisions", "histograms", *["part_decisions"] * 3]
     assert audit[0].size < 1_000_000
     assert all({*m.reveals} == {*m.fields} for m in audit)

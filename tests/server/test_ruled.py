@@ -11,6 +11,7 @@ from agnosticfair.data import files
 from agnosticfair.errors import DataError
 from agnosticfair.estimator.classifier import AgnosticFairClassifier
 from agnosticfair.federation import fit, fit_along
+from agnosticfair.learners.rule import Rule
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.server import trainers
@@ -92,7 +93,7 @@ def test_aware_needs_the_feature_to_decide():
 def test_the_estimator_fits_the_rule():
     X = np.column_stack([*ROWS.numeric.values()])
     y, s = ROWS.labels("yes"), ROWS.column("sex").values()
-    made = AgnosticFairClassifier("rule", tau=0.05, learner="additive").fit(
+    made = AgnosticFairClassifier("rule", tau=0.05, rule=Rule("additive")).fit(
         X, y, sensitive_features=s
     )
     p = made.predict_proba(X)

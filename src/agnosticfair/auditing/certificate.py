@@ -216,13 +216,14 @@ def _certified(made: Certificate) -> str:
             f"Nothing is certified: no part has rows enough for +-{made.precision:g} at {made.confidence:.0%} "
             f"confidence (measured for everybody: {made.quantity} {overall:.4f}){accuracy}."
         )
-    what = f"each of {len(made.worst_first):,} parts"
+    able = len(made.worst_first)
+    what = f"each of {able:,} parts" if able > 1 else part.name
     what += " and all their mixtures" if made.mixtures is not None else ""
     what += f" and {made.kernels.about}" if made.kernels is not None else ""
     return (
         f"Certified with {made.confidence:.0%} confidence for {what}: {made.quantity} at most {upper(made.upper)} "
-        f"(measured {part.difference:.4f} {_where(part)} on {part.rows:,} rows; "
-        f"everybody {overall:.4f}){_ratio(made)}{accuracy}."
+        f"(measured {part.difference:.4f} {_where(part)} on {part.rows:,} rows"
+        f"{f'; everybody {overall:.4f}' if part.depth else ''}){_ratio(made)}{accuracy}."
     )
 
 
@@ -238,7 +239,11 @@ def _ratio(made: Certificate) -> str:
     if made.worst_ratio is None or NOTIONS[made.notion].bounds:
         return ""
     measured, least, name = made.worst_ratio
-    return f"; impact ratio at least {lower(least)} (measured {measured:.4f}, {name})"
+    overall = made.parts[0]
+    text = f"; impact ratio at least {lower(overall.ratio_low)} for everybody (measured {overall.ratio:.4f})"
+    if name == overall.name:
+        return text
+    return f"{text}, {lower(least)} in any part (measured {measured:.4f}, {name})"
 
 
 def _measured(made: Certificate) -> str:

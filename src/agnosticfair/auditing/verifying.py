@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.bounds import ABOVE_ONE, from_sums
-from agnosticfair.auditing.certificate import Certificate, limit_sentence
+from agnosticfair.auditing.certificate import FORMAT, Certificate, limit_sentence
 from agnosticfair.auditing.parts import Found, Subpopulations, thin_of
 from agnosticfair.auditing.proof import PURPOSE, SEALS, SIGNING, axes_of, canonical
 from agnosticfair.auditing.repeats import CLUSTERED, REPEATED, SHARED, UNTOLD, WEIGHTED
 from agnosticfair.auditing.request import AuditRequest
 from agnosticfair.errors import AgnosticFairError, needing
 from agnosticfair.mathematics.basis import Basis
-from agnosticfair.mathematics.parts import part_name, sizes_of, starts_of
+from agnosticfair.mathematics.parts import check_depth, part_name, sizes_of, starts_of
 from agnosticfair.mathematics.parts import read as sums_at
 
 CLOSE = 1e-9
@@ -74,9 +74,7 @@ def verify(told: Any, public: str | None = None) -> tuple[str, ...]:
 
     public: the issuer's public key, 64 hexadecimal digits; a certificate not signed with it is refused.
     """
-    if not isinstance(told, Mapping) or not str(told.get("format", "")).startswith(
-        "agnosticfair-certificate"
-    ):
+    if not isinstance(told, Mapping) or told.get("format") != FORMAT:
         return ("this is no certificate: give the certificate.json that 'audit' wrote",)
     try:
         return (*_seals(told, public), *_fields_known(told), *_recomputed(told))
@@ -89,6 +87,7 @@ def verify(told: Any, public: str | None = None) -> tuple[str, ...]:
 def unchecked(told: Mapping[str, Any]) -> tuple[str, ...]:
     """What a certificate says that its sums cannot show, in words."""
     found = ["which rows were audited"] if told.get("data") else []
+    found += ["its method, command and versions"] if told.get("command") else []
     found += ["what it says of other sensitive features"] if told.get("others") else []
     if told["kernels"] is not None and "psi" not in told["sums"]:
         found.append("the worst case over kernels")
@@ -167,6 +166,13 @@ def _request_holds(told: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterato
         wrong.append("confidence")
     if (asked["kernels"] is None) != (told["kernels"] is None):
         wrong.append("kernels")
+    if asked["columns"] is not None and {*asked["columns"]} != {
+        a for a, *_ in told["sums"]["axes"]
+    }:
+        wrong.append("columns")
+    clustered = any(re.fullmatch(CLUSTERED, note) for note in told["notes"])
+    if clustered != (asked["cluster"] is not None):
+        wrong.append("cluster")
     if told["sensitive_feature"] not in compared:
         wrong.append("sensitive_feature")
     rows = sum(entry["rows"] for entry in told["data"].values())
@@ -335,6 +341,7 @@ def _nested(found: Found, sizes: Sequence[int], depth: int, thin: int) -> Iterat
 
 def _found(sums: Mapping[str, Any], groups: int) -> Found:
     counts = np.array(sums["counts"])
+    check_depth(sums["depth"])
     axes = axes_of(sums)
     sizes, deep = sizes_of(axes), range(sums["depth"] + 1)
     if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[1:] != (groups, 2, 2):

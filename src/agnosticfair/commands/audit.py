@@ -1,4 +1,4 @@
-"""``agnosticfair audit``: a certificate for a model file of ours or of others, or for predictions in a column."""
+"""``agnosticfair audit`` and ``plan-audit``: a certificate for any model, and how many rows one needs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from agnosticfair.commands import options
-from agnosticfair.commands.measuring import labelled
-from agnosticfair.commands.output import check_folder, deliver
-from agnosticfair.commands.reading import tell
+from agnosticfair.commands.output import check_folder, deliver, grid, show
+from agnosticfair.commands.rows import labelled, tell
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.notions import PARITY
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.data.decided import Decided
     from agnosticfair.data.files import Roles
@@ -54,6 +56,7 @@ class Request:
     floor: float
     seed: int
     cluster: str | None = None
+    limit: float | None = None
 
     @property
     def roles(self) -> Roles:
@@ -154,6 +157,9 @@ def audit(
     depth: Annotated[int, Option(help="Most values in one part: 1, 2 or 3.")] = 2,
     least: Annotated[float, Option(help="Least share of the rows that a part holds.")] = 0.01,
     bands: Annotated[int, Option(help="Bands of a column of numbers.")] = 4,
+    limit: Annotated[
+        float | None, Option(help="Largest difference asked for: the page says whether it is kept.")
+    ] = None,
     confidence: Annotated[float, Option(help="With which the bounds hold, all at once.")] = 0.95,
     precision: Annotated[
         float, Option(help="Parts whose interval is wider than +- this are not estimable.")
@@ -183,15 +189,18 @@ def audit(
     """Certify any model on rows it was not fitted on: every named part of the population, at a confidence.
 
     Give a model file, ours or another's, or the column with a model's predictions. Writes certificate.json,
-    which 'verify' checks without the rows, and certificate.png; in a folder each where there are several sensitive
-    features, whose certificates then hold together. These files hold no row: with --keep-rows rows.parquet holds them
-    all (features, label, group, decision), for the explorer of 'report', and is not to travel with the certificate.
+    which 'verify' checks without the rows, certificate.png and audit.html, which answers at a glance; in a folder each
+    where there are several sensitive features, whose certificates then hold together. These files hold no row: with
+    --keep-rows rows.parquet holds them all (features, label, group, decision), for the explorer of 'report', and is not
+    to travel with the certificate.
     The options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
     given = dict(locals())
     from agnosticfair.auditing.proof import read_key
     from agnosticfair.report import certificate as report
-    from agnosticfair.report.facts import of_decisions
+    from agnosticfair.report.page import page_data, report_page
+    from agnosticfair.report.runs import Run
+    from agnosticfair.report.words import of_decisions
 
     if (model is None) == (predictions is None):
         raise SettingsError("name either a model by --model or a column by --predictions")
@@ -212,7 +221,12 @@ def audit(
         files, told[name] = _files(judged, made, about, file, secret)
         folder = out if len(names) == 1 else out / name
         files |= _kept_rows(folder, rows, keep_rows)
-        said = "\n".join((*of_decisions(rows, judged.name), str(made)))
+        content = page_data(
+            [Run(folder, "audit", told[name], decided={ROWS_FILE: rows} if keep_rows else {})]
+        )
+        files["audit.html"] = report_page(content).encode()
+        answer = content["studies"][0]["glance"]["answer"]
+        said = "\n".join((*of_decisions(rows, judged.name), str(made), answer))
         deliver(folder, files, report.grids(made), said, "" if as_json else None)
     if as_json:
         print(json.dumps(told if len(told) > 1 else told[names[0]], indent=1, allow_nan=False))
@@ -338,3 +352,51 @@ def _of_column(predictions: str, file: Path, roles: Roles, dialect: options.Dial
                 f"({shown(labels)}) nor a number: write labels, 0 and 1, or probabilities"
             ) from None
     return Judged(np.array(numbers)[column.codes], table, predictions)
+
+
+@options.with_dialect
+@options.example("plan-audit test.csv --target income --sensitive-features sex")
+def plan_audit(
+    file: Annotated[Path, Argument(help="CSV or Parquet with some rows like those to audit.")],
+    target: options.Target,
+    sensitive_features: options.SensitiveFeatures,
+    dialect: options.Dialect,
+    drop: options.Drop = None,
+    precision: Annotated[
+        float, Option(help="How well a difference is to be known, +- this.")
+    ] = 0.1,
+    confidence: Annotated[float, Option(help="With which all bounds are to hold at once.")] = 0.95,
+) -> None:
+    """Say how many rows an audit needs for everybody, and for every value of a column, before it is made.
+
+    The shares of groups and values come from the rows at hand; the two largest groups are compared.
+    """
+    from agnosticfair.data.axes import codes_of, own_axes
+    from agnosticfair.data.files import Roles, read_table
+
+    names = tuple(sensitive_features)
+    table = read_table(file, Roles(target, names, None, (), (), tuple(drop or ())), dialect=dialect)
+    axes = own_axes(table, None, 4)
+    codes, parts = codes_of(table, axes), sum(len(axis.values) for axis in axes)
+    ask = (precision, 1 - (1 - confidence) / len(names))
+    print(f"There are {len(table):,} rows now. More than two groups, and conjunctions, need more.")
+    for name in names:
+        group = table.sensitive_features[name].codes
+        lines = [("everybody", _needed(group, group >= 0, *ask, None))]
+        for a, axis in enumerate(axes):
+            every = [_needed(group, codes[:, a] == v, *ask, parts) for v in range(len(axis.values))]
+            lines.append((f"every value of {axis.name}", max(every, key=lambda n: n or inf)))
+        title = f"Rows for +-{precision:g} by {name}, at {confidence:.0%} confidence"
+        show(grid(title, ("of", "rows in all"), lines))
+
+
+def _needed(
+    group: np.ndarray, inside: np.ndarray, precision: float, confidence: float, parts: int | None
+) -> int | None:
+    """The rows in all for the two largest groups of a part; None where it has not two.  inside: (n,) of bool."""
+    import numpy as np
+
+    from agnosticfair.auditing.planning import rows_needed
+
+    one, other = np.sort(np.bincount(group[inside], minlength=2))[::-1][:2] / len(group)
+    return rows_needed(one, other, precision, confidence, parts) if other > 0 else None

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from agnosticfair.commands import options
 from agnosticfair.commands.output import grid, show
-from agnosticfair.commands.reading import with_parts
+from agnosticfair.commands.rows import with_parts
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT
 

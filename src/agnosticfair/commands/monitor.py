@@ -65,9 +65,6 @@ def monitor(
     alert: Annotated[
         str | None, Option(help="Command to run on an alarm; it gets the verdict as JSON.")
     ] = None,
-    track: Annotated[
-        str | None, Option(help="Tell the timeline and verdict to MLflow: mlflow:URI.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Count a batch of decided rows: are they inside the certified set, and is the limit kept?"""
@@ -96,7 +93,6 @@ def monitor(
     if add:
         watch, verdict = _added(watch, add)
     _deliver(watch, verdict, page, prometheus)
-    _track(watch, verdict, track)
     if as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
@@ -197,9 +193,9 @@ def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
 def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Path | None) -> None:
     if page is not None:
         from agnosticfair.report.monitor import page_data
-        from agnosticfair.report.page import html
+        from agnosticfair.report.page import monitor_page
 
-        text = html(page_data(watch, verdict), "monitor.js")
+        text = monitor_page(page_data(watch, verdict))
         write_files(page.parent, {page.name: text.encode()})
     if prometheus is not None:
         from agnosticfair.monitoring.metrics import exposition
@@ -218,24 +214,6 @@ def _time(when: str | None) -> float | None:
     except ValueError:
         raise SettingsError(f"{when!r} is no time: write it as 2026-11-16T08:00+00:00") from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-
-
-def _track(watch: Monitor, verdict: Verdict, where: str | None) -> None:
-    """Tell a tracker the whole timeline and the verdict."""
-    from agnosticfair.runs.tracking import numbers, tracker
-
-    if where is None:
-        return
-    about = {"model": watch.baseline.model, "limit": verdict.limit, "notion": watch.baseline.notion}
-    with tracker(where) as tell:
-        tell(
-            "parameters", {k: str(v) for k, v in (about | {"decisions": verdict.decisions}).items()}
-        )
-        for point in watch.state.timeline:
-            tell("round", {**point, "round": point["rows"]})
-        own = {"rows": verdict.rows, "distance": verdict.distance, "alarm": verdict.alarm}
-        tell("results", numbers({**own, "everybody": vars(verdict.everybody)}))
-        tell("files", {"verdict.json": json.dumps(verdict.to_json(), indent=1).encode()})
 
 
 def _show(watch: Monitor, verdict: Verdict) -> None:

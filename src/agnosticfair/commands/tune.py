@@ -12,7 +12,7 @@ from typer import Option
 from agnosticfair.commands import options
 from agnosticfair.commands.leaving import leave, note_rows
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
-from agnosticfair.commands.reading import tell, with_parts
+from agnosticfair.commands.rows import tell, with_parts
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT, TAUS
 from agnosticfair.threads import cpus

@@ -36,19 +36,21 @@ def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def edges_of(counts: np.ndarray, low: float, high: float, bands: int) -> tuple[float, ...]:
     """Edges near the quantiles 1 / bands, 2 / bands, ... of what clients counted; fewer where cells are heavy.
 
-    Between two cells with rows an edge may lie anywhere: it is the number of fewest digits there.
+    Between two cells with rows an edge may lie anywhere: it is the number of fewest digits there, and of whole numbers
+    the first of the upper cell.
 
     >>> edges_of(histogram(np.arange(100.0), 0.0, 100.0), 0.0, 100.0, 2)
     (50.0,)
+    >>> edges_of(histogram(np.arange(17.0, 91.0), 17.0, 90.0), 17.0, 90.0, 3)
+    (42.0, 67.0)
     """
-    below, full = np.cumsum(counts), np.flatnonzero(counts)
+    below, full, edge = np.cumsum(counts), np.flatnonzero(counts), _edges_between(counts, low, high)
     found = set()
     for k in range(1, bands):
         cell = int(np.searchsorted(below, below[-1] * k / bands - 1e-9))
         after = full[full > cell]
         if len(after):
-            width = (high - low) / FINE
-            found.add(_shortest(low + (cell + 1) * width, low + after[0] * width))
+            found.add(edge(cell, int(after[0])))
     return tuple(sorted(found))
 
 
@@ -58,7 +60,7 @@ def bins_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[flo
 
     >>> spike = np.concatenate([np.zeros(900), np.arange(1.0, 101.0)])
     >>> bins_of(histogram(spike, 0.0, 100.0), 0.0, 100.0, 5)
-    (0.1, 25.1, 50.1, 75.1)
+    (1.0, 26.0, 51.0, 76.0)
     """
     full = np.flatnonzero(counts)
     heavy = counts[full] > counts.sum() / bins
@@ -69,11 +71,25 @@ def bins_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[flo
     for k in range(1, room):
         cell = int(np.searchsorted(below, below[-1] * k / room - 1e-9))
         after = np.append(after, cell)
-    width = (high - low) / FINE
+    edge = _edges_between(counts, low, high)
     places = [k for k in sorted({*after.tolist()}) if k + 1 < len(full)]
-    return tuple(
-        sorted({_shortest(low + (full[k] + 1) * width, low + full[k + 1] * width) for k in places})
-    )
+    return tuple(sorted({edge(int(full[k]), int(full[k + 1])) for k in places}))
+
+
+def _edges_between(counts: np.ndarray, low: float, high: float) -> Callable[[int, int], float]:
+    """The edge between two cells with rows. Where every cell with rows holds a whole number, and no more than one, the
+    column is taken to be of whole numbers."""
+    width, near = (high - low) / FINE, 1e-9 * max(1.0, abs(low), abs(high))
+    starts = low + np.flatnonzero(counts) * width - near
+    whole = width < 1.0 and bool((np.ceil(starts) <= starts + width + 2 * near).all())
+
+    def edge(below: int, above: int) -> float:
+        start = low + above * width
+        return (
+            float(np.ceil(start - near)) if whole else _shortest(low + (below + 1) * width, start)
+        )
+
+    return edge
 
 
 def _shortest(low: float, high: float) -> float:

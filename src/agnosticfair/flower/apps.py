@@ -28,7 +28,7 @@ from agnosticfair.flower.control import public_key
 from agnosticfair.flower.folder import write_whole
 from agnosticfair.flower.masking import BRING, read_key_list
 from agnosticfair.flower.results import publish
-from agnosticfair.flower.site import hello, reason, respond, site_of
+from agnosticfair.flower.site import hello, pin, reason, respond, site_of
 from agnosticfair.methods import Method, method
 from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.engines.flower import FlowerEngine, away
@@ -55,6 +55,10 @@ def reply(message: Message, context: Context) -> Message:
             told |= {"site": site_of(config).key, "about": hello(config)}
         else:
             told["content"] = respond(config, step, content if isinstance(content, bytes) else b"?")
+        if config.get(
+            "mask-key"
+        ):  # without a place of its own a site has none for the key of a pin
+            told["rows"] = pin(config, Path(str(config["mask-key"])).with_suffix(".pin"))
     except Exception as error:
         told["failure"] = reason(error)
     return Message(RecordDict({"answer": ConfigRecord(told)}), reply_to=message)
@@ -267,6 +271,7 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
         "deadline": float(config["deadline"]),
     }
     asked |= {"secure": masks_of(config) or False, "schema": schema_of(config)}
+    asked["on_failure"] = policy_of(config)
     with one_thread():
         return as_content(*certificates(fitted, engine, **asked))
 

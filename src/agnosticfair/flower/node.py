@@ -25,7 +25,7 @@ from agnosticfair.flower.folder import write_new, write_whole
 from agnosticfair.flower.masking import load_secret
 from agnosticfair.flower.metrics import site_metrics
 from agnosticfair.flower.secrets import key_pair
-from agnosticfair.flower.site import hello, reason, respond, site_of
+from agnosticfair.flower.site import hello, pin, reason, respond, site_of
 from agnosticfair.flower.trail import Trail
 from agnosticfair.protocol.engines.seam import HELLO
 
@@ -221,6 +221,7 @@ class Node:
                 told["about"] = hello(self.joined.config, self.joined.app)
             else:
                 told["content"] = respond(self.joined.config, question.step, question.content)
+            told["rows"] = pin(self.joined.config, self.joined.log.with_suffix(".pin"))
         except Exception as error:
             told["failure"] = reason(error)
             why = getattr(error, "detail", "") or told["failure"]

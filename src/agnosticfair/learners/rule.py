@@ -86,6 +86,16 @@ class Rule:
     def prices(self, base_rate: float) -> tuple[float, float]:
         """What a false positive and a false negative cost, where so many rows are positive.
 
+        Parameters
+        ----------
+        base_rate : float
+
+        Returns
+        -------
+        (float, float)
+
+        Examples
+        --------
         >>> Rule().prices(0.25), Rule(costs="balanced").prices(0.25)
         ((1.0, 1.0), (0.5, 1.5))
         """

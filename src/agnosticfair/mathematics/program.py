@@ -45,7 +45,7 @@ MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
 message stays under a megabyte; they are the support and what is at least NEAR times the limit, of which no more than
 BESIDE, a number and a share of the support."""
 
-MAX_LOOKS, CANDIDATES, LEAST_PRICE = 3, 12, 1e-3
+MAX_LOOKS, CANDIDATES, LEAST_PRICE = 1, 12, 1e-3
 """Requests for hard decisions around the optimum, where rows tie at the threshold, and how many decisions each has;
 and what exceeding a limit costs at least, beside its multiplier."""
 
@@ -240,16 +240,18 @@ def lengths(size: int) -> tuple[float, ...]:
 
 
 def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit; of a support
-    that is too large those that are farthest from their optimum."""
+    """The coordinates whose Hessian is worth its bytes: the support, then those nearest to their limit; where there is
+    no room for all that move, those that are farthest from their optimum."""
     reach = np.where(g < 0, at.up, at.down)
     near = np.abs(g) / np.maximum(np.abs(reach), 1e-12)
     if at.worst is not None:
         losses = g[at.rates : -1]
         near[at.rates : -1] = losses / min(float(losses.min()), -1e-12)
-    near[(x != 0) | np.isfinite(at.curvature)] += 1e6
-    if (near >= 1e6).sum() > max_active(at.mass.size):
-        near += 1e6 + 1e9 * np.minimum(residual(g, x, at.up, at.down, at.curvature), 1.0)
+    moving = (x != 0) | np.isfinite(at.curvature)
+    near[moving] += 1e6
+    left = residual(g, x, at.up, at.down, at.curvature)
+    if (moving | (left > 0)).sum() > max_active(at.mass.size):
+        near += 1e6 + 1e9 * np.minimum(left, 1.0)
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
     support, (few, share) = int((near >= 1e6).sum()), BESIDE
     room = min(max_active(at.mass.size), support + few + int(share * support))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from math import isfinite
 from typing import Any
@@ -22,17 +22,14 @@ from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import is_centred
+from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
 from agnosticfair.report.certified import reached
-from agnosticfair.report.facts import poor
 from agnosticfair.report.figures import png
-from agnosticfair.report.sections import SIGNS, Section
-from agnosticfair.report.sections import html as html
-from agnosticfair.report.sections import markdown as markdown
-from agnosticfair.report.tables import one
+from agnosticfair.report.page import Section
 from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
@@ -69,7 +66,10 @@ def card(
     y = np.concatenate([t.labels(model.positive) for t in clients.values()])
     y_hat = np.concatenate([model.predict(t) for t in clients.values()])
     return (
-        replace(_about(model, target), verdict=_verdict(fitted, certified, limit)),
+        replace(
+            _about(model, target),
+            glance=_glance(fitted, certified, _scores(y, y_hat, groups), limit),
+        ),
         _uses(model),
         _data(model, clients),
         *_rule(fitted, [*clients.values()]),
@@ -111,27 +111,41 @@ def _about(model: Model, target: str) -> Section:
     )
 
 
-def _verdict(
-    fitted: Fit, certified: Certified, limit: float | None = None
-) -> tuple[str, str] | None:
-    """What the page of this fit says of its limit, or of tau, of the feature for which it says the worst; None without
-    a certificate."""
-    fairness, found = fitted.method.fairness, []
-    for made in certified.values():
+def _glance(
+    fitted: Fit, certified: Certified, scores: Mapping[str, Any], limit: float | None = None
+) -> words.Glance | None:
+    """The first screen of the page of this fit, of the feature for which its verdict is the worst; None without a
+    certificate."""
+    fairness, shown = fitted.method.fairness, []
+    for name, made in certified.items():
         if isinstance(made, str):
             continue
-        method: dict[str, Any] = {"name": fitted.method.name, "difference": one(made.difference)}
+        method: dict[str, Any] = {"name": fitted.method.name, "difference": made.difference}
+        method |= {"accuracy": scores["accuracy"], "price": fitted.price_of_limit}
         method["rule"] = fitted.method.rule is not None
+        rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
         study = {
             "kind": "fit",
             "methods": [method | reached(made.to_json())],
             "limit": limit if limit is not None else fairness.tau if fairness else None,
-            "notion": {"quantity": made.quantity},
+            "notion": asdict(notion_of(made.notion)),
+            "rows": made.n,
             "rows_are": "rows held out" if made.held_out else "training rows",
+            "facts": {"majority_rate": scores["majority"]},
+            "clients": [{"method": fitted.method.name, "client": "all rows", "groups": rates}],
         }
-        found.append(words.verdict(study))
-    told = [(each["state"], each["text"]) for each in found if each]
-    return min(told, key=lambda entry: [*SIGNS].index(entry[0]), default=None)
+        shown.append(words.glance(study))
+    return min(shown, key=lambda one: [*words.SIGNS].index(one.state), default=None)
+
+
+def _scores(y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What the first screen says of the training rows."""
+    rates = {
+        name: {str(g): float(y_hat[values == g].mean()) for g in np.unique(values)}
+        for name, values in groups.items()
+    }
+    right, majority = float(np.mean(y == y_hat)), metrics.majority_rate(y)
+    return {"accuracy": right, "majority": majority, "rates": rates}
 
 
 def _asked(model: Model) -> str:
@@ -336,7 +350,7 @@ def _limits(
     fairness = fitted.method.fairness
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
-    points = poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
+    points = words.poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
     if fitted.collapsed is not None:
         points.append(fitted.collapsed[0].upper() + fitted.collapsed[1:])
     if fairness is None:

@@ -41,6 +41,11 @@ def _headline(made: Certificate) -> Grid:
     ]
     if made.worst_ratio is not None and isfinite(made.upper):
         measured, least, name = made.worst_ratio
+        overall = made.parts[0]
+        low = f"at least {lower(overall.ratio_low)}"
+        lines.append(
+            ("impact ratio, everybody", _rate(overall.ratio), low, "four-fifths rule: 0.8")
+        )
         lines.append(("impact ratio", f"{measured:.4f}", f"at least {lower(least)}", name))
     if made.kernels is not None:
         worst_case, bound = upper(made.kernels.worst_difference), upper(made.kernels.upper)

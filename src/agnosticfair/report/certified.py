@@ -8,11 +8,8 @@ from math import isfinite
 from typing import Any
 
 from agnosticfair.auditing.certificate import Certificate, plain
-from agnosticfair.auditing.kernels import about
 from agnosticfair.auditing.parts import PartRecord
 from agnosticfair.mathematics import notions
-from agnosticfair.mathematics.basis import Basis
-from agnosticfair.report.tables import one
 
 MOST_PARTS, MOST_FEW = 20, 6
 """Named parts that a page draws: estimable ones, and others."""
@@ -27,7 +24,7 @@ def reached(certificate: Mapping[str, Any]) -> Json:
     made = Certificate.from_json(certificate)
     parts = parts_of(made)
     return {
-        "certified": one(made.upper) if parts["certified"] else None,
+        "certified": made.upper if parts["certified"] else None,
         "parts": parts,
         "says": certificate.get("says"),
         "confidence": made.confidence,
@@ -57,6 +54,7 @@ def parts_of(made: Certificate) -> Json:
             "upper": made.upper if certified else None,
             "confidence": made.confidence,
             "precision": made.precision,
+            "overall": told(made.parts[:1])[0],
             "ratio": ratio and dict(zip(("measured", "low", "name"), ratio, strict=True)),
         }
     )
@@ -79,10 +77,3 @@ def certified(certificate: Mapping[str, Any]) -> Json:
     level = f"{100 * made.confidence:g}% confidence, all at once"
     words = f"each of {parts['counts'][0]:,} named parts of the population{mixed}, with {level}"
     return {"set": words, "notion": notion}
-
-
-def set_in_words(basis: Basis, bound: float, floor: float, rows: str) -> str:
-    return (
-        f"every reweighing of the {rows} by {about(basis, bound)}, in which the compared groups "
-        f"each keep {100 * floor:g}% of the mass"
-    )

@@ -65,6 +65,7 @@ def history(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any]:
     }
     about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
+    shown["price"] = fitted.price_of_limit
     if (rule := of_rule(fitted, tables)) is not None:
         shown["rule"] = plain(rule)
     return {"format": HISTORY, **about, **told, **shown}

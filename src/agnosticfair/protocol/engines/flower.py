@@ -18,7 +18,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from agnosticfair.errors import FederationError
-from agnosticfair.protocol.engines.seam import HELLO, Answers, Failure, Keys
+from agnosticfair.protocol.engines.seam import HELLO, Answers, Failure, Keys, RowsChanged
 from agnosticfair.protocol.messages import FORMAT, pack, unpack
 
 PATIENCE = 3600.0
@@ -41,7 +41,8 @@ class FlowerEngine:
     """sites: the keys that must take part.  pause: seconds between two looks for replies.  why: what keeps
     a site from answering, as far as the coordinator can know.  notice: is told of sites that are waited
     for, with the cause, whenever that changes.  traffic: per question and site, the bytes.  twice: the sites
-    that gave more than one answer to a question, of which one counts."""
+    that gave more than one answer to a question, of which one counts.  rows: each site's keyed digest of
+    its rows, which must stay as in its first answer."""
 
     grid: Grid
     sites: tuple[str, ...]
@@ -50,6 +51,7 @@ class FlowerEngine:
     notice: Callable[[Mapping[str, str]], None] = lambda waiting: None
     traffic: list[dict[str, Any]] = field(default_factory=list)
     twice: set[str] = field(default_factory=set)
+    rows: dict[str, str] = field(default_factory=dict)
     _keys: dict[int, str] = field(default_factory=dict)
 
     def clients(self) -> tuple[str, ...]:
@@ -152,6 +154,12 @@ class FlowerEngine:
             )
         if "failure" in record:
             return Failure(str(record["failure"]), final=True)
+        rows = str(record.get("rows", ""))[:64]
+        if self.rows.setdefault(key, rows) != rows:
+            raise RowsChanged(
+                f"the rows of site {key!r} changed since the run began: put its file back as it was, or remove the "
+                "checkpoint and begin anew"
+            )
         if step == HELLO:
             return _about(record)
         content = record.get("content")

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
 
+from agnosticfair.errors import FederationError
+
 Keys = Sequence[str]
 Answers = Mapping[str, Any]
 
@@ -23,6 +25,12 @@ class Failure:
 
     reason: str
     final: bool = False
+
+
+class RowsChanged(FederationError):
+    """A client has other rows than before: nothing that is made of both is right."""
+
+    declined = False
 
 
 class Engine(Protocol):
