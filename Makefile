@@ -5,7 +5,7 @@ BIN = .venv/bin
 .PHONY: demo test lint docs peers clean
 
 demo: .venv/demo
-	$(BIN)/agnosticfair reproduce --dataset adult --setting shift --seeds 2
+	$(BIN)/agnosticfair-research reproduce --dataset adult --setting shift --seeds 2
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 2
@@ -14,6 +14,7 @@ lint: .venv/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 docs: .venv/dev
 	$(BIN)/sphinx-build -W -q docs build/docs
@@ -26,16 +27,16 @@ peers: .venv/dev .venv/peers/fairgbm .venv/peers/oxonfair .venv/peers/declearn-f
 .venv/peers/declearn-fairgrad: NEEDS = declearn[websockets]==2.9.1 websockets<14
 .venv/peers/%:
 	$(PYTHON) -m venv $@
-	$@/bin/pip install --quiet -e . scikit-learn $(foreach need,$(NEEDS),'$(need)')
+	$@/bin/pip install --quiet -e . -e research scikit-learn $(foreach need,$(NEEDS),'$(need)')
 
-.venv/demo: pyproject.toml constraints.txt
+.venv/demo: pyproject.toml research/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -e . -c constraints.txt
+	$(BIN)/pip install --quiet -e . -e research -c constraints.txt
 	touch $@
 
-.venv/dev: pyproject.toml constraints.txt
+.venv/dev: pyproject.toml research/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet -e '.[dev]' -c constraints.txt
+	$(BIN)/pip install --quiet -e '.[dev]' -e 'research[peers]' -c constraints.txt
 	touch $@
 
 clean:

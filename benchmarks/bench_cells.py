@@ -13,10 +13,10 @@ import json
 from pathlib import Path
 from time import perf_counter
 
-from agnosticfair.data.datasets import DATASETS
-from agnosticfair.experiments.benchmark import cells, here, parsed
-from agnosticfair.experiments.entrants import ENTRANTS, is_file
-from agnosticfair.experiments.kept import authorise, code, results_of, run_kept, unpack
+from agnosticfair_research.benchmark import cells, here, parsed
+from agnosticfair_research.datasets import DATASETS
+from agnosticfair_research.entrants import ENTRANTS, is_file
+from agnosticfair_research.kept import authorise, code, results_of, run_kept, unpack
 
 
 def main() -> None:

@@ -20,9 +20,9 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.experiments.benchmark import ASKED, on_deployments, parsed, prepared
-from agnosticfair.experiments.entrants.ours import RULE
-from agnosticfair.report.bench_numbers import OURS, aggregate, by_data, verdict
+from agnosticfair_research.benchmark import ASKED, on_deployments, parsed, prepared
+from agnosticfair_research.entrants.ours import RULE
+from agnosticfair_research.report.bench_numbers import OURS, aggregate, by_data, verdict
 
 Json = dict[str, Any]
 

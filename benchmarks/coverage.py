@@ -21,12 +21,12 @@ from agnosticfair import fit
 from agnosticfair.auditing import parts as named
 from agnosticfair.auditing.proof import mixtures_of
 from agnosticfair.data.axes import codes_of, own_axes
-from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.mathematics import confidence, reweighed
 from agnosticfair.mathematics.basis import gaussian_kernel
 from agnosticfair.mathematics.notions import NOTIONS, ratios
 from agnosticfair.mathematics.parts import counted, sizes_of
+from agnosticfair_research.datasets import load_dataset
 
 GROUPS = ("Female", "Male")
 DELTA, LARGE, FLOOR, KERNELS, BOUND = 0.05, 1000, 0.05, 20, 5.0

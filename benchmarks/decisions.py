@@ -24,11 +24,11 @@ import numpy as np
 from rows import load
 
 from agnosticfair.data.census import encoding_of, take_census
-from agnosticfair.data.datasets import dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
+from agnosticfair_research.datasets import dataset
 
 DATASETS = ("adult", "dutch", "law", "compas", "oulad", "bank")
 NOTIONS = ("demographic_parity", "equal_opportunity", "equalized_odds", "bounded_group_loss")

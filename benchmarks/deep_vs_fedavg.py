@@ -17,9 +17,9 @@ from agnosticfair import federation, networks
 from agnosticfair.client.client import Client
 from agnosticfair.client.networks import _key, kept, network_at
 from agnosticfair.client.steps import answer
-from agnosticfair.data.datasets import dataset, load_dataset
-from agnosticfair.data.splits import shift
 from agnosticfair.methods import Network, method
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.splits import shift
 
 
 def plain(client: Client, broadcast, network: Network):

@@ -22,11 +22,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv
 
-from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.files import Roles, read_clients
-from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.splits import shift
 
 SITES = ("north", "south", "east", "west")
 ROUNDS = 12

@@ -12,18 +12,18 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from agnosticfair import AgnosticFairClassifier, target_weights
-from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.splits import shift
 from agnosticfair.data.table import Table
 from agnosticfair.errors import AgnosticFairError
-from agnosticfair.experiments.deployments import deployments
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import Basis, by_client
 from agnosticfair.mathematics.metrics import accuracy, gap
 from agnosticfair.methods import method
 from agnosticfair.report.figures import BLUE, RED
 from agnosticfair.tuning import trace
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.deployments import deployments
+from agnosticfair_research.splits import shift
 
 LEAST_CELL = 200
 """Rows of every compared (group, label) that a deployment must have for its gap to be more than noise."""

@@ -20,17 +20,17 @@ import numpy as np
 
 from agnosticfair.auditing.parts import asked_parts, own_counts, searched
 from agnosticfair.data.axes import own_axes
-from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
-from agnosticfair.data.splits import iid
 from agnosticfair.data.table import Table
-from agnosticfair.experiments.entrants.entrant import Train
-from agnosticfair.experiments.entrants.fairlearn import exponentiated_gradient
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.metrics import accuracy, majority_rate
 from agnosticfair.methods import method
 from agnosticfair.report.card import card
 from agnosticfair.report.facts import poor
 from agnosticfair.threads import spread
+from agnosticfair_research.datasets import DATASETS, dataset, load_dataset
+from agnosticfair_research.entrants.entrant import Train
+from agnosticfair_research.entrants.fairlearn import exponentiated_gradient
+from agnosticfair_research.splits import iid
 
 CLOSE = 0.02
 HEAD = ("data", "seed", "majority", "ours", "EG", "ours, worst part", "EG, worst part", "verdict")

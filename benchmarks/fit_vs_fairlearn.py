@@ -17,11 +17,11 @@ from statistics import median
 import numpy as np
 from timing import all_in_turn, say
 
-from agnosticfair.data.datasets import dataset, load_dataset
 from agnosticfair.data.encoding import encode
-from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
 from agnosticfair.methods import METHODS, method
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.splits import shift
 
 KERNELS = "agnosticfair"
 PLAIN, PEER = "LogisticRegression", "ExponentiatedGradient"

@@ -15,7 +15,6 @@ import numpy as np
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.census import take_census
-from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table
 from agnosticfair.federation import fit
@@ -26,6 +25,7 @@ from agnosticfair.protocol.messages import Broadcast, Reply, pack
 from agnosticfair.protocol.questions import step_of
 from agnosticfair.server import learning, rule, trainers
 from agnosticfair.server.plan import Plan, plan
+from agnosticfair_research.datasets import load_dataset
 
 REPEATS, SEED = 3, 0
 

@@ -25,14 +25,14 @@ import numpy as np
 from agnosticfair.auditing.limit import METHOD, Asked, answered, dealt_apart, walked
 from agnosticfair.auditing.parts import own_counts
 from agnosticfair.auditing.proof import axes_of
-from agnosticfair.data.datasets import dataset, load_dataset
-from agnosticfair.data.splits import iid, shift
 from agnosticfair.data.table import concatenate
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.confidence import differences
 from agnosticfair.mathematics.metrics import accuracy
 from agnosticfair.mathematics.parts import part_name
 from agnosticfair.methods import method
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.splits import iid, shift
 
 LIMITS = (0.05, 0.1, 0.15, 0.2)
 FRESH = 0.3

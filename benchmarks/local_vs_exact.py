@@ -9,11 +9,11 @@ network's is on scaled inputs. The merit adds what the constraint is missed by, 
 import argparse
 from dataclasses import replace
 
-from agnosticfair.data.datasets import dataset, load_dataset
-from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
 from agnosticfair.methods import Network, method
 from agnosticfair.server.saddle import NU
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.splits import shift
 
 
 def main() -> None:

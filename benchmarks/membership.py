@@ -15,12 +15,12 @@ import numpy as np
 from write_privacy import keep
 
 from agnosticfair.data.census import take_census
-from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.schema import schema_of
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.linear import log_loss
 from agnosticfair.methods import Network, method
 from agnosticfair.private import Budget, fit_private
+from agnosticfair_research.datasets import load_dataset
 
 
 def attack(model, members, others) -> tuple[float, float]:

@@ -16,16 +16,17 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import chi2_contingency
 
-from agnosticfair import audit, dataset, fit, load_dataset
+from agnosticfair import audit, fit
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.table import concatenate
-from agnosticfair.experiments.detail import split_of
 from agnosticfair.mathematics.parts import members, sizes_of, starts_of
 from agnosticfair.mathematics.sequences import difference_evidence, rate_bounds
 from agnosticfair.monitoring.baseline import as_baseline, baseline_of
 from agnosticfair.monitoring.mix import mix_changed
 from agnosticfair.monitoring.monitor import Monitor
 from agnosticfair.monitoring.verdict import level_of
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.splits import split_of
 
 BATCH, STREAM = 250, 5000
 

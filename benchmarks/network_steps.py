@@ -6,10 +6,10 @@ python benchmarks/network_steps.py [--seeds 3]
 import argparse
 import statistics
 
-from agnosticfair.data.datasets import dataset, load_dataset
-from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
 from agnosticfair.methods import Network, method
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.splits import shift
 
 STEPS, ROUNDS = 50, 240
 LAST = 12

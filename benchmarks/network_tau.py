@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from agnosticfair.data.census import encoding_of, merge, take_census
-from agnosticfair.data.datasets import dataset
 from agnosticfair.data.table import concatenate
-from agnosticfair.experiments import deployments
-from agnosticfair.experiments.detail import split_of
-from agnosticfair.experiments.pool import run_cells
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
+from agnosticfair_research import deployments
+from agnosticfair_research.datasets import dataset
+from agnosticfair_research.pool import run_cells
+from agnosticfair_research.splits import split_of
 
 FOLDS, LEAST_ROWS, MEAN, MAX = 4, 200, 0.035, 0.22
 MIXES = ("own", "equal", "reversed")

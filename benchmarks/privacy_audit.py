@@ -19,7 +19,6 @@ from write_privacy import keep
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.census import take_census
-from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.table import concatenate
 from agnosticfair.methods import method
 from agnosticfair.private import Budget
@@ -34,6 +33,7 @@ from agnosticfair.protocol.privacy.questions import (
 from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian
 from agnosticfair.server.plan import plan
+from agnosticfair_research.datasets import load_dataset
 
 ROUNDS = 2
 

@@ -20,13 +20,13 @@ from write_privacy import keep
 
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import take_census
-from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.schema import schema_of
-from agnosticfair.data.splits import iid
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.parts import members
 from agnosticfair.methods import method
 from agnosticfair.private import LEAST_PART, Budget, fit_private, schema_axes
+from agnosticfair_research.datasets import load_dataset
+from agnosticfair_research.splits import iid
 
 BANDS = {"age": (30.0, 40.0, 50.0), "hours-per-week": (35.0, 41.0)}
 

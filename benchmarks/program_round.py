@@ -21,12 +21,12 @@ from threadpoolctl import threadpool_limits
 from agnosticfair.client.sums.program import Subgroups
 from agnosticfair.data.axes import axes_of, codes_of, histogram
 from agnosticfair.data.census import take_census
-from agnosticfair.data.datasets import load_dataset
 from agnosticfair.mathematics.crossed import cross, gram
 from agnosticfair.mathematics.multipliers import RateLimits, coordinates
 from agnosticfair.mathematics.parts import all_places, conjunctions, sizes_of
 from agnosticfair.mathematics.scores import Estimated, Points, drawn, evaluate, utility
 from agnosticfair.protocol.grid import base_bits
+from agnosticfair_research.datasets import load_dataset
 
 EPS = 0.02
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.data.datasets import dataset, load_dataset
-from agnosticfair.data.splits import iid
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.relay import tree
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.splits import iid
 
 SOURCE = dataset("adult")
 CHOSEN = method("fairfl", max_rounds=3)

@@ -15,11 +15,11 @@ from agnosticfair import federation
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.client.sums.float64 import kernels
-from agnosticfair.data.datasets import dataset, load_dataset
-from agnosticfair.data.splits import shift
 from agnosticfair.mathematics.fairness import surrogate_values
 from agnosticfair.mathematics.linear import log_loss_derivatives
 from agnosticfair.methods import method
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.splits import shift
 
 
 class Recorder:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from agnosticfair.data.datasets import DATASETS, dataset, load_dataset
 from agnosticfair.data.table import Column, Table
+from agnosticfair_research.datasets import DATASETS, dataset, load_dataset
 
 KINDS = ("categorical", "sensitive_features", "other")
 

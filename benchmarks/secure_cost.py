@@ -21,12 +21,12 @@ from time import process_time
 
 from write_privacy import keep
 
-from agnosticfair.data.datasets import load_dataset
-from agnosticfair.data.splits import iid
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import Network, method
 from agnosticfair.protocol.messages import pack
 from agnosticfair.site.rehearsal import rehearsed
+from agnosticfair_research.datasets import load_dataset
+from agnosticfair_research.splits import iid
 
 ROUND = ("sums", "train", "average", "deciding")
 

@@ -19,8 +19,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import log_loss
 from threadpoolctl import threadpool_limits
 
-from agnosticfair import load_dataset
-from agnosticfair.data.datasets import DATASETS
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import asking, census_of_all, in_process, summaries
 from agnosticfair.learners import trees
@@ -31,6 +29,7 @@ from agnosticfair.protocol.faults import policy
 from agnosticfair.protocol.messages import Broadcast, pack
 from agnosticfair.server import boosted
 from agnosticfair.server.plan import plan
+from agnosticfair_research.datasets import DATASETS, load_dataset
 
 DEPTH = 5
 

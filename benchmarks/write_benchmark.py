@@ -1,9 +1,9 @@
-"""Write docs/benchmark.json, docs/benchmark.md and README's table from a benchmark's results.
+"""Write research/docs/benchmark.json and benchmark.md from a benchmark's results.
 
     python benchmarks/write_benchmark.py bench/results.json ...
 
 Several results are of the same code: other seeds, splits or entrants, no cell twice.
-Without results it writes the two texts again from docs/benchmark.json. Results of a stated commit are checked
+Without results it writes the text again from benchmark.json. Results of a stated commit are checked
 against that commit of this repository: code that differs is refused.
 """
 
@@ -14,25 +14,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from agnosticfair.experiments.benchmark import key_of
-from agnosticfair.experiments.kept import source_of
-from agnosticfair.report.bench import document, readme
-from agnosticfair.report.bench_numbers import aggregate
+from agnosticfair_research.benchmark import key_of
+from agnosticfair_research.kept import source_of
+from agnosticfair_research.report.bench import overview
+from agnosticfair_research.report.bench_numbers import aggregate
 
 ROOT = Path(__file__).resolve().parents[1]
-SUMMARY, REPORT, README = (
-    ROOT / "docs/benchmark.json",
-    ROOT / "docs/benchmark.md",
-    ROOT / "README.md",
-)
-BEGIN, END = "<!-- begin: benchmark table -->\n", "<!-- end: benchmark table -->\n"
-
-
-def with_table(text: str, table: str) -> str:
-    """README with the table between its two marks."""
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    return f"{head}{BEGIN}{table}{END}{tail}"
+SUMMARY, REPORT = ROOT / "research/docs/benchmark.json", ROOT / "research/docs/benchmark.md"
 
 
 def _by_line(summary: dict) -> str:
@@ -77,8 +65,7 @@ def main(arguments: list[str]) -> None:
                 sys.exit(f"the code that ran is not that of commit {results['commit'][:12]}")
         SUMMARY.write_text(_by_line(aggregate(results)))
     summary = json.loads(SUMMARY.read_text())
-    REPORT.write_text(document(summary))
-    README.write_text(with_table(README.read_text(), readme(summary)))
+    REPORT.write_text(overview(summary))
 
 
 if __name__ == "__main__":

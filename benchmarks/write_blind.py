@@ -1,4 +1,4 @@
-"""Write the tables of docs/blind.md from what the benchmarks left: no number there is typed.
+"""Write the tables of research/docs/blind.md from what the benchmarks left: no number there is typed.
 
     python benchmarks/write_blind.py --commit HASH decisions.jsonl limit.jsonl
 
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from agnosticfair.report.bench import table
+from agnosticfair_research.report.bench import table
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs/blind.md"
+DOCUMENT = Path(__file__).resolve().parents[1] / "research/docs/blind.md"
 
 
 def seeds_of(rows: Sequence[dict]) -> str:
@@ -59,14 +59,6 @@ def decisions(rows: Sequence[dict]) -> str:
         )
     header = ("method, notion", "converged", "over", "rounds, mean", "largest excess of others")
     told = [table(header, sorted(lines, key=lambda line: line[0].startswith("`a")))]
-    own = those(fits, method="agnosticfair")
-    names = values(own, "notion")
-    told.append("Fits of `agnosticfair` that converged, by data set:\n")
-    lines = [
-        (data, *(_share(those(own, dataset=data, notion=n)) for n in names))
-        for data in sorted(values(own, "dataset"))
-    ]
-    told.append(table(("", *names), lines))
     if peers:
         told.append(
             "`fairfl` held to the difference that fairlearn's ExponentiatedGradient ended with on the training "
@@ -77,10 +69,6 @@ def decisions(rows: Sequence[dict]) -> str:
         ]
         told.append(table(("data", "accuracy less its, mean (least)", "its time / ours"), lines))
     return "\n\n".join(part.rstrip("\n") for part in told)
-
-
-def _share(rows: Sequence[dict]) -> str:
-    return f"{len(those(rows, outcome='converged'))} of {len(rows)}"
 
 
 def _peer(data: str, rows: Sequence[dict]) -> tuple[str, str, str]:
@@ -101,9 +89,8 @@ def limit(rows: Sequence[dict]) -> str:
         ]
         kept = f"{np.mean([r['kept'] for r in said]):.2f}" if said else "-"
         shown = [f"{v:.3f}" for v in means]
-        fits = f"{np.mean([r['fits'] for r in own]):.1f}"
         lines.append(
-            (f"{data}, {setting}", f"{asked:.2f}", f"{len(said)}/{len(own)}", kept, *shown, fits)
+            (f"{data}, {setting}", f"{asked:.2f}", f"{len(said)}/{len(own)}", kept, *shown)
         )
     header = (
         "data, setting",
@@ -114,7 +101,6 @@ def limit(rows: Sequence[dict]) -> str:
         "fresh worst",
         "accuracy",
         "positive rate",
-        "fits",
     )
     return table(header, lines)
 

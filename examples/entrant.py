@@ -1,11 +1,11 @@
 """Enter the benchmark with a method of your own: one file, which stays yours.
 
-agnosticfair bench --entrants rule,examples/entrant.py --datasets oulad --seeds 0
+agnosticfair-research bench --entrants rule,examples/entrant.py --datasets oulad --seeds 0
 """
 
 import numpy as np
 
-from agnosticfair.experiments.entrants import Decide, Entrant, Train
+from agnosticfair_research.entrants import Decide, Entrant, Train
 
 
 def fit(train: Train, limit: float) -> Decide:
@@ -26,7 +26,7 @@ def fit(train: Train, limit: float) -> Decide:
 ENTRANT = Entrant("reweighed", fit, "rows reweighed, then logistic regression", pooled=True)
 
 if __name__ == "__main__":
-    from agnosticfair.experiments.benchmark import cells, run_cell
+    from agnosticfair_research.benchmark import cells, run_cell
 
     (cell,) = cells(["oulad"], [0], [__file__])
     for row in run_cell(cell)["rows"]:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from helpers import adult_split
 from pyarrow import csv
 
 from agnosticfair.cli import main
-from agnosticfair.data.datasets import dataset
 from agnosticfair.data.files import Roles, read_clients
-from agnosticfair.data.splits import shift
 from agnosticfair.federation import fit
 from agnosticfair.flower import control
 from agnosticfair.flower.folder import read_settings
@@ -111,7 +110,7 @@ def free_ports(count):
 def rows_by_site(adult):
     """Adult shift, a table per site."""
     found = {}
-    train = shift(adult, dataset("adult"), 2, 0).train
+    train = adult_split(adult).train
     for key, table in zip(SITES, train.values(), strict=True):
         columns = {**table.numeric, "income": table.target.values()}
         for kept in (table.categorical, table.sensitive_features):

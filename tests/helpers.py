@@ -10,6 +10,7 @@ import numpy as np
 from agnosticfair.client.steps import answer
 from agnosticfair.client.sums.float32 import Question32, Rows32, exponents, moved
 from agnosticfair.data.decided import Decided
+from agnosticfair.data.splits import Split, by_client
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import in_process
 from agnosticfair.mathematics.basis import gaussian
@@ -63,6 +64,24 @@ def dealt(table: Table, clients: int, seed: int = 0) -> dict[str, Table]:
     """The same rows at random over some clients; all clients non-empty."""
     part = np.random.default_rng(seed).permutation(np.arange(len(table)) % clients)
     return {f"c{k:03d}": table.take(part == k) for k in range(clients)}
+
+
+def adult_split(adult: Table, clients: int = 2, seed: int = 0) -> Split:
+    """Clients who differ, as in the paper: 80% of the private sector's rows train at the first half of the clients, 20%
+    of all others at the second; the rest is the test set."""
+    private, rng = adult.column("workclass").values() == "Private", np.random.default_rng(seed)
+    train, test = [], []
+    for group, rate in ((private, 0.8), (~private, 0.2)):
+        rows = rng.permutation(np.flatnonzero(group))
+        cut = round(rate * len(rows))
+        train.append(rows[:cut])
+        test.append(rows[cut:])
+    half = (clients + 1) // 2
+    shares = np.array_split(train[0], half) + np.array_split(train[1], max(clients - half, 1))
+    shares = [np.concatenate(shares)] if clients == 1 else shares
+    held_out = np.sort(np.concatenate(test))
+    part = (~private)[held_out].astype(np.int64)
+    return Split(by_client(adult, shares), adult.take(held_out), part, ("Private", "not Private"))
 
 
 def client_rows(seed, n=150):

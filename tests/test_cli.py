@@ -13,12 +13,11 @@ from safetensors.numpy import save_file
 
 from agnosticfair import federation
 from agnosticfair.errors import SolverError
-from agnosticfair.experiments import reproduce
 from agnosticfair.methods import METHODS
 from agnosticfair.model import load_model
 from agnosticfair.runs import provenance as record
 
-COMMANDS = ("reproduce", "fit", "predict", "evaluate", "methods", "data", "audit", "shifts", "tune")
+COMMANDS = ("fit", "predict", "evaluate", "methods", "data", "audit", "tune")
 COMMANDS += ("export", "report", "watch")
 
 
@@ -64,39 +63,6 @@ def test_methods_lists_every_one(call):
     told = json.loads(call("methods", "--json")[1])
     assert [m["name"] for m in told] == [*METHODS]
     assert told[0]["bound"] is None  # infinite, which JSON cannot say
-
-
-def test_data_says_what_is_here(call, tmp_path, monkeypatch):
-    monkeypatch.setenv("AGNOSTICFAIR_DATA", str(tmp_path))
-    adult, dutch, *_ = json.loads(call("data", "--json")[1])
-    assert (adult["rows"], adult["features"], adult["here"]) == (45222, 40, True)
-    assert adult["groups"] == {"Female": 14695, "Male": 30527}
-    assert not dutch["here"]
-    assert str(tmp_path) in dutch["where"]
-    assert "https://" in dutch["where"]
-    assert "CC BY 4.0" in call("data")[1]
-
-
-def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
-    out = tmp_path / "new" / "results"
-    asked = ("--setting", "shift", "--methods", "fl,fairfl", "--seeds", 1, "--jobs", 1)
-    code, printed, err = call("reproduce", *asked, "--out", out)
-    assert code == 0, err
-    names = {"results.json", "tables.md", "compare-adult-shift.png", "figure-2-adult.png"}
-    names |= {"rows-adult-shift.parquet"}
-    assert {p.name for p in out.iterdir()} == names
-    assert all(str(out / name) in printed for name in names)
-    results = json.loads((out / "results.json").read_text())
-    assert [r["method"] for r in results["rows"]] == ["fl", "fairfl"]
-    assert f"{results['rows'][0]['test_accuracy']:.4f}" in (out / "tables.md").read_text()
-    assert f"{results['rows'][0]['test_accuracy']:.3f}" in printed
-    assert "majority rate" in printed
-
-
-def test_reproduce_json_is_what_is_written(call, tmp_path):
-    asked = ("--setting", "iid", "--methods", "fl", "--seeds", 1, "--json", "--out", tmp_path)
-    _, printed, _ = call("reproduce", *asked)
-    assert json.loads(printed) == json.loads((tmp_path / "results.json").read_text())
 
 
 def test_fit_then_predict_then_evaluate(call, model, files):
@@ -259,13 +225,6 @@ def test_models_that_are_not_ours_are_refused(call, files, model):
         (("fit", "north.csv", *ROLES, "--seed", "-1"), "seed is -1"),
         (("tune", "north.csv", *ROLES, "--seed", "-1"), "seed is -1"),
         (("explain-messages", "--bootstrap", "-1"), "bootstrap is -1"),
-        (("reproduce", "--dataset", "adlut"), "'adlut'"),
-        (("reproduce", "--setting", "shfit"), "'shfit'"),
-        (("reproduce", "--methods", "fl,fll"), "'fll'"),
-        (("reproduce", "--seeds", "0"), "0 seeds"),
-        (("reproduce", "--jobs", "0"), "0 jobs"),
-        (("reproduce", "--out", "north.csv"), "'north.csv'"),
-        (("reproduce", "--dataset", "dutch", "--data-folder", "."), "'.'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(call, files, asked, named):
@@ -342,18 +301,6 @@ def test_a_diverging_fit_leaves_no_model(call, files, monkeypatch):
 
     monkeypatch.setattr(federation, "fit", diverge)
     assert "round 3: lower" in refused(call, "fit", *files, *ROLES)
-
-
-def test_an_interrupt_ends_with_130_and_leaves_nothing(call, tmp_path, monkeypatch):
-    def interrupt(task):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(reproduce, "run_cell", interrupt)
-    out = tmp_path / "results"
-    code, _, err = call("reproduce", "--methods", "fl", "--jobs", 1, "--out", out)
-    assert code == 130
-    assert "Traceback" not in err
-    assert not out.exists()
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from agnosticfair.cli import app
 
@@ -51,15 +49,6 @@ def test_each_of_the_two_commands_is_one_line(what, target):
     assert "-m venv .venv" in told[0]
     assert "pip install" in told[1]
     assert told[-1].startswith(".venv/bin/")
-
-
-@pytest.mark.slow
-def test_main_job(tmp_path):
-    line = re.search(r"\$\(BIN\)/agnosticfair (.*)", (ROOT / "Makefile").read_text()).group(1)
-    result = CliRunner().invoke(app, [*shlex.split(line), "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert {"results.json", "tables.md"} <= {p.name for p in tmp_path.iterdir()}
-    assert list(tmp_path.glob("*.png"))
 
 
 @pytest.mark.slow

@@ -5,9 +5,8 @@ from math import inf
 
 import numpy as np
 import pytest
-from helpers import dealt, small_table
+from helpers import adult_split, dealt, small_table
 
-from agnosticfair.data import datasets, splits
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import by_client, constant, gaussian
 from agnosticfair.mathematics.metrics import accuracy
@@ -129,15 +128,14 @@ def test_a_loose_tau_changes_nothing():
 
 
 def test_fl_on_adult_equals_the_pooled_fit_and_does_not_depend_on_the_clients(adult):
-    adult_set = datasets.dataset("adult")
-    split = splits.shift(adult, adult_set, 2, 0)
+    split = adult_split(adult)
     two = fit(split.train, "fl")
-    pooled = fit(splits.shift(adult, adult_set, 1, 0).train, "fl")
+    pooled = fit(adult_split(adult, 1).train, "fl")
     assert abs(two.history[-1]["loss"] - pooled.history[-1]["loss"]) < 1e-10
     test_accuracy = accuracy(split.test.labels(">50K"), two.model.predict(split.test))
     assert 0.815 < test_accuracy < 0.83
     for p in (10, 200):
-        spread = fit(splits.shift(adult, adult_set, p, 0).train, "fl")
+        spread = fit(adult_split(adult, p).train, "fl")
         np.testing.assert_allclose(spread.model.w, pooled.model.w, atol=1e-6)
 
 
@@ -145,7 +143,7 @@ def test_local_minimisation_and_a_plain_average_is_not_the_federated_optimum(adu
     """The printed Algorithm 1 taken literally averages minimisers of other losses; fl does not."""
     from agnosticfair.mathematics.linear import log_loss
 
-    split = splits.shift(adult, datasets.dataset("adult"), 2, 0)
+    split = adult_split(adult)
     literal = METHODS["fedavg"]
     literal = replace(literal, averaging=replace(literal.averaging, steps=None), max_rounds=2)
 

@@ -26,32 +26,14 @@ from agnosticfair.threads import spread
 if __name__ == "__main__":
     spread(work, [{fifo!r}] * 2, 2)
 """
-APART = """
-import sys
-from pathlib import Path
-from agnosticfair.experiments.apart import run_apart
-from agnosticfair.experiments.benchmark import Cell
-
-run_apart(Cell({fifo!r}, "shift", 0, "oxonfair"), Path({python!r}))
-"""
-PEER = """#!{python}
-from agnosticfair.experiments import apart, benchmark
-from task import work
-
-benchmark.run_cell = lambda cell: work(cell.dataset)
-apart.main()
-"""
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("script", [SPREAD, APART], ids=["spread", "apart"])
-def test_what_works_for_a_process_ends_with_it(script, by, tmp_path):
-    fifo, peer = tmp_path / "fifo", tmp_path / "peer"
+def test_what_works_for_a_process_ends_with_it(by, tmp_path):
+    fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     (tmp_path / "task.py").write_text(TASK)
-    peer.write_text(PEER.format(python=sys.executable))
-    peer.chmod(0o755)
-    (tmp_path / "main.py").write_text(script.format(fifo=str(fifo), python=str(peer)))
+    (tmp_path / "main.py").write_text(SPREAD.format(fifo=str(fifo)))
     import agnosticfair
 
     paths = os.pathsep.join([str(tmp_path), str(Path(agnosticfair.__file__).parents[1])])

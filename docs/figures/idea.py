@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from agnosticfair import audit_clients
-from agnosticfair.data import datasets, splits
 from agnosticfair.data.encoding import encode
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
@@ -15,6 +14,7 @@ from agnosticfair.mathematics.ambiguity import Ambiguity, worst_linear
 from agnosticfair.mathematics.basis import gaussian, gaussian_kernel
 from agnosticfair.methods import method
 from agnosticfair.report.figures import BLUE, GREEN, ORANGE, RED
+from agnosticfair_research import datasets, splits
 
 SOURCE = datasets.dataset("adult")
 SPLIT = splits.shift(datasets.load_dataset("adult"), SOURCE, clients=2, seed=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 import click
@@ -12,7 +12,6 @@ import typer
 import agnosticfair
 from agnosticfair.commands import (
     audit,
-    bench,
     data,
     deploy,
     evaluate,
@@ -24,9 +23,7 @@ from agnosticfair.commands import (
     plan,
     predict,
     report,
-    reproduce,
     schema,
-    shifts,
     site,
     tune,
     verify,
@@ -51,17 +48,22 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         *(monitor.monitor, monitor.share_state),
     ),
     "Over sites": (schema.schema, messages.explain_messages),
-    "Experiments": (shifts.shifts, bench.bench, reproduce.reproduce),
 }
 """The commands by what they are for, the most used first."""
 
-NAMES = set()
-for panel, commands in COMMANDS.items():
+
+def add(
+    app: typer.Typer, program: str, panel: str, commands: Iterable[Callable[..., None]]
+) -> None:
+    """Give an app these commands, under the first word of their examples."""
     for command in commands:
         words = vars(command)["example"]
-        NAMES.add(words.split()[0])
-        shown = f"Example: agnosticfair {words}"
+        shown = f"Example: {program} {words}"
         app.command(words.split()[0], epilog=shown, rich_help_panel=panel)(grouped(command))
+
+
+for panel, commands in COMMANDS.items():
+    add(app, "agnosticfair", panel, commands)
     if panel == "Over sites":
         app.add_typer(deploy.deploy, name="deploy", rich_help_panel=panel)
         app.add_typer(site.site, name="site", rich_help_panel=panel)
@@ -82,25 +84,23 @@ def _root(
     pass
 
 
-def _named(words: Sequence[str]) -> str:
-    """The command that these words ask for, where there is one of that name.
-
-    >>> _named(("predict", "--keep")), _named(("nonsense",))
-    ('agnosticfair predict', 'agnosticfair')
-    """
-    return f"agnosticfair {words[0]}" if {*words[:1]} & NAMES else "agnosticfair"
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; what is wrong with the input ends in one sentence and exit code 2."""
-    COMMAND.set(tuple(sys.argv[1:] if arguments is None else arguments))
+    """Run the command line."""
+    run(app, "agnosticfair", arguments)
+
+
+def run(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) -> None:
+    """Run a command line; what is wrong with the input ends in one sentence and exit code 2."""
+    words = tuple(sys.argv[1:] if arguments is None else arguments)
+    COMMAND.set((program, *words))
     try:
-        sys.exit(app(arguments, prog_name="agnosticfair", standalone_mode=False) or 0)
+        sys.exit(app(arguments, prog_name=program, standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
     except click.UsageError as error:
-        name = error.ctx.command_path if error.ctx is not None else _named(COMMAND.get())
+        known = [c.name for c in app.registered_commands if c.name and words[:1] == (c.name,)]
+        name = error.ctx.command_path if error.ctx is not None else " ".join((program, *known))
         said = error.format_message().rstrip(".")
         print(f"error: {said}: see '{name} --help'", file=sys.stderr)
         sys.exit(2)

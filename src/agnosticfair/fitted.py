@@ -245,9 +245,6 @@ class Fit:
             f"most {max(said.people, 0.1):.1f} expected people of the smaller group too many or too few in any "
             "subgroup."
         )
-        assert self.method.rule is not None
-        if self.method.rule.ridge:
-            return f"{first} With a ridge tau is a price, not a limit."
         kept = max(said.smoothed_excess, 0.0)
         if kept > KEPT:
             return f"{first} Before decisions are made whole the excess is {kept:.3f}: more rounds may lower it."

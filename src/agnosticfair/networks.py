@@ -89,11 +89,6 @@ def device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def fastest() -> str:
-    """'cuda' where there is such a device, or else 'cpu'."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def factory(name: str) -> Factory:
     """What makes the network of that name, if it is known here."""
     if name not in FACTORIES:

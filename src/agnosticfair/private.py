@@ -285,7 +285,6 @@ def _private_rule(method: Method) -> Rule:
         "agnostic": rule.agnostic,
         "positive_rate": rule.positive_rate is not None,
         "costs": isinstance(rule.costs, str),
-        "multiplier_ridge": rule.ridge > 0,
         "basis": fairness.basis.kind not in ("constant", "named") or not fairness.each,
     }
     if unknown := [name for name, is_so in other.items() if is_so]:

@@ -233,7 +233,6 @@ def _of_rules() -> tuple[Setting, ...]:
     R = Reach.RULE
     return (
         Setting("learner", R, "What estimates probabilities: 'auto', 'additive', ...", LEARNER),
-        Setting("multiplier_ridge", R, "Ridge penalty on the multipliers.", NOT_NEGATIVE, "ridge"),
         Setting("costs", R, "Of a false positive and a false negative, or 'balanced'.", COSTS),
         Setting("positive_rate", R, "Lowest and highest share of positive decisions.", RATES),
         Setting("overall", R, "Largest difference overall; by default a part of tau.", GAP),

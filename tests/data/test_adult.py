@@ -4,7 +4,8 @@ import sys
 import numpy as np
 import pytest
 
-from agnosticfair.data.datasets import dataset, load_dataset
+from agnosticfair.data.datasets import ADULT, load_dataset
+from agnosticfair.errors import SettingsError
 
 COLUMNS = (
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status"),
@@ -24,9 +25,9 @@ def originals(folder):
 def test_every_value_is_that_of_the_original_files(adult, shared):
     rows = originals(shared / "adult")
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
-    for name in dataset("adult").numeric:
+    for name in ADULT.numeric:
         np.testing.assert_array_equal(adult.numeric[name], [float(v) for v in columns[name]])
-    for name in (*dataset("adult").categorical, "education", "race", "native-country", "sex"):
+    for name in (*ADULT.categorical, "education", "race", "native-country", "sex"):
         assert adult.column(name).values().tolist() == list(columns[name])
     assert adult.target.values().tolist() == list(columns["income"])
     used = {*adult.numeric, *adult.categorical, *adult.sensitive_features, *adult.other, "income"}
@@ -41,10 +42,15 @@ def test_loaded_once_and_protected(adult):
         adult.target.codes[0] = 0
 
 
+def test_another_name_is_refused():
+    with pytest.raises(SettingsError, match="'iris'"):
+        load_dataset("iris")
+
+
 def test_importing_the_data_package_is_light():
     code = (
         "import sys, agnosticfair.data.splits, agnosticfair.data.files;"
-        "print([m for m in ('pyarrow', 'pooch', 'requests') if m in sys.modules])"
+        "print([m for m in ('pyarrow', 'requests') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -284,6 +284,18 @@ def test_without_the_packages_a_sentence_says_what_to_install(tmp_path, monkeypa
         write_folder(tmp_path / "bank", plan)
 
 
+def test_without_pytorch_a_folder_is_written_for_what_needs_none(tmp_path, monkeypatch):
+    """The documented installation has none."""
+    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "agnosticfair.networks", raising=False)
+    own = ["--sites", "a=a.csv,b=b.csv", "--target", "y", "--sensitive-features", "sex"]
+    for name, more, code in (("bank", [], 0), ("net", ["--network", "mlp"], 2)):
+        with pytest.raises(SystemExit) as end:
+            main(["deploy", "init", str(tmp_path / name), *own, *more])
+        assert end.value.code == code
+
+
 def test_every_sensitive_column_is_protected(tmp_path):
     pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
     from agnosticfair.flower.apps import sensitive_features_of

@@ -33,7 +33,7 @@ def test_a_column_of_probabilities_is_the_learner():
 
 
 def test_settings_reach_the_rule():
-    made = method("rule", costs="balanced", learning_folds=3, multiplier_ridge=1.0).rule
-    assert (made.costs, made.folds, made.ridge) == ("balanced", 3, 1.0)
+    made = method("rule", costs="balanced", learning_folds=3, overall=0.1).rule
+    assert (made.costs, made.folds, made.overall) == ("balanced", 3, 0.1)
     with pytest.raises(SettingsError, match="'fl' has no rule"):
         method("fl", costs="balanced")

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.mathematics.lasso import kinked, lasso_step, residual
+from agnosticfair.mathematics.lasso import huber_step, kinked, lasso_step, residual
 
 
 @settings(max_examples=40, deadline=None)
@@ -23,6 +23,10 @@ def test_the_step_is_optimal(seed, a, tau, least):
     x0[0] = max(x0[0], 0.0)
     x = lasso_step(H, g, x0, up, down)
     assert residual(g + H @ (x - x0), x, up, down).max() < 1e-5
+    curvature = np.where(rng.random(a) < 0.5, rng.random(a) + least, np.inf)
+    curvature[0] = np.inf
+    x = huber_step(H, g, x0, up, down, curvature, np.zeros(a, bool))
+    assert residual(g + H @ (x - x0), x, up, down, curvature).max() < 1e-5
 
 
 def test_an_infinite_slope_holds_a_coordinate():

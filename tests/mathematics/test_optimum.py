@@ -5,7 +5,7 @@ import pytest
 
 from agnosticfair.mathematics.optimum import Optimum, next_scale, price, scale_for
 
-HALF = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
+HALF = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
 
 
 def test_more_solved_programs_narrow_what_is_said():

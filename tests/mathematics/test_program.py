@@ -1,22 +1,25 @@
 """The rule's program against linear programs over decisions, finite differences and brute force."""
 
+import clarabel
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from scipy.optimize import linprog
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import worst_pair
-from agnosticfair.mathematics.lasso import kinked, residual
+from agnosticfair.mathematics.lasso import kinked
 from agnosticfair.mathematics.multipliers import (
     At,
     Mixtures,
     RateLimits,
     WorstUtility,
     coordinates,
+    curvatures,
     objective,
 )
 from agnosticfair.mathematics.optimum import optimum, scale_for
@@ -98,7 +101,7 @@ def test_no_rule_is_better_than_the_bound_which_the_linear_program_reaches(seed,
 def test_gradient_and_hessian_are_those_of_finite_differences(worst):
     rows, b, y = drawn(1, n=400, groups=3)
     limits = RateLimits(
-        np.full(4, 0.05), PAIRS[3], ridge=0.3, positive_rate=(0.2, 0.4), worst=worst
+        np.full(4, 0.05), PAIRS[3], charge=0.3, positive_rate=(0.2, 0.4), worst=worst
     )
     W = None if worst is None else np.eye(4)[-1:]
     first = Points(np.zeros((1, 4, 3)), np.zeros(1), np.ones(1), None, True, W)
@@ -112,7 +115,7 @@ def test_gradient_and_hessian_are_those_of_finite_differences(worst):
         W = None if worst is None else at.weights(z)[None]
         points = Points(at.coefficients(z)[None], z[-1:], np.array([0.1]), directions, W=W)
         sums = evaluate(rows, b, y, points, 400, BITS)
-        return objective(at, limits, 400, z, 0.1, sums, 0), sums
+        return objective(at, 400, z, 0.1, sums, 0), sums
 
     here, sums = value(x, at.directions(which))
     model = program.model_of(at, which, 0.1, 400, sums)
@@ -120,14 +123,16 @@ def test_gradient_and_hessian_are_those_of_finite_differences(worst):
     slopes = [
         (value(x + small * e)[0].value - value(x - small * e)[0].value) / (2 * small) for e in eye
     ]
-    kinks = np.where(x > 0, at.up, -at.down)
+    assert np.isfinite(at.curvature[: at.rates]).all()
+    finite = np.where(np.isfinite(at.curvature), at.curvature, 1e9)
+    kinks = np.clip(finite * x, -at.down, at.up)
+    assert (np.abs(kinks[: at.rates]) < at.up[: at.rates]).any()
     np.testing.assert_allclose(here.gradient + kinks, slopes, atol=1e-5)
     H = [
         (value(x + small * e)[0].gradient - value(x - small * e)[0].gradient) / (2 * small)
         for e in eye
     ]
-    ridge = 2 * limits.ridge * np.diag(np.arange(at.size) < at.rates)
-    expected = (np.array(H) - ridge)[np.ix_(which, which)]
+    expected = np.array(H)[np.ix_(which, which)]
     np.testing.assert_allclose(model.H, expected, atol=0.02 * np.abs(expected).max())
     assert (model.diagonal[which] >= 0.99 * np.diag(model.H)).all()
 
@@ -172,12 +177,46 @@ def test_the_learner_s_own_rule_stays_where_it_keeps_the_limits():
     assert said.gap == 0.0
 
 
-def test_a_ridge_ends_where_its_gradient_is_zero():
-    rows, b, y = drawn(5, n=400)
-    state = solved(rows, b, y, RateLimits(np.zeros(4), PAIRS[2], ridge=0.5))
-    here, at = state.here, state.at
-    assert residual(here.gradient, here.x, at.up, at.down).max() <= state.limits.tolerance
-    np.testing.assert_allclose(2 * 0.5 * here.x[:-1], here.differences, atol=1e-3)
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 10_000), st.sampled_from((2, 3)), st.sampled_from((0.02, 0.1)), st.floats(1, 60)
+)
+def test_charged_differences_are_those_of_a_quadratic_program(seed, groups, tau, charge):
+    rows, b, y = drawn(seed, groups=groups)
+    tau = np.array([tau, tau, tau, tau / 2])
+    more = {"path": FINE, "tolerance": 1e-3, "max_rounds": 150}
+    limits = RateLimits(tau, PAIRS[groups], charge=charge, **more)
+    state = solved(rows, b, y, limits)
+    at, said = state.at, optimum(state)
+    if said.unchanged:
+        return
+    a, most = constraints(rows, b, limits)
+    own, n = a[: at.rates], len(y)
+    weight = sparse.csc_matrix(own.T @ np.diag(1 / at.curvature[: at.rates]) @ own)
+    A = sparse.csc_matrix(np.vstack([a, np.eye(n), -np.eye(n)]))
+    most = np.concatenate([most, np.ones(n), np.zeros(n)])
+    quiet = clarabel.DefaultSettings()
+    quiet.verbose = False
+    cones = [clarabel.NonnegativeConeT(len(most))]
+    qp = clarabel.DefaultSolver(weight, -rows.c / n, A, most, cones, quiet).solve()
+    dual = state.hard.smooth + at.penalty(state.hard.x)
+    assert -qp.obj_val <= dual + 1e-6
+    assert dual <= -qp.obj_val + 3e-3
+    assert said.gap >= 0
+    assert best(rows, b, limits) <= said.bound + 1e-9
+    assert said.smoothed_excess <= 4e-3
+    r = own @ np.array(qp.x)
+    np.testing.assert_allclose(at.charged(state.here.differences), at.charged(r), atol=3e-3)
+
+
+def test_larger_subgroups_are_charged_more_and_what_is_no_limit_is_not():
+    limits, tau = RateLimits(np.zeros(0), PAIRS[2], charge=0.3), np.array([0.1, 0.1, 1.0, 0.001])
+    some = curvatures(np.array([400.0, 100.0, 900.0, 400.0]), tau, limits)
+    shares = np.array([2, 1, 2]) / np.mean([2, 1, 2]) / 600
+    np.testing.assert_allclose(some[[0, 1, 3]], [0.01, 0.01, 0.0025] / (0.6 * shares))
+    assert np.isinf(some[2])
+    many = curvatures(np.ones(1000), np.full(1000, 0.1), limits)
+    np.testing.assert_allclose((0.1**2 / (2 * many)).sum(), 0.3)
 
 
 @pytest.mark.parametrize("rate", [(0.6, 0.4), (-0.1, 0.5), (0.5, 1.5)])

@@ -10,15 +10,16 @@ import pytest
 from helpers import decided, small_table, weights_of
 
 from agnosticfair.cli import main
-from agnosticfair.data.decided import Decided, read_decided
+from agnosticfair.commands.measuring import labelled
+from agnosticfair.data.decided import Decided
 from agnosticfair.data.table import Column
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.notions import NOTIONS, Notion
 from agnosticfair.methods import method
+from agnosticfair.model import load_model
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.live import serve
 from agnosticfair.report.page import html
-from agnosticfair.report.shifts import summarise
 from agnosticfair.runs.provenance import rounds
 
 
@@ -41,19 +42,37 @@ def look(browser):
     assert seen == []
 
 
+METHODS = ("fl", "fairfl")
+
+
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
-    """A run of the shift suite on Adult, and its page."""
+    """Two fits of Adult, and their page on held-out rows."""
     folder = tmp_path_factory.mktemp("suite")
-    asked = ["--methods", "fl,fairfl", "--seeds", "1", "--no-frontier", "--jobs", "1"]
+    sites = [str(folder / f"site-{k}.csv") for k in (1, 2)]
+    roles = ["--target", "income", "--sensitive-features", "sex"]
+    fits = [
+        ["fit", *sites, *roles, "--method", name, "--run", str(folder / name)] for name in METHODS
+    ]
+    shown = ["--test", str(folder / "held-out.csv"), "--out", str(folder / "report.html")]
     for command in (
-        ["shifts", *asked, "--out", str(folder / "run")],
-        ["report", str(folder / "run"), "--out", str(folder / "report.html")],
+        ["data", "adult", "--out", str(folder)],
+        *([*fit, "--out", str(folder / "model.safetensors")] for fit in fits),
+        ["report", *(str(folder / name) for name in METHODS), *shown],
     ):
         with pytest.raises(SystemExit) as ended:
             main(command)
         assert ended.value.code == 0
     return folder
+
+
+@pytest.fixture(scope="module")
+def tested(suite):
+    """The held-out rows, with what both models decide."""
+    models = {name: load_model(suite / name / "model.safetensors") for name in METHODS}
+    (rows,) = labelled(models["fl"], [suite / "held-out.csv"], "income", ["sex"], None).values()
+    decisions = {name: model.predict(rows).astype(float) for name, model in models.items()}
+    return Decided.of(rows, "sex", ">50K", decisions, None)
 
 
 def url(path: Path) -> str:
@@ -84,25 +103,27 @@ def expected(rows, p, w):
     return [right, metrics.risk_difference(p, rows.s.codes, w), *rates]
 
 
-def test_numbers_in_the_page_are_those_of_the_results(look, suite):
+def test_numbers_in_the_page_are_those_of_the_rows_and_certificates(look, suite, tested):
     page = look(url(suite / "report.html"))
-    summaries = summarise(json.loads((suite / "run" / "shifts.json").read_text())["rows"])
-    names = ("test_accuracy", "test_risk_difference", "mean_risk_difference")
-    names += ("max_risk_difference", "certified_risk_difference")
+    certified = [
+        json.loads((suite / name / "certificate.json").read_text())["worst_difference"]
+        for name in METHODS
+    ]
     shown = page.eval_on_selector_all(
         "table.methods tbody tr",
         "rows => rows.map(row => [...row.querySelectorAll('.number')].map(x => Number(x.dataset.value)))",
     )
-    assert shown == [[s.numbers[name].mean for name in names] for s in summaries]
+    for line, p, bound in zip(shown, tested.decisions.values(), certified, strict=True):
+        right, gap = expected(tested, p, None)[:2]
+        assert line == pytest.approx([right, gap, bound])
     assert page.locator("canvas").count() > 8
     drawn = "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(v => v > 0)"
     assert all(page.locator("canvas").nth(k).evaluate(drawn) for k in range(4))
     assert (suite / "report.html").stat().st_size < 5e6
 
 
-def test_a_slider_moves_every_number_to_what_python_computes(look, suite):
-    page = look(url(suite / "report.html"))
-    rows = read_decided(suite / "run" / "rows-adult-shift.parquet")
+def test_a_slider_moves_every_number_to_what_python_computes(look, suite, tested):
+    page, rows = look(url(suite / "report.html")), tested
     table = counts(rows)
     weights = [np.ones(len(c["values"])) for c in table["columns"]]
     before = mixed(page)
@@ -123,9 +144,8 @@ def test_a_slider_moves_every_number_to_what_python_computes(look, suite):
         assert mixed(page)[name] == pytest.approx(expected(rows, p, np.ones(len(rows.y))), abs=1e-6)
 
 
-def test_the_worst_corner_is_one_click_away(look, suite):
-    page = look(url(suite / "report.html"))
-    rows = read_decided(suite / "run" / "rows-adult-shift.parquet")
+def test_the_worst_corner_is_one_click_away(look, suite, tested):
+    page, rows = look(url(suite / "report.html")), tested
     table = counts(rows)
     page.get_by_role("button", name="Worst corner of fairfl", exact=True).click()
     corner = table["corners"]["fairfl"]
@@ -189,7 +209,6 @@ def page_of(rows, notion, name):
     study |= {"rows_are": name, "set": name, "clients": []}
     study |= {"explorer": counts(rows, notion=notion), "configuration": {name: name}}
     study |= {"provenance": {"command": name, "data": {name: {"rows": 1, "sha256": name}}}}
-    study["deployments"] = [{"name": name, "kind": "test set", "values": {name: 0.1}}]
     return html({"version": name, "title": name, "studies": [study, study], "live": False})
 
 

@@ -211,22 +211,6 @@ def test_an_audit_is_reported(call, run, files):
     assert other["kind"] == "fit"
 
 
-def test_reproduce_is_reported(call, tmp_path):
-    asked = ("--setting", "shift", "--methods", "fl,fairfl", "--seeds", 1, "--jobs", 1)
-    call("reproduce", *asked, "--out", tmp_path / "results")
-    out = tmp_path / "report.html"
-    assert call("report", tmp_path / "results", "--out", out)[0] == 0
-    assert out.stat().st_size < 5e6
-    (study,) = page_data(out)["studies"]
-    rows = json.loads((tmp_path / "results" / "results.json").read_text())["rows"]
-    for row, entry in zip(rows, study["methods"], strict=True):
-        assert entry["accuracy"]["mean"] == row["test_accuracy"]
-        shown = next(c for c in study["clients"] if c["method"] == row["method"])
-        assert shown["accuracy"] == pytest.approx(row["test_accuracy"], abs=1e-12)
-        assert shown["risk_difference"] == pytest.approx(row["test_risk_difference"], abs=1e-12)
-    assert "Nothing is certified here" in " ".join(study["sentences"])
-
-
 SEX_AND_TOWN = (
     "--target=income",
     "--sensitive-features=sex",
@@ -370,7 +354,9 @@ def test_a_column_that_cannot_be_mixed_is_not_called_a_damaged_run(call, run, fi
 
 
 def test_a_password_in_the_command_is_kept_nowhere(tmp_path):
-    token = COMMAND.set(("fit", "a.csv", "--track", "mlflow:https://me:p@ss@host/runs"))
+    token = COMMAND.set(
+        ("agnosticfair", "fit", "a.csv", "--track", "mlflow:https://me:p@ss@host/runs")
+    )
     try:
         rounds(tmp_path / "run", method("fl"), 2, resume=False)
     finally:

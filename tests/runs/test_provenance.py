@@ -1,26 +1,9 @@
-"""Fingerprints of rows, and the rounds that a run leaves behind."""
-
-from dataclasses import replace
+"""The rounds that a run leaves behind."""
 
 import pytest
-from helpers import small_table
 
-from agnosticfair.data.table import concatenate
 from agnosticfair.methods import method
-from agnosticfair.runs.provenance import fingerprint, read_rounds, rounds
-
-
-def test_a_fingerprint_is_of_values_not_of_codes():
-    table = small_table()
-    job = table.categorical["job"]
-    turned = replace(job, codes=2 - job.codes, categories=job.categories[::-1])
-    assert fingerprint(replace(table, categorical={"job": turned})) == fingerprint(table)
-    assert fingerprint(
-        replace(table, numeric={**table.numeric, "age": table.numeric["hours"]})
-    ) != (fingerprint(table))
-    assert fingerprint(concatenate([table.take([0, 1]), table.take([2])])) == (
-        fingerprint(table.take([0, 1, 2]))
-    )
+from agnosticfair.runs.provenance import read_rounds, rounds
 
 
 def test_rounds_are_added_and_a_resumed_fit_goes_on(tmp_path):

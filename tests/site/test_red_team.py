@@ -5,11 +5,8 @@ bytes to any site, and see all that comes back. It must not learn a site's own s
 a refusal is one sentence, whatever the cause. What totals of all sites show is not hidden by masks (docs/privacy.md).
 """
 
-import csv
-import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
-from math import inf
 
 import numpy as np
 import pytest
@@ -20,21 +17,20 @@ from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 
+from town import EDGES, ROWS, SITES, Town, noisy, refusal, rows_of, written
+
 from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.binning import Binning, declared
-from agnosticfair.data.census import Census, merge, take_census
-from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.data.census import Census, take_census
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, FederationError
-from agnosticfair.federation import counts_of_all, fit, summaries
-from agnosticfair.flower.folder import Federation, read_config, write_folder
+from agnosticfair.federation import fit
 from agnosticfair.flower.masking import LIST, list_text, read_key_list
-from agnosticfair.flower.node import read_site
-from agnosticfair.flower.site import hello, reason, respond
+from agnosticfair.flower.site import hello
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates, predict
 from agnosticfair.learners.heads import Head, heads
@@ -45,12 +41,10 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.scores import Directions, Points
 from agnosticfair.mathematics.trees import empty
 from agnosticfair.methods import method
-from agnosticfair.private import imagined
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.estimates import Calibration, Learn, SubgroupMasses
-from agnosticfair.protocol.faults import Asker
 from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
+from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
@@ -84,94 +78,6 @@ from agnosticfair.server import boosted
 from agnosticfair.server import plan as server
 from agnosticfair.site.guard import Quiet, guarded
 from agnosticfair.site.policy import SitePolicy
-
-ROWS = small_table(240, 5)
-SITES = ("north", "south")
-EDGES = {"age": (-0.5, 0.5), "hours": (0.5,)}
-
-
-def rows_of(tables):
-    return dict(zip(SITES, tables, strict=True))
-
-
-def written(path, table):
-    columns = {**table.numeric}
-    kinds = ("categorical", "sensitive_features", "other")
-    columns |= {k: c.values() for kind in kinds for k, c in getattr(table, kind).items()}
-    columns |= {"y": table.target.values()}
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-    return path
-
-
-class Town:
-    """Two sites as 'deploy init' makes them, and the engine by which a coordinator, lying or not, reaches them."""
-
-    def __init__(self, folder, tables=None, schema=True, own=None, **run):
-        tables = tables or rows_of(dealt(ROWS, 2).values())
-        folder.mkdir(exist_ok=True)
-        files = {key: written(folder / f"{key}.csv", table) for key, table in tables.items()}
-        roles = Roles("y", ("sex",))
-        census = merge(
-            {k: take_census(t, k) for k, t in read_clients(files.values(), roles).items()}
-        )
-        self.schema = replace(schema_of(census, "y"), bands=EDGES) if schema else None
-        text = json.dumps(self.schema.to_json()) if schema else ""
-        plain = {"secure": run.pop("secure", True), "least_rows": run.pop("least_rows", 10)}
-        plan = Federation(
-            files, roles, {"method": "fl", "positive": "yes", **run}, schema=text, **plain
-        )
-        write_folder(folder / "bank", plan)
-        self.folder, self.tables = folder / "bank", tables
-        sites = self.folder / "sites"
-        self.config = {
-            key: {**read_site(sites / f"{key}.toml").config, **(own or {})} for key in tables
-        }
-        keys = str(read_config(self.folder)["masking"])
-        roster = read_key_list(keys).sites if keys else None
-        self.asker = Asker(self, tuple(sorted(tables)), secure=roster)
-
-    def clients(self):
-        return tuple(sorted(self.config))
-
-    def exchange(self, step, payload, keys, deadline=inf):
-        return {key: self.one(key, step, payload) for key in keys}
-
-    def one(self, key, step, payload):
-        """What a site answers, or why it does not, as the coordinator reads it."""
-        content = b"" if payload is None else pack(payload)
-        try:
-            return unpack(respond(self.config[key], step, content))
-        except Exception as error:
-            return Failure(reason(error), final=True)
-
-    def task(self, **changes):
-        """The task of an honest fit."""
-        if self.schema is None:
-            census = counts_of_all(self.asker, merge(summaries(self.asker)))
-        else:
-            census = counts_of_all(self.asker, self.schema.outline())
-        return replace(
-            server.plan(method("fl"), census, self.clients(), positive="yes").task, **changes
-        )
-
-    def total(self, question, task):
-        return self.asker.total(Broadcast(1, task, question)).sums
-
-    def said(self, step, broadcast, key="north"):
-        """The sentence by which a site refuses a request of a session that it takes part in."""
-        if self.asker.secure is not None and self.asker.session is None:
-            counts_of_all(self.asker, self.schema.outline()) if self.schema else self.task()
-        session = self.asker.session.session if self.asker.session else ""
-        found = self.one(key, step, replace(broadcast, session=session))
-        assert isinstance(found, Failure), f"step {step!r} was answered"
-        return found.reason
-
-
-def refusal(key="north"):
-    return f"site {key!r} does not answer this request; its own log says why"
 
 
 def sums_at(task, w=None):
@@ -240,6 +146,46 @@ def test_the_agreed_folds_are_answered_and_their_groups_have_enough_rows(tmp_pat
     few.config["north"]["least-rows"] = 25
     with pytest.raises(FederationError, match="does not answer this request"):
         few.task()
+
+
+def test_the_folds_by_which_learners_judge_have_enough_rows_of_every_group(tmp_path, caplog):
+    """A model of one fold's complement at a steep point, and the loss of the fold itself: sums over its rows alone.
+    Groups have some 300 rows here, 60 in a fifth, and 30 in a fifth of a half."""
+    rows = rows_of(dealt(small_table(1200, 5), 2).values())
+    town = Town(tmp_path / "town", rows, least_rows=40)
+    few = Town(tmp_path / "few", rows, least_rows=100)
+    w = np.zeros((6, len(HEADS), WIDE))
+    banded = {"encoding": replace(town.task().encoding, bands=BANDED.bands)}
+    estimated = {**banded, "estimates": linear_estimates(folds=5)}
+    for number, (asked, changes) in enumerate(
+        (
+            (Learn(HEADS, 5, 0, False, w), banded),
+            (level_of(5), banded),
+            (Calibration(), estimated),
+            (program_at(), estimated),
+        )
+    ):
+        task = town.task(**changes)
+        assert town.total(asked, task), asked.step
+        assert few.said(asked.step, Broadcast(1, task, asked)) == refusal()
+        half = Town(tmp_path / f"half{number}", rows, least_rows=40)
+        halved = Broadcast(1, replace(task, fold=Fold(0, 2, 0)), asked)
+        assert half.said(asked.step, halved) == refusal()
+    assert "in one of the folds" in caplog.text
+    assert few.total(Learn(HEADS, 0, 0, False, w[:1]), few.task(**banded))
+
+
+def test_too_small_a_fold_is_seen_before_its_rows_are_summed():
+    looked = []
+
+    def held(step, question):
+        looked.append(step)
+        return answer(Client("north", ROWS), step, question)
+
+    site = guarded(SitePolicy("north", SITES, masks=True, schema=SCHEMA, least_rows=40), held)
+    asked = Learn(HEADS, 5, 0, False, np.zeros((6, len(HEADS), WIDE)))
+    assert asked_of(site, asked, ruled_task()) == refusal()
+    assert {*looked} == {"census"}
 
 
 # -- 2: refusals that answer --------------------------------------------------------------------------------------
@@ -374,10 +320,16 @@ def test_two_cuts_that_differ_by_one_person_are_a_narrow_bin(without):
 
 
 def test_a_histogram_of_a_range_that_is_not_agreed_on(town, without):
+    """Narrow ones show one person; of wider ones each has other cells, and what two differ by is a narrow cell."""
     low, high = one_person(town)
+    task = without.task()
+    (_, least, most), *_ = task.encoding.numeric
+    agreed = Histograms(("age",), np.array([least]), np.array([most]))
+    assert without.total(agreed, task)["counts"].sum() == len(ROWS)
     for place in (town, without):
-        asked = Histograms(("age",), np.array([low]), np.array([high]))
-        assert place.said("histograms", Broadcast(1, place.task(), asked)) == refusal()
+        for a, b in ((low, high), (least - 1.0, most), (least, most + 1e-3)):
+            asked = Histograms(("age",), np.array([a]), np.array([b]))
+            assert place.said("histograms", Broadcast(2, place.task(), asked)) == refusal()
 
 
 def test_a_subgroup_of_many_values_is_one_person(town):
@@ -423,6 +375,16 @@ def test_a_column_of_names_is_not_told(tmp_path):
     assert ({*found.categorical}, {*found.numeric}) == ({"job"}, {"hours"})
 
 
+def test_a_label_of_few_rows_is_not_told(tmp_path, caplog):
+    """The outline named every label, also one that a single person has."""
+    labels = ROWS.target.values().astype(object)
+    labels[:3] = "dismissed for theft"
+    rows = dealt(replace(ROWS, target=Column.of(labels)), 2).values()
+    town = Town(tmp_path / "town", rows_of(rows), schema=False)
+    assert town.one("north", "outline", None) == Failure(refusal(), True)
+    assert "a label with fewer than 10 rows" in caplog.text
+
+
 @pytest.mark.parametrize("secure", [True, False])
 def test_rows_are_shown_by_consent_only(tmp_path, secure):
     """Without masks 'centres' gave all encoded rows, whatever shows-rows said."""
@@ -465,60 +427,6 @@ def test_a_field_of_the_task_without_a_check_is_refused(town, monkeypatch):
     task = town.task(fair_basis=constant())
     monkeypatch.delitem(checks.TASK, "fair_basis")
     assert town.said("sums", Broadcast(2, task, sums_at(task))) == refusal()
-
-
-# -- epsilon ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def private(tmp_path):
-    pytest.importorskip("opendp", reason="needs agnosticfair[dp]")
-    return lambda name, tables=None: Town(
-        tmp_path / name, tables, method="fairfl", epsilon=3.0, delta=1e-5, least_rows=10
-    )
-
-
-def noisy(kind, **more):
-    """A private question of two sites."""
-    known = {f.name for f in fields(kind)}
-    return kind(
-        **{k: v for k, v in {"z": 5.0, "sites": 2, "most": 0, **more}.items() if k in known}
-    )
-
-
-def private_task(town, **changes):
-    task = server.plan(method("fairfl"), imagined(town.schema), SITES, positive="yes").task
-    return replace(task, **{"n": 0, **changes})
-
-
-def test_under_epsilon_nothing_is_refused_for_how_many_rows_there_are(private):
-    """least-rows told a group of 9 rows from one of 10: membership, at no cost."""
-    sex = ROWS.sensitive_features["sex"].codes
-    first = np.r_[np.flatnonzero(sex == 1)[:10], np.flatnonzero(sex == 0)[:100]]
-    for name, own in (("ten", first), ("nine", first[1:])):
-        town = private(name, rows_of([ROWS.take(own), ROWS]))
-        assert town.total(noisy(PrivateCounts), private_task(town))["groups"].shape == (1, 2)
-
-
-def test_under_epsilon_the_task_is_the_schema_s(private):
-    town = private("town")
-    w, once, twice = np.zeros(6), np.zeros(1), np.zeros(2)
-    slopes = {"temperature": 1.0, "w": w, "active": once}
-    cut = axes(("age", ("under", "over"), (0.1,)), parts=[[(0, 0), (-1, -1), (-1, -1)]])
-    town.total(noisy(PrivateCounts), private_task(town))
-    for task, asked in (
-        (private_task(town, fold=Fold(0, 2)), noisy(PrivateCounts)),
-        (private_task(town, named=cut), noisy(PrivateCounts)),
-        (private_task(town, n=240), noisy(PrivateSlopes, **{**slopes, "temperature": 0.0})),
-        (private_task(town, n=240), noisy(PrivateSlopes, **{**slopes, "active": twice})),
-        (private_task(town), noisy(PrivateCounts, z=0.0)),
-        (private_task(town), noisy(PrivateCounts, most=5)),
-    ):
-        session = town.asker.session.session
-        found = town.one("north", asked.step, Broadcast(9, task, asked, session))
-        assert found == Failure(refusal(), True)
-    said = town.said("counts", Broadcast(9, UNCOUNTED, Counts(town.schema.outline())))
-    assert said == "site 'north' answers private steps only, not 'counts': its sums need noise"
 
 
 # -- whatever is asked: what comes back does not hang on one row ----------------------------------------------------

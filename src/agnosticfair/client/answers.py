@@ -11,6 +11,7 @@ import numpy as np
 from agnosticfair.client.client import CHUNK, Client
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import Census, counts_of, take_census
+from agnosticfair.data.rows import folds_by_features
 from agnosticfair.learners.decisions import scores
 from agnosticfair.mathematics.basis import design, row_priorities
 from agnosticfair.mathematics.parts import counted, sizes_of
@@ -29,7 +30,10 @@ from agnosticfair.protocol.questions import (
 
 def census(client: Client, broadcast: Broadcast[Summary] | None = None) -> Census:
     """Round zero: counts, groups, ranges and categories."""
-    return take_census(client.rows, who=client.who)
+    table = client.rows
+    if broadcast is not None and (fold := broadcast.asked.by_features) is not None:
+        table = table.take(folds_by_features(table, fold.of, fold.seed) == fold.number)
+    return take_census(table, who=client.who)
 
 
 def outline(client: Client, broadcast: Broadcast[Outline] | None = None) -> Census:

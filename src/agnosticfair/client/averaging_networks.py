@@ -41,7 +41,7 @@ def average(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
             others = asked.C - covariance(weighed_at(client, task, asked, asked.before, K, s))
         at = weighed_at(client, task, asked, asked, K, s)
         C = covariance(at)
-        adam_steps(at, y, others, asked, rng_of(client, 0, broadcast.round))
+        adam_steps(at, y, others, asked, rng_of(client, task, 0, broadcast.round))
         with torch.no_grad():
             d = at.net.logits(at.z).cpu()
         loss = softplus(d) - y * d

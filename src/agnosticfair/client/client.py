@@ -18,6 +18,9 @@ from agnosticfair.protocol.questions import Task
 CHUNK = 4096
 """Rows that are worked on at a time: small enough to stay in a core's cache."""
 
+MAX_CACHED = 24
+"""Arrays of a task, and folds, that a client holds at a time: a request may name any number of them."""
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -79,6 +82,7 @@ class Client:
             dealt = of_fold(self.table, fold)
             if not len(dealt):
                 raise DataError(f"{self.who} has no row in one of {fold.of} folds: leave it out")
+            _make_room(self.folds)
             self.folds[fold] = replace(self, table=dealt, cache=Cache(), folds={})
         return self.folds[fold]
 
@@ -89,17 +93,28 @@ class Client:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> T:
-        """``make(client, task, ...)``, made once for a task; forgotten with it, and then made anew."""
+        """``make(client, task, ...)``, made once for a task; forgotten with it, or when MAX_CACHED others were used
+        since, and then made anew."""
         if self.cache.task != task.id:
             self.cache = Cache(task.id)
-        key = (make, arguments)
-        if key not in self.cache.made:
-            self.cache.made[key] = make(self, task, *arguments, **named)
-        return cast(T, self.cache.made[key])
+        key, cached = (make, arguments), self.cache.made
+        if key in cached:
+            cached[key] = cached.pop(key)  # the last one used
+        else:
+            value = make(self, task, *arguments, **named)
+            _make_room(cached)
+            cached[key] = value
+        return cast(T, cached[key])
 
     def prepare(self, task: Task) -> Rows:
         """The rows as this task encodes them."""
         return self.kept(task, encoded)
+
+
+def _make_room(cached: dict[Any, Any]) -> None:
+    """Forget what was used longest ago."""
+    for key in list(cached)[: 1 - MAX_CACHED]:
+        del cached[key]
 
 
 def encoded(client: Client, task: Task) -> Rows:

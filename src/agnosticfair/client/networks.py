@@ -31,6 +31,9 @@ from agnosticfair.networks import Flat, flat
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Moments, Task, Trained, TrainNetwork
 
+FEW = 10
+"""Rows that are no batch of their own."""
+
 LEAST_CHUNK = 1 << 10
 """A device that has no room for this many rows at a time is too small."""
 
@@ -300,7 +303,8 @@ def train(client: Client, broadcast: Broadcast[TrainNetwork]) -> Reply:
         correction = np.zeros_like(asked.w)
         if before is not None and asked.before is not None:
             correction = asked.before.gradient - before
-        steps = descend(net, held, correction, asked, rng_of(client, asked.seed, number))
+        rng = rng_of(client, task, asked.seed, number)
+        steps = descend(net, held, correction, asked, rng)
         if not bool(torch.isfinite(net.values).all()):
             raise SolverError(
                 f"{client.who}: weights of the network became NaN in round {number}: "
@@ -317,9 +321,18 @@ def network_at(client: Client, task: Task, device: str, w: np.ndarray) -> Flat:
     return flat(task.network.name, task.network.hidden, d, w, device)
 
 
-def rng_of(client: Client, seed: int, number: int) -> np.random.Generator:
-    digest = hashlib.sha256(client.key.encode()).digest()
-    return np.random.default_rng([seed, number, *digest])
+def rng_of(client: Client, task: Task, seed: int, number: int) -> np.random.Generator:
+    """The same for the same rows, and unknown to the server: who knew the batches of many rounds could solve for the
+    rows."""
+    return np.random.default_rng([seed, number, *client.kept(task, row_digest)])
+
+
+def row_digest(client: Client, task: Task) -> bytes:
+    """Of the client's name and rows, as the task encodes them."""
+    rows, digest = client.prepare(task), hashlib.sha256(client.key.encode())
+    for values in (rows.X, rows.y, rows.s):
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.digest()
 
 
 def _key(at: TrainNetwork | Trained) -> bytes:
@@ -375,17 +388,21 @@ def descend(
 def batches(
     n: int, size: int | None, steps: int, rng: np.random.Generator
 ) -> Iterator[np.ndarray | None]:
-    """Rows of every step, pass after pass over a shuffle; None for all of them.
+    """Rows of every step, pass after pass over a shuffle; None for all of them. A pass leaves no few rows out: what it
+    saw, taken from all rows, would be these.
 
-    >>> [len(rows) for rows in batches(5, 2, 3, np.random.default_rng(0))]
-    [2, 2, 2]
+    >>> [len(rows) for rows in batches(50, 20, 3, np.random.default_rng(0))]
+    [20, 20, 20]
+    >>> [len(rows) for rows in batches(45, 20, 3, np.random.default_rng(0))]
+    [20, 25, 20]
     """
-    if size is None or size >= n:
+    if size is None or size + FEW > n:
         yield from [None] * steps
         return
     order, first = rng.permutation(n), 0
     for _ in range(steps):
         if first + size > n:
             order, first = rng.permutation(n), 0
-        yield order[first : first + size]
-        first += size
+        last = first + size if first + size + FEW <= n else n
+        yield order[first:last]
+        first = last

@@ -22,7 +22,7 @@ from agnosticfair.learners.heads import joint, targets
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.parts import members
 from agnosticfair.mathematics.scores import smoothed, utility
-from agnosticfair.protocol.grid import base_bits
+from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
@@ -127,12 +127,13 @@ def moments(client: Client, broadcast: Broadcast[PrivateMoments]) -> Reply:
 
 
 def _clipped(rows: PrivateRows, task: Task) -> np.ndarray:
-    return clipped(rows.X, clip_of(task), min(16, base_bits(task.n) // 2))
+    return clipped(rows.X, clip_of(task), min(16, bits("moments", task) // 2))
 
 
 def bits_of(task: Task) -> int:
-    """Bits after the point of what a row adds: few enough for exact sums, whatever n the task says."""
-    return min(30, base_bits(task.n))
+    """Bits after the point of what a row adds: few enough for exact sums, whatever n the task says, and no more than
+    the sums are sent with, for rounding them would move them further than a row may."""
+    return min(30, bits("gradient", task))
 
 
 def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
@@ -161,13 +162,13 @@ def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
 def heads(client: Client, broadcast: Broadcast[PrivateHeads]) -> Reply:
     """At w, of every head: the gradient sum (p - t) x, and sum 4 p (1 - p)."""
     rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
-    X, bits = _clipped(rows, task), bits_of(task)
+    X, fine = _clipped(rows, task), bits_of(task)
     t, counts = targets(asked.heads, rows.y, rows.table.sensitive_features)
     gradient, curve = np.zeros(asked.w.shape), np.zeros(len(asked.heads))
     for h, p in enumerate(sigmoid(X @ asked.w.T).T):
-        gradient[h] = truncated(((p - t[h]) * counts[h])[:, None] * X, bits).sum(axis=0)
-        curve[h] = truncated(4 * p * (1 - p) * counts[h], bits).sum()
-    return Reply(broadcast.round, {"head_gradient": gradient, "head_curve": curve})
+        gradient[h] = truncated(((p - t[h]) * counts[h])[:, None] * X, fine).sum(axis=0)
+        curve[h] = truncated(4 * p * (1 - p) * counts[h], fine).sum()
+    return Reply(broadcast.round, {"gradients": gradient, "curves": curve})
 
 
 def probabilities(client: Client, task: Task, most: int) -> np.ndarray:
@@ -182,7 +183,7 @@ def probabilities(client: Client, task: Task, most: int) -> np.ndarray:
 def rates(client: Client, broadcast: Broadcast[PrivateRates]) -> Reply:
     """With coefficients A: rates[m, c] = sum_{in m} d pi_c, and the upper triangle of sum 4 d (1 - d) v v^T."""
     rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
-    P, bits = client.kept(task, probabilities, asked.most), bits_of(task)
+    P, fine = client.kept(task, probabilities, asked.most), bits_of(task)
     assert task.estimates is not None
     pi, inside = joint(task.estimates.heads, P), rows.inside
     score = utility(P[0], asked.prices) - asked.shift
@@ -192,11 +193,11 @@ def rates(client: Client, broadcast: Broadcast[PrivateRates]) -> Reply:
     first, second = asked.directions[:, 3:].T
     v = inside[k] * (first[:, None] * pi[j] - second[:, None] * pi[other])
     # products of two multiples of 2^-16 are exact, as those of the moments
-    v = truncated(np.sqrt(curve) * v, min(16, base_bits(task.n) // 2))
+    v = truncated(np.sqrt(curve) * v, min(16, bits("rates_hessian", task) // 2))
     upper = (v @ v.T)[np.triu_indices(len(v))]
     return Reply(
         broadcast.round,
-        {"rates": inside @ truncated(d * pi, bits).T, "rates_hessian": upper},
+        {"rates": inside @ truncated(d * pi, fine).T, "rates_hessian": upper},
     )
 
 

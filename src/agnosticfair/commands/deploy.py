@@ -85,7 +85,6 @@ def init(
     from agnosticfair.data.schema import load_schema
     from agnosticfair.flower.folder import Federation, write_folder
     from agnosticfair.methods import method as recipe
-    from agnosticfair.networks import factory
     from agnosticfair.private import Budget, private_recipe
     from agnosticfair.protocol.faults import policy
     from agnosticfair.server.plan import consents
@@ -95,6 +94,8 @@ def init(
         check_promise(limit, confidence, precision, epsilon=epsilon, drop=on_failure == "drop")
         chosen = recipe(within(recipe(method), settings.get("tau")), **settings)
     if "network" in settings:
+        from agnosticfair.networks import factory
+
         factory(settings["network"])  # refused now, as are the next, rather than at the first run
     policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}

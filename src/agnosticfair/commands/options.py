@@ -43,7 +43,6 @@ Encoding = Annotated[
 ]
 Force = Annotated[bool, Option("--force", help="Write over a file that is not ours.")]
 MethodName = Annotated[str, Option(help="See 'agnosticfair methods'.")]
-NetworkName = Annotated[str | None, Option(help=SETTINGS["network"].words)]
 _NOTION = Option(help=f"{', '.join(NOTIONS)}.")
 Notion = Annotated[str | None, _NOTION]
 NotionName = Annotated[str, _NOTION]
@@ -60,12 +59,8 @@ LimitPrecision = Annotated[
 Settings = Mapping[str, Any]
 NONE: Settings = MappingProxyType({})
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
-Datasets = Annotated[str, Option(help="Names with commas between, or all: see agnosticfair data.")]
-Seeds = Annotated[int, Option(help="Runs of each method, each on a split of its own.")]
 Jobs = Annotated[int | None, Option(help="Processes; by default one per processor.")]
-DataFolder = Annotated[
-    Path | None, Option(help="Where data not shipped is; else $AGNOSTICFAIR_DATA, else downloaded.")
-]
+OutFolder = Annotated[Path, Option(help="Folder for the results.")]
 SchemaFile = Annotated[Path | None, Option(help="What all agree on: see 'agnosticfair schema'.")]
 Epsilon = Annotated[
     float | None, Option(help="Differential privacy of rows: 1 to 10. Needs a schema.")
@@ -74,16 +69,6 @@ Delta = Annotated[float, Option(help="Of differential privacy.")]
 SiteRows = Annotated[
     int, Option(help="Hide whole sites, of at most so many rows each; 0 hides rows.")
 ]
-OutFolder = Annotated[Path, Option(help="Folder for the results.")]
-
-
-def listed(text: str, known: Iterable[str]) -> list[str]:
-    """Names with commas between them; 'all' is all there are.
-
-    >>> listed("fl, afl", ["fl", "afl", "qffl"]), listed("all", ["x", "y"])
-    (['fl', 'afl'], ['x', 'y'])
-    """
-    return list(known) if text.strip() == "all" else [name.strip() for name in text.split(",")]
 
 
 Command = Callable[..., None]
@@ -177,7 +162,7 @@ def _option(setting: Setting) -> Parameter:
 
 PANELS = {
     "Data": "target sensitive_features client_column numeric categorical drop positive separator encoding "
-    "test predictions model trust_code threshold columns mix keep schema data_folder dataset datasets "
+    "test predictions model trust_code threshold columns mix keep schema "
     "certificate rows sample labels when again",
     "Sites": "state add masked keys site secret",
     "Fairness": "taus limit",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,6 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import agnosticfair
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError
 
@@ -183,38 +181,6 @@ def _is_ours(path: Path, looked_at: int = 1 << 16) -> bool:
         tail = file.read(looked_at)
     first = head.partition(b"\n")[0].strip()
     return not head or b"agnosticfair" in head + tail or b"prediction,probability" in first
-
-
-def deliver_study(
-    command: str,
-    results: Mapping[str, Any],
-    head: str,
-    grids: tuple[Iterable[Grid], Iterable[Grid]],
-    drawn: Mapping[str, tuple[Any, str]],
-    kept: Mapping[str, bytes],
-    said: str,
-    out: Path,
-    as_json: bool,
-) -> None:
-    """Write an experiment's results, tables and figures; then show the tables and say where the rest is.  grids: to
-    write, and to show."""
-    from agnosticfair.report.figures import png
-    from agnosticfair.report.tables import document
-
-    asked = {k: "" if v is True else f" {v}" for k, v in results["asked"].items() if v is not False}
-    words = " ".join(f"--{key}{value}" for key, value in asked.items())
-    made_by = f"Made by `agnosticfair {command} {words}`, version {agnosticfair.__version__}."
-    name, text = STUDIES[command], json.dumps(results, indent=1, allow_nan=False)
-    written = document(head, grids[0], {file: about for file, (_, about) in drawn.items()}, made_by)
-    files = {name[0]: f"{text}\n".encode(), name[1]: written.encode(), **kept}
-    files |= {file: png(figure) for file, (figure, _) in drawn.items()}
-    deliver(out, files, grids[1], said, text if as_json else None)
-
-
-STUDIES = {
-    "reproduce": ("results.json", "tables.md"),
-    "shifts": ("shifts.json", "shifts.md"),
-}
 
 
 def deliver(

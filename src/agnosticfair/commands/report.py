@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from agnosticfair.report.runs import Run
 
 
-@example("report shifts --mix workclass --mix age --out report.html")
+@example("report run --test held-out.csv --mix workclass --mix age --out report.html")
 def report(
-    runs: Annotated[
-        list[Path], Argument(help="Folders written by fit --run, shifts, reproduce, audit, deploy.")
-    ],
+    runs: Annotated[list[Path], Argument(help="Folders written by fit --run, audit, deploy.")],
     test: Annotated[
         list[Path] | None, Option(help="Rows to compare fits on: a file, or one per site.")
     ] = None,
@@ -40,7 +38,7 @@ def report(
 ) -> None:
     """Write one HTML file that shows runs: it works offline and asks nothing of the network.
 
-    Runs of fit are measured on --test rows side by side; other runs keep their own test rows.
+    Runs of fit are measured on --test rows side by side; audits keep their own test rows.
     """
     from agnosticfair.report.page import data, html
     from agnosticfair.report.runs import read_run
@@ -124,7 +122,7 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
 
     fits = [run for run in runs if run.kind == "fit"]
     if not fits:
-        raise SettingsError("--test is for runs of fit; these runs keep their own test rows")
+        raise SettingsError("--test is for runs of fit; an audit keeps its own test rows")
     if (
         len({(sensitive_feature_of(run), notion_of(run), model_of(run).positive) for run in fits})
         > 1

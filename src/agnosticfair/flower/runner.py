@@ -77,7 +77,7 @@ def _run(folder: Path, told: Told, timeout: float, changes: Mapping[str, Any]) -
     settings = read_settings(folder)
     config = read_config(folder) | {"folder": str(settings.folder), **changes}
     config["patience"] = min(float(config.get("patience") or timeout), timeout)
-    config["command"] = shlex.join(("agnosticfair", *COMMAND.get())) if COMMAND.get() else ""
+    config["command"] = shlex.join(COMMAND.get())
     out = Path(config["out"])
     with locked(settings):
         patiently(lambda: control.register(settings), told)

@@ -132,7 +132,7 @@ def site_of(config: Mapping[str, Any]) -> Site:
     if parts and own.get("schema"):
         raise SettingsError("ray-parts and schema do not go together: give one of them")
     if own.get("epsilon"):
-        _check_private(own)
+        _check_private({**own, "fingerprint": known})
     return Site(
         str(config["site"]), str(config["file"]), roles, allow, least, imports, known, **own
     )
@@ -148,6 +148,11 @@ def _check_private(own: Mapping[str, Any]) -> None:
         raise SettingsError(
             "privacy by epsilon and may-drop do not go together: a total without a site, taken from a total with it, "
             "would have that site's share of the noise alone; take out may-drop"
+        )
+    if own.get("fingerprint"):
+        raise SettingsError(
+            "privacy by epsilon and fingerprint do not go together: a digest of the file tells whoever knows all rows "
+            "but one whether that one is there; take out fingerprint"
         )
 
 
@@ -253,10 +258,13 @@ def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
         ledger = Quiet(site.key, lambda *_: _ledger(site, stamps[0]))("private_plan", None)
         rows, held = ledger.path.stem, Quiet(site.key, held)
         held = PrivateSite(site.key, held, ledger, site.colluding, site.site_rows, rows=rows)
-    held = guarded(policy, held)
     if not site.mask_key:
-        return held
-    return masked_site(site.mask_key, site.mask_list, policy, held, site.mask_keeper, rows=rows)
+        return guarded(policy, held)
+    file, bins = Path(site.file), Path(site.mask_key).with_suffix(".bins")
+    data = _digest(file) if file.exists() else ""
+    held = guarded(policy, held, bins, data)
+    own = {"rows": rows, "data": data}
+    return masked_site(site.mask_key, site.mask_list, policy, held, site.mask_keeper, **own)
 
 
 def _held(site: Site, stamp: int, step: str, question: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.settings import FOLDS, NOT_NEGATIVE, Reach, check_settings, names_of, require
+from agnosticfair.settings import FOLDS, Reach, check_settings, names_of, require
 
 NAMES = ("auto", "additive", "linear", "trees", "given")
 """Of learners (``learners.estimates.LEARNERS``); 'auto' is the best of them on held-out rows."""
@@ -22,8 +22,6 @@ class Rule:
     ----------
     learner : str or classifier
         A name of ``NAMES``, or, where rows are in one place, a scikit-learn classifier with ``predict_proba``.
-    ridge : float
-        Penalty on the squared multipliers: an adversary who spreads.
     costs : None, 'balanced' or (float, float)
         Of a false positive and of a false negative; 'balanced' weighs both labels alike.
     positive_rate : (float, float), optional
@@ -48,7 +46,6 @@ class Rule:
     """
 
     learner: Any = "auto"
-    ridge: float = 0.0
     costs: str | tuple[float, float] | None = None
     positive_rate: tuple[float, float] | None = None
     overall: float | None = None
@@ -60,13 +57,12 @@ class Rule:
 
     def __post_init__(self) -> None:
         check_settings(self, Reach.RULE)
-        require(NOT_NEGATIVE, multiplier_ridge=self.ridge)
         require(FOLDS, learning_folds=self.folds)
         object.__setattr__(self, "probability", tuple(map(str, names_of(self.probability))))
         for name in ("costs", "positive_rate"):
             if not isinstance(value := getattr(self, name), str | None):
                 object.__setattr__(self, name, tuple(map(float, value)))
-        for name in ("ridge", "overall", "min_people", "folds"):
+        for name in ("overall", "min_people", "folds"):
             if isinstance(value := getattr(self, name), np.generic):
                 object.__setattr__(self, name, value.item())
         self._check_learner()

@@ -1,4 +1,8 @@
-"""Small dense quadratics with a kinked, separable penalty: the subproblem of a proximal Newton step."""
+"""Small dense quadratics with a separable penalty: the subproblem of a proximal Newton step.
+
+The penalty of a coordinate is kinked, up max(x, 0) + down max(-x, 0), or, with a finite ``curvature``, Huber's: its
+infimal convolution with curvature x^2 / 2, which is quadratic near 0 and has the same slopes beyond.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,23 @@ MAX_SWEEPS, MAX_SIGNS, MAX_PRICES = 60, 2000, 40
 """Of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of ``lasso_on_simplex``."""
 
 
-def kinked(x: np.ndarray, up: np.ndarray, down: np.ndarray) -> float:
-    """sum up max(x, 0) + down max(-x, 0); an infinite slope holds x at 0.
+def kinked(
+    x: np.ndarray, up: np.ndarray, down: np.ndarray, curvature: np.ndarray | None = None
+) -> float:
+    """The penalty; an infinite slope holds x at 0.  curvature: infinite, as without, for a kink.
 
     >>> kinked(np.array([2.0, -1.0, 0.0]), np.full(3, 0.5), np.array([0.5, 0.25, np.inf]))
     1.25
+    >>> kinked(np.array([2.0, 0.1]), np.full(2, 0.5), np.full(2, 0.5), np.array([1.0, 1.0]))
+    0.88
     """
     on = x != 0
-    return float(np.where(x > 0, up, down)[on] @ np.abs(x[on]))
+    slope, size = np.where(x > 0, up, down)[on], np.abs(x[on])
+    if curvature is None:
+        return float(slope @ size)
+    inside = np.minimum(slope / curvature[on], size)
+    bent = np.where(inside > 0, inside, 1.0) * np.where(inside > 0, curvature[on], 0.0)
+    return float(slope @ (size - inside) + bent @ inside / 2)
 
 
 def proximal(z: np.ndarray, up: np.ndarray, down: np.ndarray) -> np.ndarray:
@@ -28,14 +41,55 @@ def proximal(z: np.ndarray, up: np.ndarray, down: np.ndarray) -> np.ndarray:
     return np.where(above > 0, above, np.where(below < 0, below, 0.0))
 
 
-def residual(g: np.ndarray, x: np.ndarray, up: np.ndarray, down: np.ndarray) -> np.ndarray:
+def residual(
+    g: np.ndarray,
+    x: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    curvature: np.ndarray | None = None,
+) -> np.ndarray:
     """How far -g is from the penalty's subgradients at x, coordinate by coordinate; 0 at the optimum.
 
     >>> residual(np.array([-0.7, -0.2]), np.array([0.0, 1.0]), np.full(2, 0.5), np.full(2, 0.5)).round(3)
     array([0.2, 0.3])
     """
     at_zero = np.maximum(np.maximum(-g - up, g - down), 0.0)
-    return np.where(x > 0, np.abs(g + up), np.where(x < 0, np.abs(g - down), at_zero))
+    left = np.where(x > 0, np.abs(g + up), np.where(x < 0, np.abs(g - down), at_zero))
+    if curvature is not None:
+        bent = np.isfinite(curvature)
+        slope = np.clip(curvature[bent] * x[bent], -down[bent], up[bent])
+        left[bent] = np.abs(g[bent] + slope)
+    return left
+
+
+def huber_step(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    curvature: np.ndarray,
+    inside: np.ndarray,
+) -> np.ndarray:
+    """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + the penalty.  inside: of ``lasso_on_simplex``; none may be true.
+
+    x = kinked + quadratic; for given kinked coordinates the quadratic ones are a linear solve, and what is left is a
+    ``lasso_step`` in the first, with the parallel sum of H and the curvatures.
+
+    >>> step = huber_step(np.eye(2), np.array([-2.0, -0.2]), *np.array([[0.0] * 2, [0.5] * 2, [0.5] * 2, [1.0] * 2]),
+    ...     np.zeros(2, bool))
+    >>> step.round(6)
+    array([1.5, 0.1])
+    """
+    bent = np.flatnonzero(np.isfinite(curvature))
+    rows = H[bent]
+    solved = np.linalg.solve(rows[:, bent] + np.diag(curvature[bent]), np.c_[rows, g[bent]])
+    left = H - rows.T @ solved[:, :-1]
+    args = (left + left.T) / 2, g - rows.T @ solved[:, -1], x0, up, down
+    x = lasso_on_simplex(*args, inside) if inside.any() else lasso_step(*args)
+    moved = solved[:, :-1] @ (x - x0) + solved[:, -1]
+    x[bent] -= moved
+    return x
 
 
 def lasso_step(

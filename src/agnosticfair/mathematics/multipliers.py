@@ -18,8 +18,11 @@ from agnosticfair.mathematics.lasso import kinked, residual
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.scores import COEFFICIENT_BITS, Directions
 
-PATH = (0.3, 0.1, 0.03, 0.01, 0.005)
+PATH = (0.3, 0.1, 0.03, 0.01)
 """Smoothing, in units of utility."""
+
+MANY, MIN_UNIT = 600, 0.05
+"""Of fewer than MANY comparisons each is charged as one of so many; the least unit of differences that are charged."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,9 @@ class RateLimits:
         The limit of each weight function; inf for none.
     pairs : tuple of (int, int)
         The compared groups, each pair once.
-    ridge : float
-        Weight of the squared multipliers: an adversary who spreads over subgroups.
+    charge : float
+        What differences within the limits cost: so much utility times the mean of (difference / limit)^2 over all
+        comparisons, weighted by the root of their people; less where these are fewer than MANY.
     positive_rate : (float, float) or None
         Bounds of the share of positive decisions.
     min_people : float
@@ -82,7 +86,7 @@ class RateLimits:
 
     tau: np.ndarray
     pairs: tuple[tuple[int, int], ...]
-    ridge: float = 0.0
+    charge: float = 0.0
     positive_rate: tuple[float, float] | None = None
     min_people: float = 1.0
     tolerance: float = 5e-4
@@ -95,15 +99,17 @@ class RateLimits:
 @dataclass(frozen=True)
 class Coordinates:
     """The multipliers.  k, j, other: weight function and groups, (E,).  up, down: slopes of the penalty, the last of
-    the positive rate.  mass: (K, P), E[b_k pi_p].  mixed: (m, K, P), differences of rates that mix weight functions,
-    whose multipliers come after the E others.  members, worths: (K,), E[b_k] and E[b_k c] / E[b_k] where the worst
-    utility counts, whose adversary's K weights come next; empty otherwise.  worst: how it counts."""
+    the positive rate.  curvature: of the penalty near 0, inf where nothing is charged.  mass: (K, P), E[b_k pi_p].
+    mixed: (m, K, P), differences of rates that mix weight functions, whose multipliers come after the E others.
+    members, worths: (K,), E[b_k] and E[b_k c] / E[b_k] where the worst utility counts, whose adversary's K weights come
+    next; empty otherwise.  worst: how it counts."""
 
     k: np.ndarray
     j: np.ndarray
     other: np.ndarray
     up: np.ndarray
     down: np.ndarray
+    curvature: np.ndarray
     mass: np.ndarray
     mixed: np.ndarray
     members: np.ndarray
@@ -151,6 +157,14 @@ class Coordinates:
         np.add.at(A, (self.k, self.other), -x[:E] / self.mass[self.k, self.other])
         A += np.einsum("m,mkp->kp", x[E : self.rates], self.mixed)
         return on_grid(A, COEFFICIENT_BITS)
+
+    def penalty(self, x: np.ndarray) -> float:
+        """Of the multipliers x."""
+        return kinked(x, self.up, self.down, self.curvature)
+
+    def charged(self, r: np.ndarray) -> float:
+        """What these differences cost, (E + m,): the conjugate of the penalty near 0."""
+        return float((r * r / (2 * self.curvature[: self.rates])).sum())
 
     def differences(self, decided: np.ndarray) -> np.ndarray:
         """r of every coordinate but the last, (E + m,).  decided: (P, K), E[d b_k pi_p]."""
@@ -227,12 +241,23 @@ def coordinates(sums: Mapping[str, np.ndarray], n: float, limits: RateLimits) ->
         other,
         np.concatenate([limits.tau[k], free, [high]]),
         np.concatenate([limits.tau[k], held, [-low]]),
+        np.concatenate([curvatures(least[on], limits.tau[k], limits), held, [np.inf]]),
         mass / n,
         np.zeros((0, *mass.shape)),
         members,
         worths,
         limits.worst,
     )
+
+
+def curvatures(people: np.ndarray, tau: np.ndarray, limits: RateLimits) -> np.ndarray:
+    """Of the penalty near 0, (E,).  people: of the smaller group of each comparison; tau: its limit, none from 1 on."""
+    found, on = np.full(len(tau), np.inf), (tau > 0) & (tau < 1)
+    if limits.charge > 0 and on.any():
+        weights = np.sqrt(people[on])
+        shares = weights / weights.mean() / max(len(weights), MANY)
+        found[on] = np.maximum(tau[on], MIN_UNIT) ** 2 / (2 * limits.charge * shares)
+    return found
 
 
 @dataclass(frozen=True)
@@ -253,23 +278,21 @@ class At:
     losses: np.ndarray
 
 
-def objective(
-    at: Coordinates, limits: RateLimits, n: float, x: np.ndarray, eps: float, sums: Mapping, t: int
-) -> At:
+def objective(at: Coordinates, n: float, x: np.ndarray, eps: float, sums: Mapping, t: int) -> At:
     """The t-th point of a reply."""
     decided, positive = sums["decided"][t] / n, float(sums["positives"][t]) / n
     r = at.differences(decided)
     smooth = float(sums["value"][t]) / n
-    utility, own, losses = float(sums["utility"][t]) / n, x[: at.rates], np.zeros(0)
+    utility, losses = float(sums["utility"][t]) / n, np.zeros(0)
     if at.worst is not None:
         share, alpha = at.worst.share, x[at.rates : -1]
         losses = at.worst.losses(sums["worth"][t] / n / at.members, at.worths)
         without = at.worst.losses(np.zeros(len(at.worths)), at.worths)
         smooth -= (1.0 - share) * without[-1] + share * float(alpha @ without)
         utility = -(1.0 - share) * losses[-1] - share * float(losses.max())
-    value = smooth + kinked(x, at.up, at.down) + limits.ridge * float(own @ own)
+    value = smooth + at.penalty(x)
     of_worst = np.zeros(0) if at.worst is None else -at.worst.share * losses
-    gradient = np.concatenate([-r + 2 * limits.ridge * own, of_worst, [-positive]])
+    gradient = np.concatenate([-r, of_worst, [-positive]])
     return At(
         x,
         eps,
@@ -287,7 +310,7 @@ def objective(
 
 def unsettled(at: Coordinates, point: At) -> float:
     """How far the point is from the optimum: by differences of rates, and by what the adversary could still gain."""
-    left = residual(point.gradient, point.x, at.up, at.down)
+    left = residual(point.gradient, point.x, at.up, at.down, at.curvature)
     if at.worst is not None:
         own = slice(at.rates, -1)
         g, alpha = point.gradient[own], point.x[own]

@@ -32,7 +32,10 @@ class Optimum:
     bound : float
         No rule that keeps the limits has more.
     gap : float
-        No rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``.
+        No rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``, less what
+        differences within the limits are charged.
+    charge : float
+        What those of this rule are.
     excess, smoothed_excess : float
         By how much the rule, and its smoothed form, are above a limit at most; negative below all.
     people : float
@@ -54,6 +57,7 @@ class Optimum:
     constant: float
     bound: float
     gap: float
+    charge: float
     excess: float
     smoothed_excess: float
     people: float
@@ -84,6 +88,8 @@ def optimum(state: State) -> Optimum:
     bound = min(state.bound, dual_bound(at, hard))
     if bound < lowest(state) - 1e-9:
         raise SettingsError("no rule keeps all limits at once: raise tau, or widen positive_rate")
+    unchanged = bool((x == at.zero()).all())
+    charge = 0.0 if unchanged else at.charged(r)
     finite = at.up[:R] > 0
     scales = np.abs(at.differences(own.decided))[finite] / at.up[:R][finite]
     smoothed = hard if state.hard is None or state.here is None else state.here
@@ -92,12 +98,13 @@ def optimum(state: State) -> Optimum:
         own.utility,
         constant(state),
         bound,
-        max(hard.smooth + kinked(x, up, down) - hard.utility, 0.0),
+        max(hard.smooth + kinked(x, up, down, at.curvature) + charge - hard.utility, 0.0),
+        charge,
         excess(state, hard),
         excess(state, smoothed),
         people(state, hard),
         hard.positive,
-        bool((x == at.zero()).all()),
+        unchanged,
         float(scales.max(initial=0.0)) if finite.all() else inf,
         float(np.abs(x[:R]) @ at.up[:R]),
     )
@@ -147,9 +154,10 @@ def people(state: State, point: At) -> float:
 def scale_for(share: float, said: Optimum) -> tuple[float, float]:
     """By what the limits would have to be multiplied, at least and at most, for a rule that retains this share.
 
-    The best utility is concave in the scale: chords between solved programs are reached, the tangent is not exceeded.
+    The best utility is concave in the scale: the tangent is not exceeded, and chords between solved programs are
+    reached, by a rule that is charged only if they are close.
 
-    >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
+    >>> half = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
     >>> [round(v, 3) for v in scale_for(0.8, half)]
     [1.3, 2.2]
     """
@@ -178,7 +186,7 @@ def next_scale(said: Optimum) -> float | None:
 def price(said: Optimum, tau: float) -> tuple[str, ...]:
     """What the limit tau costs, in sentences; none where the rule retains nearly all.
 
-    >>> price(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, -0.1, -0.1, 0.0, 0.5, True, 0.5, 0.0), 0.05)
+    >>> price(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, 0.0, -0.1, -0.1, 0.0, 0.5, True, 0.5, 0.0), 0.05)
     ("The rule is the learner's own decisions: they differ nowhere by more than the limit.",)
     """
     if said.unchanged:
@@ -205,7 +213,7 @@ def optimality(said: Optimum, accuracy: bool = False) -> str:
     """How far the rule is from the best one, in a sentence.  accuracy: both errors cost 1, so that utility counts
     right answers.
 
-    >>> optimality(Optimum(0.2, 0.3, 0.0, 0.2004, 0.0006, 0.002, 0.0, 0.4, 0.5, False, 0.5, 0.0))
+    >>> optimality(Optimum(0.2, 0.3, 0.0, 0.2004, 0.0006, 0.0, 0.002, 0.0, 0.4, 0.5, False, 0.5, 0.0))
     'No rule that decides from these estimates and keeps the limits has more utility than this one by more than \
 0.0004; its decisions exceed a limit by at most 0.002, and by at most 0.4 expected people.'
     """
@@ -217,7 +225,10 @@ def optimality(said: Optimum, accuracy: bool = False) -> str:
             f"its decisions exceed a limit by at most {said.excess:.2g}, and by at most {said.people:.2g} expected "
             "people"
         )
-    return f"No rule that decides from these estimates and keeps the limits {better} by more than {more:.2g}; {kept}."
+    first = f"No rule that decides from these estimates and keeps the limits {better} by more than {more:.2g}"
+    if said.charge:
+        first += f", none that is charged alike for differences within them by more than {max(said.gap, 1e-4):.2g}"
+    return f"{first}; {kept}."
 
 
 def _shown(tau: float) -> str:

@@ -5,12 +5,13 @@
 with one constraint e for a weight function b_k and two compared groups j, other; and low <= E[d] <= high if asked for.
 Decisions d(x) in [0, 1] enter linearly, so its dual is convex in one multiplier per constraint:
 
-    min_x  E[eps softplus(score / eps)] + sum_e tau_e |x_e| + ridge |x|^2,   score = c - nu - sum_e x_e u_e,
+    min_x  E[eps softplus(score / eps)] + sum_e tau_e |x_e|,   score = c - nu - sum_e x_e u_e,
 
-smoothed by eps, which goes down a path; u_e = b_k (pi_j / N_kj - pi_l / N_kl).  The multiplier nu of the positive
-rate is the last coordinate.  ``request`` says what is evaluated next and ``step`` takes the sums (``scores.evaluate``),
-wherever the rows lie: a proximal Newton step on the active multipliers, and several step lengths in one request where
-the full one is refused.
+smoothed by eps, which goes down a path; u_e = b_k (pi_j / N_kj - pi_l / N_kl).  Differences within the limits may be
+charged, sum_e r_e^2 / (2 C_e): then tau_e |x_e| becomes Huber's penalty, C_e x_e^2 / 2 near 0 and of slope tau_e
+beyond.  The multiplier nu of the positive rate is the last coordinate.  ``request`` says what is evaluated next and
+``step`` takes the sums (``scores.evaluate``), wherever the rows lie: a proximal Newton step on the active multipliers,
+and several step lengths in one request where the full one is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.ambiguity import Ambiguity, check
 from agnosticfair.mathematics.fairness import shrunk, worst_pair, worst_rate_cuts
-from agnosticfair.mathematics.lasso import kinked, lasso_on_simplex, lasso_step, residual
+from agnosticfair.mathematics.lasso import huber_step, kinked, residual
 from agnosticfair.mathematics.multipliers import (
     At,
     Coordinates,
@@ -82,27 +83,23 @@ def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mappin
     return StepModel(on, H * (stands * factor) / traced[:, None] / traced, diagonal)
 
 
-def solve(
-    at: Coordinates, limits: RateLimits, here: At, model: StepModel, damping: float
-) -> tuple[np.ndarray, float]:
+def solve(at: Coordinates, here: At, model: StepModel, damping: float) -> tuple[np.ndarray, float]:
     """The step of the model from here, and what it promises (negative)."""
     x, g = here.x, here.gradient
     which, a = model.on, len(model.on)
     H, own = model.H.copy(), np.diag(model.H) + damping * model.diagonal[which]
-    own += 1e-9 + 1e-4 * np.trace(model.H) / max(a, 1) + 2 * limits.ridge * (which < at.rates)
+    own += 1e-9 + 1e-4 * np.trace(model.H) / max(a, 1)
     np.fill_diagonal(H, own)
     p = np.zeros(at.size)
     of_worst = (which >= at.rates) & (which < at.size - 1)
-    step = lasso_on_simplex if of_worst.any() else lasso_step
-    more = (of_worst,) if of_worst.any() else ()
-    p[which] = step(H, g[which], x[which], at.up[which], at.down[which], *more) - x[which]
+    penalty = at.up[which], at.down[which], at.curvature[which]
+    p[which] = huber_step(H, g[which], x[which], *penalty, of_worst) - x[which]
     return p, promise(at, here, p)
 
 
 def promise(at: Coordinates, here: At, p: np.ndarray) -> float:
     """First-order change of the objective along p."""
-    x = here.x
-    return float(here.gradient @ p + kinked(x + p, at.up, at.down) - kinked(x, at.up, at.down))
+    return float(here.gradient @ p + at.penalty(here.x + p) - at.penalty(here.x))
 
 
 @dataclass(frozen=True)
@@ -179,10 +176,7 @@ def step(state: State, sums: Mapping[str, np.ndarray]) -> State:
         return _looked(state, sums)
     at = state.at
     assert at is not None
-    points = [
-        objective(at, state.limits, state.n, x, state.eps, sums, t)
-        for t, x in enumerate(state.trial)
-    ]
+    points = [objective(at, state.n, x, state.eps, sums, t) for t, x in enumerate(state.trial)]
     best = int(np.argmin([point.value for point in points]))
     there, base = points[best], state.base
     if base is None or there.value <= base.value + ARMIJO * _length(state, best) * state.promised:
@@ -211,17 +205,17 @@ def _started(state: State, sums: Mapping[str, np.ndarray]) -> State:
     n, limits = state.n, state.limits
     at = coordinates(sums, n, limits)
     zero = at.zero()
-    own = objective(at, limits, n, zero, 0.0, sums, 0)
-    here = objective(at, limits, n, zero, state.eps, sums, 1)
+    own = objective(at, n, zero, 0.0, sums, 0)
+    here = objective(at, n, zero, state.eps, sums, 1)
     state = replace(
         state, at=at, own=own, here=here, totals=sums["totals"] / n, members=sums["members"]
     )
     if limits.mixtures is not None:
         check(Ambiguity(sums["members"][:-1] / n, 1.0, limits.mixtures.bound))
-    keeps = unsettled(at, own) <= limits.tolerance
+    keeps = unsettled(replace(at, curvature=np.full(at.size, np.inf)), own) <= limits.tolerance
     if keeps and limits.mixtures is not None:
         keeps = not len(violated(at, limits.mixtures, own, state.members, n, limits))
-    if keeps and not limits.ridge:
+    if keeps:
         return replace(state, stage="done", hard=own, bound=dual_bound(at, own))
     warm = state.start is not None and len(state.start) == at.size
     x = state.start if state.start is not None and warm else zero
@@ -253,11 +247,11 @@ def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
     if at.worst is not None:
         losses = g[at.rates : -1]
         near[at.rates : -1] = losses / min(float(losses.min()), -1e-12)
-    near[x != 0] += 1e6
-    if (x != 0).sum() > max_active(at.mass.size):
-        near += 1e6 + 1e9 * np.minimum(residual(g, x, at.up, at.down), 1.0)
+    near[(x != 0) | np.isfinite(at.curvature)] += 1e6
+    if (near >= 1e6).sum() > max_active(at.mass.size):
+        near += 1e6 + 1e9 * np.minimum(residual(g, x, at.up, at.down, at.curvature), 1.0)
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
-    support, (few, share) = int((x != 0).sum()), BESIDE
+    support, (few, share) = int((near >= 1e6).sum()), BESIDE
     room = min(max_active(at.mass.size), support + few + int(share * support))
     order = np.argsort(-near, kind="stable")[:room]
     return at.ordered(np.sort(order[near[order] > NEAR]))
@@ -277,7 +271,7 @@ def _advanced(state: State) -> State:
             return _joined(state, more)
     if spent or (last and left <= loose):
         return replace(state, stage="look", trial=here.x[None])
-    p, promised = solve(at, limits, here, model, state.damping)
+    p, promised = solve(at, here, model, state.damping)
     lower = not last and left <= loose
     return _tried(state, p, promised, lower)
 
@@ -322,10 +316,11 @@ def _joined(state: State, more: np.ndarray) -> State:
     assert at is not None and here is not None and mixtures is not None  # noqa: PT018
     limits, R = np.full(len(more), mixtures.tau), at.rates
     up, down = (np.concatenate([v[:R], limits, v[R:]]) for v in (at.up, at.down))
-    at = replace(at, up=up, down=down, mixed=np.concatenate([at.mixed, more]))
+    free = np.insert(at.curvature, R, np.full(len(more), np.inf))
+    at = replace(at, up=up, down=down, curvature=free, mixed=np.concatenate([at.mixed, more]))
     x = np.concatenate([here.x[:R], np.zeros(len(more)), here.x[R:]])
     r = at.differences(here.decided)
-    g = np.append(-r + 2 * state.limits.ridge * x[: at.rates], here.gradient[R:])
+    g = np.append(-r, here.gradient[R:])
     here = replace(here, x=x, gradient=g, differences=r)
     return _again(replace(state, at=at, here=here))
 
@@ -364,7 +359,7 @@ def _refused(state: State) -> State:
             return replace(state, stage="look", trial=here.x[None])
         return _tried(replace(state, refused=0), np.zeros(at.size), 0.0, True)
     damping = max(10 * state.damping, 1e-3)
-    p, promised = solve(at, limits, here, model, damping)
+    p, promised = solve(at, here, model, damping)
     return _tried(replace(state, damping=damping, refused=state.refused + 1), p, promised, False)
 
 
@@ -372,14 +367,17 @@ def _looked(state: State, sums: Mapping[str, np.ndarray]) -> State:
     """Hard decisions: the best of the candidates, and others around it where a limit is exceeded."""
     at, limits = state.at, state.limits
     assert at is not None
-    points = [objective(at, limits, state.n, x, 0.0, sums, t) for t, x in enumerate(state.trial)]
+    points = [objective(at, state.n, x, 0.0, sums, t) for t, x in enumerate(state.trial)]
     bound = min([state.bound, *(dual_bound(at, point) for point in points)])
     known = points if state.hard is None else [state.hard, *points]
     hard = known[int(np.argmin([merit(state, point) for point in known]))]
     state = replace(state, hard=hard, bound=bound, looks=state.looks + 1)
     over = np.abs(hard.differences) - at.up[: at.rates]
-    enough = limits.ridge or over.max(initial=0.0) <= limits.tolerance
-    if enough or state.looks > MAX_LOOKS or state.round >= limits.max_rounds:
+    if (
+        over.max(initial=0.0) <= limits.tolerance
+        or state.looks > MAX_LOOKS
+        or state.round >= limits.max_rounds
+    ):
         return replace(state, stage="done")
     return replace(state, trial=_candidates(state, hard))
 
@@ -390,7 +388,7 @@ def rescaled(state: State, scale: float) -> State:
     at, here, model, limits = state.at, state.here, state.model, state.limits
     assert at is not None and here is not None and model is not None  # noqa: PT018
     factor = np.where(np.arange(at.size) < at.rates, scale, 1.0)
-    at = replace(at, up=at.up * factor, down=at.down * factor)
+    at = replace(at, up=at.up * factor, down=at.down * factor, curvature=at.curvature * factor**2)
     limits = replace(
         limits,
         tau=limits.tau * scale,
@@ -409,22 +407,23 @@ def rescaled(state: State, scale: float) -> State:
         totals=state.totals,
         members=state.members,
     )
-    return _tried(then, *solve(at, limits, here, model, FIRST_DAMPING), True)
+    return _tried(then, *solve(at, here, model, FIRST_DAMPING), True)
 
 
 def dual_bound(at: Coordinates, hard: At) -> float:
-    """No rule that keeps the limits has more utility: the dual, not smoothed, at a point."""
+    """No rule that keeps the limits has more utility: the dual, not smoothed and without a charge, at a point."""
     return hard.smooth + kinked(hard.x, at.up, at.down)
 
 
 def merit(state: State, hard: At) -> float:
-    """Lost utility, and what decisions exceed a limit by at more than twice the price of that limit."""
+    """Lost utility, what differences are charged, and what they exceed a limit by at more than twice its price."""
     at, here = state.at, state.here
     assert at is not None and here is not None  # noqa: PT018
     over = np.maximum(np.abs(hard.differences) - at.up[: at.rates], 0.0)
     outside = max(hard.positive - at.up[-1], -hard.positive - at.down[-1], 0.0)
     prices = 2 * np.abs(here.x) + LEAST_PRICE
-    return float(-hard.utility + prices[: at.rates] @ over + (1.0 + prices[-1]) * outside)
+    lost = at.charged(hard.differences) - hard.utility
+    return float(lost + prices[: at.rates] @ over + (1.0 + prices[-1]) * outside)
 
 
 def _candidates(state: State, hard: At) -> np.ndarray:
@@ -432,7 +431,7 @@ def _candidates(state: State, hard: At) -> np.ndarray:
     at, model = state.at, state.model
     assert at is not None and model is not None  # noqa: PT018
     g = np.concatenate([-hard.differences, hard.gradient[at.rates :]])
-    p, _ = solve(at, state.limits, replace(hard, gradient=g), model, FIRST_DAMPING)
+    p, _ = solve(at, replace(hard, gradient=g), model, FIRST_DAMPING)
     along = [hard.x + 0.5**k * p for k in range(CANDIDATES - 5)]
     rng = np.random.default_rng(state.round)
     beside = [hard.x * (1 + 0.01 * 0.5**k * rng.normal(size=at.size)) for k in range(5)]

@@ -142,7 +142,10 @@ def step_of(question: Question | type[Any]) -> str:
 
 @question("census")
 class Summary:
-    """What there is among the rows of a fold; of all rows it is asked for without a question."""
+    """What there is among the rows of a fold; of all rows it is asked for without a question.  by_features: one more
+    fold, of those by which learners judge rows; None for all of them."""
+
+    by_features: Fold | None = None
 
     def shapes(self, task: Task) -> Shapes:
         return {}  # a Census comes, which is no sums

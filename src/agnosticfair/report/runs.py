@@ -16,8 +16,6 @@ from agnosticfair.model import Model, load_model
 from agnosticfair.runs.provenance import HISTORY, ROUNDS_FILE, read_rounds
 
 MAIN = {
-    "shifts.json": ("shifts", "agnosticfair-shifts-1"),
-    "results.json": ("reproduce", "agnosticfair-results-1"),
     "history.json": ("fit", HISTORY),
     "certificate.json": ("audit", CERTIFICATE),
 }
@@ -64,7 +62,7 @@ def read_run(path: Path, live: bool = False) -> Run:
     if name is None:
         raise ModelError(
             f"{str(path)!r} holds no results of agnosticfair ({', '.join(MAIN)}): name a folder written "
-            "by fit --run, reproduce, shifts, audit or deploy run"
+            "by fit --run, audit or deploy run"
         )
     kind, form = MAIN[name]
     told = _json(folder / name)

@@ -12,29 +12,16 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.decided import SITE, Decided
-from agnosticfair.errors import AgnosticFairError, DataError, ModelError
-from agnosticfair.experiments import shifts as suite
+from agnosticfair.errors import AgnosticFairError, ModelError
 from agnosticfair.mathematics import metrics, notions
-from agnosticfair.mathematics.basis import Basis
-from agnosticfair.report import doubts, facts, tables
-from agnosticfair.report import shifts as shift_tables
-from agnosticfair.report.certified import certified, reached, set_in_words
+from agnosticfair.report import doubts, facts
+from agnosticfair.report.certified import certified, reached
 from agnosticfair.report.explorer import counts
-from agnosticfair.report.figures import NAMES, SETS
 from agnosticfair.report.rule import in_words
 from agnosticfair.report.runs import Run, sensitive_feature_of
-from agnosticfair.report.shifts import SuiteSummary
-from agnosticfair.report.tables import PaperSummary, Row, Spread, number, one, spread
+from agnosticfair.report.tables import number, one
 
 Json = dict[str, Any]
-MEASURED = {"accuracy": "test_accuracy", "difference": "test_risk_difference"}
-DEPLOYED = {
-    "certified": "certified_risk_difference",
-    "mean": "mean_risk_difference",
-    "p90": "p90_risk_difference",
-    "worst": "max_risk_difference",
-}
-"""What a page calls the numbers of an experiment: on the test set, and over all deployments."""
 
 
 def studies(runs: Sequence[Run], tested: Decided | None = None, mix: Sequence[str] = ()) -> list:
@@ -80,61 +67,6 @@ def notion_of(run: Run) -> str:
 
 
 # --- the kinds of run ---
-
-
-def _of_suite(run: Run, mix: Sequence[str]) -> list[Json]:
-    """A study per data set and setting of the shift suite."""
-    rows, made = run.told["rows"], []
-    summaries = shift_tables.summarise(rows)
-    for data, setting in dict.fromkeys((s.dataset, s.setting) for s in summaries):
-        chosen = [s for s in summaries if (s.dataset, s.setting) == (data, setting)]
-        own = [r for r in rows if (r["dataset"], r["setting"]) == (data, setting)]
-        methods = [
-            _method_entry(s, own, MEASURED | DEPLOYED) | {"note": shift_tables.NOTES.get(s.method)}
-            for s in chosen
-        ]
-        kernels = Basis("gaussian", suite.KERNELS, suite.WIDTH)
-        made.append(
-            _study(
-                run,
-                f"{NAMES.get(data, data)}: {setting} split",
-                methods,
-                run.decided.get(f"rows-{data}-{setting}.parquet"),
-                mix,
-                set=set_in_words(kernels, suite.BOUND, suite.FLOOR, "training rows"),
-                deployments=_deployments(chosen),
-                frontier=_frontier(own),
-            )
-        )
-    return made
-
-
-def _of_paper(run: Run, mix: Sequence[str]) -> list[Json]:
-    """A study per data set and setting of the paper's experiments; nothing is certified there."""
-    rows, made = run.told["rows"], []
-    summaries = [s for s in tables.summarise(rows) if s.setting != "clients"]
-    for data, setting in dict.fromkeys((s.dataset, s.setting) for s in summaries):
-        own = [r for r in rows if (r["dataset"], r["setting"]) == (data, setting)]
-        chosen = [s for s in summaries if (s.dataset, s.setting) == (data, setting)]
-        methods = [_method_entry(s, own, MEASURED) for s in chosen]
-        title = f"{NAMES.get(data, data)}: {SETS[setting]}"
-        rows_file = run.decided.get(f"rows-{data}-{setting}.parquet")
-        made.append(_study(run, title, methods, rows_file, mix))
-    if not made:
-        raise DataError(
-            f"{str(run.path)!r} has Figure 3 alone, which has no test rows to report on"
-        )
-    return made
-
-
-def _method_entry(
-    s: PaperSummary | SuiteSummary, rows: Sequence[Row], names: Mapping[str, str]
-) -> Json:
-    """A method of an experiment: its numbers under the page's names, and what the results keep of one seed."""
-    first: Row = next((r for r in rows if r["method"] == s.method and "detail" in r), {})
-    numbers = {key: spread(s.numbers[name]) for key, name in names.items()}
-    head = {"name": s.method, "outcome": s.outcome, "seeds": s.seeds}
-    return head | numbers | _detailed(first)
 
 
 def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
@@ -242,8 +174,6 @@ def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
 
 
 _KINDS = {
-    "shifts": _of_suite,
-    "reproduce": _of_paper,
     "fit": _of_fit,
     "audit": _of_audit,
     "running": _of_running,
@@ -260,7 +190,6 @@ def _study(
     rows: Decided | None,
     mix: Sequence[str],
     notion: str = notions.PARITY.name,
-    **parts: Any,
 ) -> Json:
     """A study with what its test rows give: the explorer's counts, clients, groups."""
     told = run.told
@@ -280,7 +209,6 @@ def _study(
         "facts": {},
         "limit": next((m["tau"] for m in methods if m.get("tau") is not None), None),
         "warnings": doubts.of_methods(methods),
-        **parts,
     }
     if rows is not None:
         made |= {
@@ -291,49 +219,6 @@ def _study(
         }
         made["warnings"] += doubts.of_rows(rows)
     return made
-
-
-def _detailed(row: Row) -> Json:
-    """What the results keep of one seed."""
-    found = row.get("detail") or {}
-    about = {"history": found.get("history"), "training_alpha": found.get("alpha")}
-    worst = found.get("worst") or {}
-    about |= {"tau": row.get("tau"), "first_certified": row.get("certified_risk_difference")}
-    return about | {f"worst_{k}": worst[k] for k in worst}
-
-
-def _deployments(chosen: Sequence[SuiteSummary]) -> list[Json]:
-    """Every deployment's risk difference, method by method, a mean over the seeds that have it."""
-    found: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for s in chosen:
-        for row in s.rows:
-            for place in row["deployments"]:
-                tilt = place["kind"] == "kernel tilt"  # around another row in every seed
-                key = place["kind"], place["name"] if not tilt or row["seed"] == 0 else ""
-                if key[1]:
-                    found.setdefault(key, {}).setdefault(s.method, []).append(
-                        place["risk_difference"]
-                    )
-    return [
-        {"kind": kind, "name": name, "values": {m: float(np.mean(v)) for m, v in by.items()}}
-        for (kind, name), by in found.items()
-    ]
-
-
-def _frontier(rows: Sequence[Row]) -> list[Json]:
-    """Points of methods whose setting varies, means over the seeds."""
-    seeds = {row["seed"] for row in rows if row["frontier"]}
-    groups: dict[tuple[str, float], list[Row]] = {}
-    for row in rows:
-        value = row["kept"] if row["kept"] is not None else row["tau"]
-        if row["seed"] in seeds and row["frontier"] and "worst" in row and value is not None:
-            groups.setdefault((row["method"], value), []).append(row)
-    names = {k: v for k, v in (MEASURED | DEPLOYED).items() if k not in ("mean", "p90")}
-    return [
-        {"method": method, "value": value}
-        | {key: spread(Spread.of(r[name] for r in group))["mean"] for key, name in names.items()}
-        for (method, value), group in sorted(groups.items())
-    ]
 
 
 def _clients(rows: Decided) -> list[Json]:
@@ -393,6 +278,4 @@ def _configuration(run: Run) -> Json:
     if run.kind == "audit":
         names = ("notion", "basis", "bound", "floor", "tolerance", "confidence", "resamples")
         return {k: told.get(k) for k in names}
-    if run.kind == "running":
-        return {k: told.get(k) for k in ("method", "most", "tau", "clients")}
-    return dict(told.get("asked") or {})
+    return {k: told.get(k) for k in ("method", "most", "tau", "clients")}

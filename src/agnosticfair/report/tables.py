@@ -1,8 +1,7 @@
-"""From rows of results to tables: first numbers, then texts that Markdown and terminal share."""
+"""Tables of texts, which Markdown, a notebook and the terminal share."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -11,40 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from agnosticfair.data.datasets import DATASETS
-from agnosticfair.experiments.paper import Reported, reported
-from agnosticfair.experiments.reproduce import MEASURES
-
 if TYPE_CHECKING:
     from rich.console import Group
 
 Row = Mapping[str, Any]
-
-HEAD = (
-    "# What the paper reports, and what was measured here\n\n"
-    "Mean ± standard deviation over the seeds; *paper* is the number printed in the paper. "
-    "RD is the risk difference between the sexes, best at 0. Always answering the commonest label "
-    "is right at the *majority rate*; *label RD* is the risk difference of the true labels."
-)
-NUMBERS = tuple(k for k in (*MEASURES, "rounds", "seconds") if k != "client_risk_differences")
-COLUMNS = {
-    "train_accuracy": "train accuracy",
-    "paper train_accuracy": "paper",
-    "test_accuracy": "test accuracy",
-    "paper test_accuracy": "paper",
-    "majority_rate": "majority rate",
-    "test_risk_difference": "test RD",
-    "paper test_risk_difference": "paper",
-    "label_risk_difference": "label RD",
-    "test_balanced_accuracy": "balanced accuracy",
-}
-"""Tables 1 and 3, between the method and the outcome."""
-
-BRIEF = (0, 3, 4, 6, 7, 10)
-"""Columns of these that a terminal shows; the majority rate and label RD stand in the note."""
-
-LOCAL = ("agnosticfair", "agnosticfair-printed", "agnosticfair-b")
-"""Methods in Table 2."""
 
 
 @dataclass(frozen=True)
@@ -77,24 +46,6 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class PaperSummary:
-    """One method in one setting, over its seeds. numbers: a Spread for each of NUMBERS."""
-
-    dataset: str
-    setting: str
-    method: str
-    clients: int
-    seeds: int
-    numbers: Mapping[str, Spread]
-    client_risk_differences: tuple[Spread, ...]
-    outcome: str
-    paper: Reported | None
-
-    def __getitem__(self, name: str) -> Spread:
-        return self.numbers[name]
-
-
-@dataclass(frozen=True)
 class Grid:
     """A table of texts; ``brief`` has the columns that a narrow terminal shows, () for all."""
 
@@ -103,122 +54,6 @@ class Grid:
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
     brief: Sequence[int] = ()
-
-
-def summarise(rows: Sequence[Row]) -> list[PaperSummary]:
-    """One summary per data set, setting, number of clients and method, in order of appearance."""
-    groups: dict[tuple[str, str, str, int], list[Row]] = {}
-    for row in rows:
-        key = (row["dataset"], row["setting"], row["method"], row["clients"])
-        groups.setdefault(key, []).append(row)
-    found = []
-    for key, group in groups.items():
-        numbers = {name: Spread.of(row[name] for row in group) for name in NUMBERS}
-        local = [row["client_risk_differences"] for row in group if row["client_risk_differences"]]
-        by_group = tuple(Spread.of(values) for values in zip(*local, strict=True))
-        told = reported(*key[:3])
-        found.append(PaperSummary(*key, len(group), numbers, by_group, outcome(group), told))
-    return found
-
-
-def outcome(rows: Sequence[Row]) -> str:
-    """How the fits ended, in words.
-
-    >>> outcome([{"outcome": "converged", "outcomes": {"step kept": 8}}])
-    'converged 1/1'
-    >>> outcome([{"outcome": "rounds", "outcomes": {"lp infeasible": 12, "lp optimal": 3}}])
-    'LP infeasible in 12 of 15 rounds'
-    >>> outcome([{"outcome": "rounds", "outcomes": {"averaged": 60}}])
-    'all rounds run'
-    >>> outcome([{"outcome": "converged", "outcomes": {"averaged": 60}}])
-    'converged 1/1'
-    """
-    ends, lps = Counter(row["outcome"] for row in rows), Counter[str]()
-    for row in rows:
-        lps.update({k[3:]: n for k, n in row["outcomes"].items() if k.startswith("lp ")})
-    if lps:  # a method of as many rounds as it is told, and no stopping rule
-        total = sum(lps.values())
-        bad = [f"LP {k} in {n} of {total} rounds" for k, n in lps.items() if k != "optimal"]
-        parts = bad or ["all rounds run"]
-    elif all("averaged" in row["outcomes"] for row in rows) and not ends["converged"]:
-        parts = ["all rounds run"]
-    else:
-        parts = [f"converged {ends['converged']}/{len(rows)}"]
-    if ends["diverged"]:
-        parts.append(f"diverged {ends['diverged']}/{len(rows)}")
-    return "; ".join(parts)
-
-
-def grids(summaries: Sequence[PaperSummary], digits: int = 4) -> list[Grid]:
-    """The paper's Tables 1, 2 and 3, and Figure 3 in numbers, as far as there are rows for them."""
-    made = []
-    for number, setting in ((1, "shift"), (3, "iid")):
-        for dataset in dict.fromkeys(s.dataset for s in summaries):
-            chosen = [s for s in summaries if (s.dataset, s.setting) == (dataset, setting)]
-            if chosen:
-                made.append(_performance(number, chosen, digits))
-            local = [s for s in chosen if s.method in LOCAL and s.client_risk_differences]
-            if local and setting == "shift":
-                made.append(_local_fairness(local, digits))
-    curve = [s for s in summaries if s.setting == "clients"]
-    return [*made, _by_clients(curve, digits)] if curve else made
-
-
-def _performance(number: int, chosen: Sequence[PaperSummary], digits: int) -> Grid:
-    """Table 1 or 3 for one data set."""
-    lines = [(s.method, *(_cell(s, name, digits) for name in COLUMNS), s.outcome) for s in chosen]
-    what = "shifted test set" if number == 1 else "iid test set"
-    header = ("method", *COLUMNS.values(), "outcome")
-    return Grid(_title(f"Table {number}", what, chosen), _note(chosen), header, lines, BRIEF)
-
-
-def _local_fairness(chosen: Sequence[PaperSummary], digits: int) -> Grid:
-    """Table 2 for one data set: the risk difference of each client group of the test set."""
-    lines = []
-    for s in chosen:
-        told = s.paper.client_risk_differences if s.paper else ()
-        cells = [s.method]
-        for k, spread in enumerate(s.client_risk_differences):
-            cells += [spread.text(digits), f"{told[k]:.{digits}f}" if told else ""]
-        names = ("test_risk_difference", "paper test_risk_difference", "test_accuracy")
-        lines.append((*cells, *(_cell(s, name, digits) for name in (*names, "majority_rate"))))
-    groups = range(1, len(chosen[0].client_risk_differences) + 1)
-    header = ("method", *(name for k in groups for name in (f"group {k} RD", "paper")))
-    header = (*header, "global RD", "paper", "global accuracy", "majority rate")
-    source = DATASETS[chosen[0].dataset]
-    note = (
-        f"Group 1: {source.shift.column} {source.shift.values[0]}; group 2: others. {_note(chosen)}"
-    )
-    title = _title("Table 2", "local and global fairness", chosen)
-    return Grid(title, note, header, lines, range(len(header) - 2))
-
-
-def _by_clients(curve: Sequence[PaperSummary], digits: int) -> Grid:
-    """Figure 3 in numbers: a line per number of clients, a column per method."""
-    methods = list(dict.fromkeys(s.method for s in curve))
-    found = {(s.clients, s.method): s["test_accuracy"].text(digits) for s in curve}
-    counts = sorted({s.clients for s in curve})
-    lines = tuple((str(p), *(found.get((p, m), "none") for m in methods)) for p in counts)
-    title = _title("Figure 3", "test accuracy by number of clients", curve)
-    return Grid(title, _note(curve), ("clients", *methods), lines)
-
-
-def _cell(s: PaperSummary, name: str, digits: int) -> str:
-    """A number of ours, or after the word 'paper' the paper's, empty where it gives none."""
-    if not name.startswith("paper "):
-        return s[name].text(digits)
-    told = getattr(s.paper, name.removeprefix("paper "), None)
-    return "" if told is None else f"{told:.{digits}f}"
-
-
-def _title(what: str, about: str, chosen: Sequence[PaperSummary]) -> str:
-    seeds = max(s.seeds for s in chosen)
-    return f"{what}. {chosen[0].dataset.capitalize()}, {about}, {seeds} seed{'s'[: seeds > 1]}"
-
-
-def _note(chosen: Sequence[PaperSummary]) -> str:
-    rate, labels = chosen[0]["majority_rate"], chosen[0]["label_risk_difference"]
-    return f"Test set: majority rate {rate.mean:.4f}, label RD {labels.mean:.4f}."
 
 
 def markdown(grid: Grid) -> str:
@@ -237,12 +72,6 @@ def markdown(grid: Grid) -> str:
     rules = "|".join("---" if name in ("method", "outcome") else "---:" for name in grid.header)
     header, *lines = (f"| {' | '.join(line)} |" for line in (grid.header, *grid.lines))
     return "\n".join([f"### {grid.title}", "", grid.note, "", header, f"|{rules}|", *lines, ""])
-
-
-def document(head: str, grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) -> str:
-    """A head, every table, then the figures (file name -> what it shows)."""
-    shown = [f"![{text}]({name})\n" for name, text in figures.items()]
-    return "\n".join([f"{head}\n", f"{made_by}\n", *map(markdown, grids), *shown])
 
 
 def html(grids: Iterable[Grid]) -> str:

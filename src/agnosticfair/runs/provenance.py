@@ -36,19 +36,16 @@ RESAMPLES = 50
 megabyte on Adult."""
 
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
-"""The arguments of the command that runs, if any."""
+"""The program that runs and its arguments, if any."""
 
 
-def provenance(tables: Mapping[str, Table | Stream], public: bool = False) -> dict[str, Any]:
-    """Command, versions, and how many rows there are; of public rows also their fingerprints.  Of others a fingerprint
-    would tell whoever knows all rows but one whether that one is there."""
+def provenance(tables: Mapping[str, Table | Stream]) -> dict[str, Any]:
+    """Command, versions, and how many rows there are.  A digest of rows would tell whoever knows all rows but one
+    whether that one is there."""
     names = ("agnosticfair", "numpy", "scipy")
     versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
-    told = map(without_password, COMMAND.get())
-    command = shlex.join(("agnosticfair", *told)) if COMMAND.get() else None
-    data: dict[str, Any] = {k: {"rows": len(t)} for k, t in tables.items()}
-    if public:
-        data = {k: {**about, "sha256": of_all(tables[k])} for k, about in data.items()}
+    command = shlex.join(map(without_password, COMMAND.get())) or None
+    data = {k: {"rows": len(t)} for k, t in tables.items()}
     return {"command": command, "versions": versions, "data": data}
 
 
@@ -59,35 +56,6 @@ def without_password(text: str) -> str:
     'mlflow:https://host/runs'
     """
     return re.sub(r"//[^/\s]*@", "//", text)
-
-
-def of_all(table: Table | Stream) -> str:
-    """The fingerprint of a table, or a digest of those of a stream's batches."""
-    prints = table.added_up(lambda rows: [fingerprint(rows)])
-    return prints[0] if len(prints) == 1 else hashlib.sha256("".join(prints).encode()).hexdigest()
-
-
-def fingerprint(table: Table) -> str:
-    """The same for the same columns and values in the same order, whatever file they came from.
-
-    >>> from agnosticfair.data.table import Column, Table
-    >>> one = Table({}, {"job": Column.of("ab")}, None, {})
-    >>> fingerprint(one) == fingerprint(one.take([0, 1])), fingerprint(one) == fingerprint(one.take([1, 0]))
-    (True, False)
-    """
-    found = hashlib.sha256()
-    for kind in ("numeric", "categorical", "sensitive_features", "other"):
-        for name, column in sorted(getattr(table, kind).items()):
-            found.update(f"{kind} {name}\n".encode())
-            found.update(column.tobytes() if kind == "numeric" else _values(column))
-    found.update(_values(table.target) if table.target else b"")
-    return found.hexdigest()
-
-
-def _values(column: Any) -> bytes:
-    """A column's values as bytes, independent of the order of its vocabulary."""
-    order = tuple(sorted(column.categories))
-    return json.dumps(order).encode() + column.aligned(order).tobytes()
 
 
 def history(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any]:

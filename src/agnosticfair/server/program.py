@@ -15,7 +15,6 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.multipliers import (
-    PATH,
     At,
     Coordinates,
     Mixtures,
@@ -37,10 +36,10 @@ MOST_SHARE = 0.9
 MOST_ROUNDS = 45
 """Rounds after which no program is begun that would only say what other limits cost."""
 
-OVERALL, SETTLED, RIDGE_TOLERANCE = 0.5, 2e-3, 5e-3
+OVERALL, SETTLED, CHARGE = 0.5, 2e-3, 0.15
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
-optimum's are converged, whatever the rounds.  With a ridge tau is no promise: the path of eps ends one level earlier,
-within RIDGE_TOLERANCE."""
+optimum's are converged, whatever the rounds.  CHARGE: of differences within the limits (``RateLimits.charge``), where
+both errors cost 1."""
 
 
 @dataclass(frozen=True)
@@ -114,20 +113,17 @@ def limits_of(plan: Plan) -> RateLimits:
     if not fairness.each and K > 1:
         bound = fairness.bound if isfinite(fairness.bound) else None
         mixtures = Mixtures(fairness.tau, bound, fairness.floor, fairness.trust)
+    prices = rule.prices(plan.base_rate)
     pairs = tuple((j, k) for j, k in plan.compared.pairs if k is not None and j < k)
     return RateLimits(
         tau,
         pairs,
-        ridge=rule.ridge,
+        charge=CHARGE * sum(prices) / 2 if fairness.each else 0.0,
         positive_rate=rule.positive_rate,
         min_people=rule.min_people if K > 1 else min(rule.min_people, 1.0),
         max_rounds=plan.method.max_rounds,
-        tolerance=RIDGE_TOLERANCE if rule.ridge else RateLimits.tolerance,
-        path=PATH[:-1] if rule.ridge else PATH,
         mixtures=mixtures,
-        worst=WorstUtility(min(plan.method.share, MOST_SHARE), rule.prices(plan.base_rate))
-        if rule.agnostic
-        else None,
+        worst=WorstUtility(min(plan.method.share, MOST_SHARE), prices) if rule.agnostic else None,
     )
 
 
@@ -202,7 +198,7 @@ def _ended(state: ProgramState) -> ProgramState:
     outcome = "rounds" if late and (smooth or remaining(inner) > SETTLED) else "converged"
     scale = next_scale(optimum_of(state))
     limits = inner.limits
-    simple = limits.mixtures is None and limits.positive_rate is None and not limits.ridge
+    simple = limits.mixtures is None and limits.positive_rate is None
     if scale is None or not simple or state.round + program.FURTHER > MOST_ROUNDS:
         return replace(state, outcome=outcome, aside=None)
     return replace(state, aside=program.rescaled(inner, scale), scale=scale)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
+from itertools import pairwise
 from math import isfinite, prod
 from typing import Any
 
@@ -34,6 +35,7 @@ LEAST_SIGMA = 0.1
 LEAST_TEMPERATURE = 1e-6
 MOST_ROWS = 1 << 36
 MOST_RESAMPLES = 10_000
+MOST_STEPS = 100_000
 MOST_KERNELS = 4096
 """Each is a number for every row."""
 
@@ -235,7 +237,11 @@ def check_kernels(by: Judgement, basis: Basis) -> None:
 
 @task_check("network")
 def _network(by: Judgement, task: Task) -> None:
-    """Any that is known here."""
+    """Any that is known here, if its weights fit into a message."""
+    assert task.network is not None
+    widths = (task.encoding.width, *task.network.hidden, 1)
+    need(all(k > 0 for k in task.network.hidden), "a layer has no width")
+    need(sum(a * b for a, b in pairwise(widths)) <= MOST_NUMBERS, "the network is too large")
 
 
 @task_check("centres")
@@ -318,16 +324,22 @@ def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
     task, asked = broadcast.task, broadcast.asked
     D, F = task.encoding.width + 1, width(task.fair_basis, task.clients)
     D = D if task.rule is None else 0  # a rule decides, without weights
-    shapes = {"w": (D,), "alpha": (width(task.basis, task.clients),), "C": (task.cells, F + 1)}
-    for f in fields(asked):
-        value = getattr(asked, f.name)
+    shapes = {"alpha": (width(task.basis, task.clients),), "C": (task.cells, F + 1)}
+    shapes |= {} if task.network else {"w": (D,)}
+    plain = [(f.name, getattr(asked, f.name)) for f in fields(asked)]
+    before = getattr(asked, "before", None)  # where the round before began
+    plain += [] if before is None else [*vars(before).items()]
+    for name, value in plain:
         if isinstance(value, float | np.ndarray):
-            need(np.isfinite(value).all(), f"{f.name!r} is not finite")
-        if f.name in shapes and task.network is None and isinstance(value, np.ndarray):
-            need(value.shape == shapes[f.name], f"{f.name!r} has the shape {value.shape}")
+            need(np.isfinite(value).all(), f"{name!r} is not finite")
+        if name in shapes and isinstance(value, np.ndarray):
+            need(value.shape == shapes[name], f"{name!r} has the shape {value.shape}")
     surrogate = getattr(asked, "surrogate", None)
     steep = LEAST_TEMPERATURE if surrogate is None else surrogate.temperature
     need(isfinite(steep) and steep >= LEAST_TEMPERATURE, "the temperature is none")
+    need((getattr(asked, "steps", None) or 0) <= MOST_STEPS, "there are too many local steps")
+    batch = getattr(asked, "batch", None)
+    need(batch is None or batch >= by.policy.least_rows, "a step is of too few rows")
 
 
 question_check("sums", "trials", "average", "moments", "train", "average_network")(_numbers)
@@ -361,7 +373,8 @@ def _counts(by: Judgement, broadcast: Broadcast[Any]) -> None:
 
 @question_check("histograms")
 def _histograms(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    asked, own = broadcast.asked, by.outline.numeric
+    asked, task = broadcast.asked, broadcast.task
+    own = {name: (low, high) for name, low, high in task.encoding.numeric}
     need(not by.declared or by.policy.rehearsal, "with a schema its bins are declared")
     need(len({*asked.columns}) == len(asked.columns), "a column is named twice")
     need(
@@ -370,8 +383,7 @@ def _histograms(by: Judgement, broadcast: Broadcast[Any]) -> None:
     )
     for name, low, high in zip(asked.columns, asked.low, asked.high, strict=True):
         need(name in own, f"{name!r} is no column of numbers")
-        around = low <= own[name][0] and high >= own[name][1]
-        need(around or by.policy.rehearsal, f"the range of {name!r} is narrower than the site's")
+        need(own[name] == (low, high), f"the range of {name!r} is not the task's")
 
 
 @question_check("centres")

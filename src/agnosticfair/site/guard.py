@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,13 @@ import numpy as np
 from agnosticfair.data.axes import band_axis
 from agnosticfair.data.census import Census
 from agnosticfair.data.rows import Fold
-from agnosticfair.errors import AgnosticFairError, DataError
-from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.data.storage import write_atomically
+from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SolverError
+from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import UNCOUNTED, Named, PartCounts, Summary, Task
 from agnosticfair.site import ruled  # noqa: F401 (its checks are known by importing it)
 from agnosticfair.site.checks import Judgement, check_request, need
-from agnosticfair.site.policy import Refused, SitePolicy
+from agnosticfair.site.policy import MOST_FOLDS, Refused, SitePolicy
 
 Handler = Callable[[str, Any], Any]
 LOG = logging.getLogger("agnosticfair.site")
@@ -59,6 +62,13 @@ class Quiet:
                 return self.answer(step, question)
         except Refused:
             raise
+        except (SolverError, ArithmeticError, np.linalg.LinAlgError) as error:
+            if not isinstance(question, Broadcast):
+                raise refused(self.site, step, type(error).__name__) from None
+            # numbers that overflow do so by a row: where the coordinator chose them, a refusal would answer
+            LOG.warning("site %r adds zeros to step %r: %s", self.site, step, error)
+            zeros = {name: np.zeros(shape) for name, shape in question.shapes.items()}
+            return Reply(question.round, zeros)
         except AgnosticFairError as error:
             raise refused(self.site, step, str(error)) from None
         except Exception as error:  # it may quote a row, even in the log
@@ -79,17 +89,30 @@ class Guard:
     edges : dict
         By column and fold, all edges of the bins that were answered; None once some were refused.
     enough : dict
-        By fold, which of its groups has too few rows, in words.
+        By fold of the task and fold of the learners, which value has too few rows, in words.
     judged : list of str
         The ids of the last tasks that were taken.
+    seed : int, optional
+        That deals rows to folds, once one was answered for.
+    path : Path, optional
+        A file of ``edges``, which outlive the process.
+    rows : str
+        A digest of the rows that these edges are of.
     """
 
     policy: SitePolicy
     answer: Callable[..., Any]
     pinned: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     edges: dict[tuple[str, Fold | None], tuple[float, ...] | None] = field(default_factory=dict)
-    enough: dict[Fold | None, str] = field(default_factory=dict)
+    enough: dict[tuple[Fold | None, Fold | None], str] = field(default_factory=dict)
     judged: list[str] = field(default_factory=list)
+    seed: int | None = None
+    path: Path | None = None
+    rows: str = ""
+
+    def __post_init__(self) -> None:
+        if self.path is not None and self.path.exists():
+            self.edges = _read_edges(self.path, self.rows)
 
     def __call__(self, step: str, broadcast: Any, *more: Any) -> Any:
         """The answer, or a refusal before a row is looked at.  more: what a session adds for who shares noise."""
@@ -125,7 +148,7 @@ class Guard:
             self.judged = [*self.judged[1 - MOST_TASKS :], asked.task.id]
         need(step != "centres" or policy.shows_rows, "shows no rows: let it say shows-rows")
         if not policy.epsilon:
-            self._check_rows(None if asked is None else asked.task.fold)
+            self._check_rows(asked)
 
     @cached_property
     def judgement(self) -> Judgement:
@@ -137,9 +160,9 @@ class Guard:
     def _pin(self, asked: Broadcast[Any]) -> None:
         """The first task of a session is its task; only what a fit finds on its way may be added."""
         task = asked.task
-        seeds = {known.seed for known in self.enough if known is not None}
-        same = task.fold is None or seeds <= {task.fold.seed}
-        need(same, "the folds' seed is another than the first one")
+        if task.fold is not None:
+            self.seed = task.fold.seed if self.seed is None else self.seed
+            need(self.seed == task.fold.seed, "the folds' seed is another than the first one")
         if not (task.clients and asked.session):
             return
         base = replace(task.encoding, bands=())
@@ -150,25 +173,36 @@ class Guard:
             del self.pinned[old]
         need(first == settled, "the task is another than the session's first one")
 
-    def _check_rows(self, fold: Fold | None) -> None:
-        """Raise where a group has too few rows, among all of them and in the fold."""
+    def _check_rows(self, asked: Broadcast[Any] | None) -> None:
+        """Raise where a value has too few rows among those that the request touches: all of them, those of its fold,
+        and of these the ones by which learners judge."""
         if self.policy.least_rows <= 1:
-            if fold is not None:
-                self.enough.setdefault(fold, "")
             return
-        for some in {None, fold}:
+        fold, of, seed = (
+            (None, 0, 0) if asked is None else (asked.task.fold, *_learner_folds(asked))
+        )
+        need(of <= MOST_FOLDS, f"there are more than {MOST_FOLDS} folds")
+        every = [(None, None), (fold, None), *((fold, Fold(k, of, seed)) for k in range(of))]
+        for some in every:
             if some not in self.enough:
-                self.enough[some] = self._too_few(some)
+                self.enough[some] = self._too_few(*some)
             need(not self.enough[some], self.enough[some])
 
-    def _too_few(self, fold: Fold | None) -> str:
+    def _too_few(self, fold: Fold | None, by_features: Fold | None) -> str:
+        """Which value has too few rows there, in words.  A label has them among all rows, for it is named."""
         least, task = self.policy.least_rows, replace(UNCOUNTED, fold=fold)
-        asked = None if fold is None else Broadcast(0, task, Summary())
-        for name, groups in self.answer("census", asked).groups.items():
-            if min(groups.values(), default=0) < least:
+        every = fold is by_features is None
+        asked = None if every else Broadcast(0, task, Summary(by_features))
+        census = self.answer("census", asked)
+        named = {f"a group of {name!r}": groups for name, groups in census.groups.items()}
+        if every:
+            named["a label"] = {label: rows for label, rows in census.labels.items() if rows}
+        for what, counts in named.items():
+            if min(counts.values(), default=0) < least:
+                where = "" if every else " in one of the folds"
                 return (
-                    f"has a group of {name!r} with fewer than {least} rows and does not answer: leave it out, or let "
-                    "the site lower least-rows"
+                    f"has {what} with fewer than {least} rows{where} and does not answer: leave it out, or let the "
+                    "site lower least-rows"
                 )
         return ""
 
@@ -183,7 +217,18 @@ class Guard:
             counts = self._counted(column, together, fold)
             good = len(together) <= MOST_EDGES and not ((counts > 0) & (counts < least)).any()
             self.edges[column, fold] = together if good else None
+            self._save()
         return self.edges[column, fold] is not None
+
+    def _save(self) -> None:
+        """Write the edges down, before anything is answered."""
+        if self.path is not None:
+            edges = [
+                [column, None if fold is None else [fold.number, fold.of, fold.seed], known]
+                for (column, fold), known in self.edges.items()
+            ]
+            content = json.dumps({"rows": self.rows, "edges": edges})
+            write_atomically({self.path: content.encode()}, 0o600)
 
     def _counted(self, column: str, edges: tuple[float, ...], fold: Fold | None) -> np.ndarray:
         axis = band_axis(column, edges)
@@ -193,7 +238,28 @@ class Guard:
         return np.diag(reply.sums["counts"])
 
 
-def guarded(policy: SitePolicy, answer: Handler) -> Guard:
+def _learner_folds(asked: Broadcast[Any]) -> tuple[int, int]:
+    """Into how many folds learners deal rows for this request, and by which seed."""
+    by = asked.asked if hasattr(asked.asked, "folds") else asked.task.estimates
+    return (0, 0) if by is None else (by.folds, by.seed)
+
+
+def _read_edges(path: Path, rows: str) -> dict[tuple[str, Fold | None], tuple[float, ...] | None]:
+    """The edges that were answered for these rows."""
+    try:
+        content = json.loads(path.read_text())
+        return {
+            (str(column), None if fold is None else Fold(*fold)): known and tuple(map(float, known))
+            for column, fold, known in content["edges"]
+            if content["rows"] == rows
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        raise FederationError(
+            f"the file of bins {path.name!r} is damaged: what was answered is not known, so nothing is"
+        ) from None
+
+
+def guarded(policy: SitePolicy, answer: Handler, path: Path | None = None, rows: str = "") -> Guard:
     """A function of the rows behind a policy.
 
     Parameters
@@ -201,10 +267,12 @@ def guarded(policy: SitePolicy, answer: Handler) -> Guard:
     policy : SitePolicy
     answer : callable
         From (step, question) to the answer; one that adds noise is silent about rows by itself.
+    path, rows : Path, str
+        As ``Guard`` has them.
 
     Returns
     -------
     Guard
     """
     plain = policy.epsilon or not policy.hidden
-    return Guard(policy, answer if plain else Quiet(policy.site, answer))
+    return Guard(policy, answer if plain else Quiet(policy.site, answer), path=path, rows=rows)

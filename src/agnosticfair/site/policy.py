@@ -47,7 +47,7 @@ class SitePolicy:
     schema : Schema, optional
         Columns, ranges, categories, groups and bins that it signed off.
     least_rows : int
-        Rows of every group, fold and bin, and of every value that it names.
+        Rows of every group, in every fold, of every bin, and of every value that it names.
     least_sites : int
         The fewest sites of a total.
     may_drop : bool
@@ -118,7 +118,9 @@ def words(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
         refused += ["Anything without noise, and anything beyond the budget."]
     else:
         refused += [
-            f"Everything, where a group has fewer than {policy.least_rows} rows, in the half of a limit, too.",
+            f"Everything, where a label or a group has fewer than {policy.least_rows} rows; a group also in the half "
+            "of a limit, and in the folds by which learners judge rows.",
+            f"Local steps of a network over fewer than {policy.least_rows} rows.",
             "Bins of a number that the schema does not declare."
             if policy.schema is not None
             else f"Bins of a number that hold 1 to {policy.least_rows - 1} of its rows.",

@@ -328,7 +328,7 @@ def run_server(files, out, **changes):
     config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(out)}
     config |= {"checkpoint": str(out / "state")}
     config |= {name.replace("_", "-"): value for name, value in changes.items()}
-    shown = {"shows-rows": changes.get("centres") == "rows"}
+    shown = {"shows-rows": changes.get("centres") == "rows", "least-rows": 1}  # few, in fifths
     _, grid = engine_over(files, **dict.fromkeys(files, shown))
     return grid, lambda: apps.main(grid, asked(config))
 

@@ -2,7 +2,7 @@
 
 ``float64`` adds on a grid, so that its sums are exact. Here products of a few thousand rows are made in
 float32 and added up in float64: half the bytes and twice the operations a second, at a relative error
-near 1e-7 (measured in docs/scale.md). ``chunk_sums`` is the same for numpy and for PyTorch, which take
+near 1e-7 (measured in research/docs/scale.md). ``chunk_sums`` is the same for numpy and for PyTorch, which take
 turns as ``xp``. K never exists for more than one chunk.
 """
 

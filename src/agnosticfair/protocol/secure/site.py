@@ -47,13 +47,15 @@ The search for a limit counts its models in one session while each fit has its o
 class Session:
     """What a site keeps of a session.  invitation: who takes part, and who coordinates.  masking: its own secret
     key.  offers: of all sites, once they are agreed on.  asked: by (task, step, round) a digest of the question,
-    and the proof of what was answered.  streams: shared with each of the others."""
+    and the proof of what was answered.  streams: shared with each of the others.  data: a digest of the rows that
+    it was begun with."""
 
     invitation: Invitation
     masking: bytes
     offers: dict[str, Offer] = field(default_factory=dict)
     asked: dict[str, tuple[str, str]] = field(default_factory=dict)
     streams: list[MaskStream] = field(default_factory=list)
+    data: str = ""
 
     @cached_property
     def roster(self) -> bytes:
@@ -76,8 +78,9 @@ class SecureSite:
     may have.  may_drop: whether it takes part in a problem stated anew for fewer sites than are pinned.
     open_steps: those that it answers in the open.  rows: a keyed hash of its rows, where ``answer`` shares noise with
     the other sites: it is then also given the session's sites with the hash of each, and no site may be dropped.
-    path: a file, readable by the site alone, that keeps sessions over restarts; None to keep them in memory.  What is
-    asked is judged by ``site.guard``, behind the masks.
+    path: a file, readable by the site alone, that keeps sessions over restarts; None to keep them in memory.  data: a
+    digest of its rows: with others a session is over, whatever is asked in it, for a refusal that hung on the question
+    would tell which sums have changed.  What is asked is judged by ``site.guard``, behind the masks.
     """
 
     identity: Identity
@@ -88,6 +91,7 @@ class SecureSite:
     open_steps: frozenset[str] = frozenset()
     rows: str = ""
     path: Path | None = None
+    data: str = ""
     sessions: dict[str, Session] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -125,7 +129,7 @@ class SecureSite:
         known = self.sessions.get(session)
         if known is None:
             self._check_members(invitation.sites)
-            known = Session(invitation, secrets.token_bytes(32))
+            known = Session(invitation, secrets.token_bytes(32), data=self.data)
             self.sessions[session] = known
             for old in list(self.sessions)[:-SESSIONS]:
                 del self.sessions[old]
@@ -181,8 +185,12 @@ class SecureSite:
                 f"site {self.identity.site!r} knows no session {session[:8]!r}: its keys are gone or were never "
                 "made; begin a new one"
             )
-        self.sessions[session] = self.sessions.pop(session)  # the last one used
-        return self.sessions[session]
+        known = self.sessions[session] = self.sessions.pop(session)  # the last one used
+        if known.data != self.data:
+            raise FederationError(
+                f"site {self.identity.site!r} has another file than when session {session[:8]!r} began: begin a new one"
+            )
+        return known
 
     def _masked(self, step: str, broadcast: Broadcast) -> Masked:
         known, site = self._session(broadcast.session), self.identity.site
@@ -247,6 +255,7 @@ class SecureSite:
                 "masking": known.masking.hex(),
                 "offers": {k: asdict(v) for k, v in known.offers.items()},
                 "asked": known.asked,
+                "data": known.data,
             }
             for name, known in self.sessions.items()
         }
@@ -263,6 +272,7 @@ def _read(path: Path) -> dict[str, Session]:
                 bytes.fromhex(hexadecimal(entry["masking"], 32)),
                 {k: Offer(**v) for k, v in entry["offers"].items()},
                 {k: (question, proof) for k, (question, proof) in entry["asked"].items()},
+                data=str(entry["data"]),
             )
             for name, entry in content.items()
         }

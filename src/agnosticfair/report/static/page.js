@@ -5,10 +5,6 @@
   const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#555555", "#000000"];
   const SHAPES = ["circle", "triangle", "rectRot", "rect", "star", "crossRot", "cross", "rectRounded"];
   const USUAL = { fl: 0, fairfl: 1, agnosticfair: 2 };
-  const KINDS = {
-    "test set": ["#000000", "star"], "sub-population": ["#0072b2", "circle"],
-    "age quartile": ["#d55e00", "triangle"], "kernel tilt": ["#009e73", "rectRot"],
-  };
   // What charts are drawn with, of the page's own colours; black and grey turn light in the dark.
   const DARK = { "#000000": "#ffffff", "#555555": "#b4bcc6" };
   let theme = {};
@@ -110,33 +106,27 @@
 
   const comparison = (study) => {
     if (study.methods.length < 2) return null;
-    const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["mean", "RD, mean of deployments", fixed], ["worst", "RD, worst deployment", fixed], ["certified", "certified at most", atMost]];
+    const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["certified", "certified at most", atMost]];
     const shown = columns.filter(([key]) => study.methods.some((m) => there(mean(m[key]))));
     const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => measure(m[key], form)), m.outcome || ""]);
     const notes = study.methods.filter((m) => m.note);
     return el("section", {}, part(study, "Method against method"),
-      table(`${study.rows_are}; RD: risk difference, 0 is equal; ± standard deviation over runs`, ["method", ...shown.map(([, text]) => text), "how it ended"], lines, { class: "methods" }),
+      table(`${study.rows_are}; RD: risk difference, 0 is equal`, ["method", ...shown.map(([, text]) => text), "how it ended"], lines, { class: "methods" }),
       notes.length ? el("ul", { class: "notes" }, ...notes.map((m) => el("li", {}, el("strong", { text: `${m.name}: ` }), m.note))) : null,
-      el("div", { class: "pair" }, frontier(study), deployments(study)));
+      frontier(study));
   };
 
   const frontier = (study) => {
-    const names = { certified: `certified worst-case ${study.notion.quantity}`, worst: "risk difference of the worst deployment", difference: `${study.notion.quantity} on the ${study.rows_are}` };
+    const names = { certified: `certified worst-case ${study.notion.quantity}`, difference: `${study.notion.quantity} on the ${study.rows_are}` };
     const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(mean(m[key])) && there(mean(m.accuracy))));
     if (!keys.length) return null;
     const look = looks(study);
-    const sets = (key) => study.methods.filter((m) => there(mean(m[key]))).flatMap((m) => {
+    const sets = (key) => study.methods.filter((m) => there(mean(m[key]))).map((m) => {
       const [colour, shape] = look[m.name];
-      const style = { label: m.name, borderColor: colour, backgroundColor: colour, pointStyle: shape, borderWidth: 1.5, pointBorderWidth: 2 };
-      const path = (study.frontier || []).filter((p) => p.method === m.name && there(p[key])).map((p) => ({ x: p[key], y: p.accuracy, what: `${m.name} at ${fixed(p.value, 3)}` }));
-      const own = [{ x: mean(m[key]), y: mean(m.accuracy), what: m.name }];
-      return [{ ...style, data: own, pointRadius: 7 }, { ...style, data: path, showLine: true, pointRadius: 3, small: true }];
+      return { label: m.name, borderColor: colour, backgroundColor: colour, pointStyle: shape, borderWidth: 1.5, pointBorderWidth: 2, data: [{ x: mean(m[key]), y: mean(m.accuracy), what: m.name }], pointRadius: 7 };
     });
-    const named = legend();
-    named.legend.labels.filter = (item, about) => !about.datasets[item.datasetIndex].small;
-    const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...named, tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
-    const made = chart("Accuracy against unfairness", "The upper left corner is best. A line is one method at several settings of tau or threshold; the large mark is the one in the table.", 400, config,
-      table("Large marks are in the table above; these are the small ones", ["method", "tau, or share kept", "accuracy", ...keys.map((k) => names[k])], (study.frontier || []).map((p) => [p.method, fixed(p.value, 3), fixed(p.accuracy), ...keys.map((k) => fixed(p[k]))])));
+    const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
+    const made = chart("Accuracy against unfairness", "The upper left corner is best.", 400, config);
     if (keys.length > 1) {
       const drawn = charts[charts.length - 1];
       const id = fresh();
@@ -149,20 +139,6 @@
       made.insertBefore(el("p", { class: "choose" }, el("label", { for: id, text: "Across: " }), choose), made.querySelector(".frame"));
     }
     return made;
-  };
-
-  const deployments = (study) => {
-    if (!study.deployments || !study.deployments.length) return null;
-    const names = study.methods.map((m) => m.name);
-    const jitter = (k) => ((k * 0.618034) % 1) * 0.5 - 0.25;
-    const sets = Object.keys(KINDS).map((kind) => ({
-      label: kind, backgroundColor: `${hue(KINDS[kind][0])}b0`, borderColor: hue(KINDS[kind][0]), pointStyle: KINDS[kind][1], pointRadius: kind === "test set" ? 7 : 4, borderWidth: kind === "test set" ? 2 : 0.5,
-      data: study.deployments.filter((d) => d.kind === kind).flatMap((d, k) => names.filter((m) => there(d.values[m])).map((m) => ({ x: d.values[m], y: names.indexOf(m) + (kind === "test set" ? 0 : jitter(k)), what: `${m}, ${d.name}` }))),
-    }));
-    const y = { min: -0.6, max: names.length - 0.4, reverse: true, afterBuildTicks: (scale) => { scale.ticks = names.map((_, k) => ({ value: k })); }, ticks: { callback: (value) => names[value] ?? "", font: { size: 11 } }, grid: { color: theme.grid } };
-    const config = { type: "scatter", data: { datasets: sets }, options: { scales: { x: axis("risk difference (0 is equal)", { beginAtZero: true }), y }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: ${fixed(at.raw.x)}` } } } } };
-    const lines = [...study.deployments].map((d) => [d.name, d.kind, ...names.map((m) => fixed(d.values[m]))]);
-    return chart("Risk difference of every deployment", `${study.deployments.length} deployments that no method saw, one mark each per method; further left is fairer.`, 400, config, table("Risk difference of every deployment, mean over the runs", ["deployment", "kind", ...names], lines));
   };
 
   // --- the explorer: weights per value, sums over the table of counts ---

@@ -1,0 +1,146 @@
+"""Data for every test. Nothing is downloaded here: what is absent skips, and says why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import client_rows, write
+from hypothesis import settings
+
+from agnosticfair.cli import main
+from agnosticfair.commands import output
+from agnosticfair.data.datasets import load_dataset
+from agnosticfair.data.table import Table
+from agnosticfair.protocol.privacy import site
+from agnosticfair.protocol.privacy.store import VARIABLE as LEDGERS
+
+# a busy machine is no failure; examples are the same in every run unless all is asked for
+settings.register_profile(
+    "steady", deadline=None, derandomize="AGNOSTICFAIR_EVERY" not in os.environ
+)
+settings.load_profile("steady")
+
+
+SHARED = Path(__file__).resolve().parents[1] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of original data files next to the checkout."""
+    if not (SHARED / "adult" / "adult.test").is_file():
+        pytest.skip(f"no original data files in {SHARED}")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def adult() -> Table:
+    """UCI Adult, as shipped."""
+    return load_dataset("adult")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests that start servers go to one worker, which shares them; all others to whoever is free.
+
+    By a scheduler, since the mark ``xdist_group`` has no effect under pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            starts = any(name in nodeid for name in ("test_end_to_end.py", "test_wire.py"))
+            return "servers" if starts else nodeid
+
+    return Scheduling(config, log)
+
+
+@pytest.fixture
+def seeded_noise(monkeypatch):
+    """Noise of differential privacy that is the same in every run, in the place of the system's."""
+    rng = np.random.default_rng(0)
+
+    def sampler(scale: float):
+        return lambda zeros: np.rint(rng.normal(size=len(zeros)) * scale).astype(np.int64)
+
+    monkeypatch.setattr(site, "_sampler", sampler)
+
+
+@pytest.fixture(autouse=True)
+def own_ledgers(tmp_path_factory, monkeypatch):
+    """Every test has its own place for ledgers, which is empty."""
+    monkeypatch.setenv(LEDGERS, str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def silent_progress():
+    """How far the work is, is told by the clock: a busy machine must not add to what a test reads."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output, "FIRST", 86_400.0)
+        yield
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command: its exit code, what it printed, and what it said on stderr."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Two clients' files in a folder that is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return [write(Path(f"{name}.csv"), client_rows(k)) for k, name in enumerate(("north", "south"))]
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM:
+        pytest.skip("no Chromium here: install 'chromium'")
+    with playwright.sync_playwright() as started:
+        made = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def accessible(browser, tmp_path):
+    """A function that asserts that axe-core finds no violation in a page, light and dark, wide and on a phone."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+
+    def check(text: str) -> None:
+        file = tmp_path / "looked-at.html"
+        file.write_text(text, encoding="utf-8")
+        for scheme, width in (("light", 1400), ("dark", 390)):
+            ask = {"color_scheme": scheme, "viewport": {"width": width, "height": 900}}
+            page = browser.new_page(**ask, bypass_csp=True)  # axe is no script of the page's
+            page.goto(file.as_uri())
+            found = axe.run(page).response["violations"]
+            told = [(v["id"], v["nodes"][0]["html"][:120]) for v in found]
+            assert not told, (scheme, width, told)
+            page.close()
+
+    return check

@@ -1,0 +1,66 @@
+"""``agnosticfair-research reproduce``: the paper's tables and figures beside its own numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+from typer import Option
+
+from agnosticfair.commands.options import Jobs, Json, OutFolder, example
+from agnosticfair.commands.output import check_folder, progress
+from agnosticfair.threads import cpus
+from agnosticfair_research.commands import options
+from agnosticfair_research.commands.output import deliver_study, made_from
+
+
+@example("reproduce --dataset adult --methods fl,fairfl --seeds 5")
+def reproduce(
+    dataset: options.Datasets = "adult",
+    setting: Annotated[
+        str, Option(help="shift (Tables 1, 2, Figure 2), iid (Table 3), clients (Figure 3) or all.")
+    ] = "all",
+    methods: Annotated[str, Option(help="Names with commas between, or all.")] = "all",
+    seeds: options.Seeds = 20,
+    jobs: Jobs = None,
+    data_folder: options.DataFolder = None,
+    out: OutFolder = Path("results"),
+    as_json: Json = False,
+) -> None:
+    """Run the paper's experiments and show its tables and figures beside the paper's own numbers.
+
+    Writes results.json (a row per data set, setting, method and seed), tables.md and PNG figures.
+    The numbers do not depend on the number of processes.
+    """
+    from agnosticfair.methods import METHODS
+    from agnosticfair_research.paper import DATASETS
+    from agnosticfair_research.pool import run_cells
+    from agnosticfair_research.report import figures, tables
+    from agnosticfair_research.reproduce import SETTINGS, cells, run_cell
+
+    check_folder(out)
+    folder = None if data_folder is None else str(data_folder)
+    tasks = cells(
+        options.listed(dataset, DATASETS),
+        options.listed(setting, SETTINGS),
+        options.listed(methods, METHODS),
+        seeds,
+        folder,
+    )
+    begin, jobs = perf_counter(), cpus() if jobs is None else jobs
+    with progress(len(tasks), "fits") as advance:
+        rows = run_cells(run_cell, tasks, jobs, lambda row: advance(row["method"]))
+    results = {
+        "format": "agnosticfair-results-1",
+        **made_from(options.listed(dataset, DATASETS), folder),
+        "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
+        "rows": rows,
+    }
+    summaries = tables.summarise(rows)
+    grids = tables.grids(summaries), tables.grids(summaries, digits=3)
+    said = (
+        f"{len(rows)} fits in {perf_counter() - begin:.0f} s; mean±standard deviation over seeds."
+    )
+    drawn = figures.figures(summaries)
+    deliver_study("reproduce", results, tables.HEAD, grids, drawn, said, out, as_json)

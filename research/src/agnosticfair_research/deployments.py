@@ -1,0 +1,303 @@
+"""Deployments that no method saw, each as weights over the test rows, and what a decision does there.
+
+One definition for every experiment. Some are inside the set that a method was trained for, most are
+not: a method trained over kernels meets named parts, one trained over pairs meets triples, tilts and
+columns that are no features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from agnosticfair.data.axes import codes_of, own_axes
+from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError
+from agnosticfair.federation import Fit
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.basis import gaussian_kernel
+from agnosticfair.mathematics.parts import (
+    Axis,
+    Part,
+    members,
+    named_parts,
+    part_name,
+    sizes_of,
+    triples,
+)
+from agnosticfair_research.datasets import Shift
+from agnosticfair_research.splits import Split
+
+KINDS = ("test set", "natural", "single value", "pair", "triple", "kernel tilt", "mixture")
+LEAST_ROWS = 400  # of a deployment; of a weighted one, the effective number
+LEAST_SHARE = 0.05  # of every group in it
+MOST = {"pair": 400, "triple": 150, "kernel tilt": 40, "mixture": 40}  # drawn where there are more
+MIXED = 5  # parts in a mixture, at most
+WIDTH = 1.0  # of a tilt's kernel, in the encoded space
+BEYOND = 2.0  # standard errors over a limit that are no accident
+
+
+@dataclass(frozen=True)
+class Suite:
+    """names, kinds: of each of D deployments.  weights: (D, n) over the rows, not negative, sparse; a
+    part's are 0 and 1."""
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    weights: csr_array
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Decider:
+    """A fitted classifier, ours or another's, as the suite sees it.
+
+    decide: from rows to (n,), the probability that each is decided positively; 0 or 1 where nothing
+    is drawn by lot.  outcome, outcomes, rounds, seconds: how the fit went.  fitted: the fit itself,
+    if it is one of ours.
+    """
+
+    decide: Callable[[Table], np.ndarray]
+    outcome: str
+    rounds: int
+    seconds: float
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    fitted: Fit | None = None
+
+
+def deployments(
+    test: Table,
+    encoding: Encoding,
+    seed: int,
+    sensitive_feature: str,
+    natural: Mapping[str, np.ndarray] | None = None,
+) -> Suite:
+    """All deployments of a test set that are large enough and hold every group of ``sensitive_feature``.
+
+    The test set itself; the ``natural`` ones (see ``natural_parts``); single values, pairs and triples of
+    values of all columns, features or not, numbers in four bands; tilts around random rows; mixtures of
+    single values and pairs. The seed draws the tilts, the mixtures, and which pairs and triples where there
+    are more than MOST.
+    """
+    rng, s, n = np.random.default_rng(seed), test.column(sensitive_feature).codes, len(test)
+    found = {"test set": Deployment(KINDS[0], np.arange(n))}
+    found |= {k: Deployment(KINDS[1], np.flatnonzero(rows)) for k, rows in (natural or {}).items()}
+    if not found["test set"].large_enough(s):
+        raise DataError(
+            f"the {n} test rows are fewer than {LEAST_ROWS}, or lack a group: no deployment can be measured"
+        )
+    parts = _Parts.of(test, sensitive_feature)
+    mixable = parts.large(parts.shallow)
+    for kind in KINDS[2:4]:
+        own = [name for name, weighed in mixable.items() if weighed.kind == kind]
+        found = {name: mixable[name] for name in _drawn(own, MOST.get(kind), rng)} | found
+    deep = triples([*parts.shallow])
+    order = (deep[k] for k in rng.permutation(len(deep)))
+    found |= parts.large(order, MOST["triple"])
+    X = encode(encoding, test)
+    centres = rng.choice(n, min(MOST["kernel tilt"], n), replace=False)
+    K = gaussian_kernel(X, X[centres], WIDTH)
+    for i, k in zip(centres, K.T, strict=True):
+        found[f"tilt to row {i}"] = Deployment(KINDS[5], np.arange(n), k)
+    mixed = [weighed.rows for weighed in mixable.values()]
+    for k in range(MOST["mixture"] if len(mixed) > 1 else 0):
+        found[f"mixture {k + 1}"] = _mixture(mixed, n, rng)
+    kept = {name: weighed for name, weighed in found.items() if weighed.large_enough(s)}
+    return _suite(
+        {name: kept[name] for name in sorted(kept, key=lambda k: KINDS.index(kept[k].kind))}, n
+    )
+
+
+def named_suite(table: Table, sensitive_feature: str) -> Suite:
+    """All of these rows, and the single values and pairs of values among them that are large enough."""
+    parts = _Parts.of(table, sensitive_feature)
+    everybody = {"all rows": Deployment(KINDS[0], np.arange(len(table)))}
+    return _suite(everybody | parts.large(parts.shallow), len(table))
+
+
+def natural_parts(split: Split, shift: Shift) -> dict[str, np.ndarray]:
+    """The test rows (n,) of the values that the shift trains less on, or holds back; and of all others."""
+    column = split.test.column(shift.column)
+    found = {name: split.test_part == k for k, name in enumerate(split.parts)}
+    for code in np.unique(column.codes[split.test_part == 1]):
+        found[f"{shift.column} = {column.categories[code]}"] = column.codes == code
+    return found
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A deployment: the rows in it, and what they weigh; one each unless said."""
+
+    kind: str
+    rows: np.ndarray
+    weights: np.ndarray | None = None
+
+    def large_enough(self, s: np.ndarray) -> bool:
+        """Whether the rows are worth LEAST_ROWS and every group in s (n,) has LEAST_SHARE of their weight.
+
+        >>> both = Deployment("pair", np.arange(400))
+        >>> both.large_enough(np.array([0, 1] * 200)), both.large_enough(np.array([0] * 399 + [1]))
+        (True, False)
+        """
+        w = np.ones(len(self.rows)) if self.weights is None else self.weights
+        total = w.sum()
+        if total <= 0 or total**2 < LEAST_ROWS * (1 - 1e-9) * (w @ w):
+            return False
+        mass = np.bincount(s[self.rows], w, s.max() + 1)[np.unique(s)]
+        return bool(mass.min() >= LEAST_SHARE * total)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The conjunctions of values of some rows. shallow: those of one or two values with enough rows."""
+
+    axes: Sequence[Axis]
+    codes: np.ndarray
+    s: np.ndarray
+    shallow: Sequence[Part]
+
+    @classmethod
+    def of(cls, table: Table, sensitive_feature: str) -> _Parts:
+        names = {*table.numeric, *table.categorical, *table.sensitive_features, *table.other}
+        axes = own_axes(table, sorted(names - {sensitive_feature}))
+        codes = codes_of(table, axes)
+        shallow = named_parts(codes, sizes_of(axes), LEAST_ROWS / len(table))
+        return cls(axes, codes, table.column(sensitive_feature).codes, shallow)
+
+    def large(self, parts: Iterable[Part], most: int | None = None) -> dict[str, Deployment]:
+        """The first ``most`` of the parts that are large enough, by name."""
+        found: dict[str, Deployment] = {}
+        for part in parts:
+            if len(found) == most:
+                break
+            rows = np.flatnonzero(members(self.codes, part))
+            if len(rows) >= LEAST_ROWS:
+                weighed = Deployment(KINDS[1 + len(part)], rows)
+                if weighed.large_enough(self.s):
+                    found[part_name(self.axes, part)] = weighed
+        return found
+
+
+def _drawn(names: list[str], most: int | None, rng: np.random.Generator) -> list[str]:
+    if most is None or len(names) <= most:
+        return names
+    return [names[k] for k in np.sort(rng.choice(len(names), most, replace=False))]
+
+
+def _mixture(parts: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> Deployment:
+    """Rows of some parts, drawn, each part with a share of its own."""
+    count = int(rng.integers(2, min(MIXED, len(parts)) + 1))
+    mixed = np.zeros(n)
+    chosen = rng.choice(len(parts), count, replace=False)
+    for share, k in zip(rng.dirichlet(np.ones(count)), chosen, strict=True):
+        mixed[parts[k]] += share / len(parts[k])
+    rows = np.flatnonzero(mixed)
+    return Deployment(KINDS[6], rows, mixed[rows] / mixed.max())
+
+
+def _suite(found: Mapping[str, Deployment], n: int) -> Suite:
+    ends = np.cumsum([0, *(len(weighed.rows) for weighed in found.values())])
+    rows = np.concatenate([weighed.rows for weighed in found.values()])
+    weights = [np.ones(len(f.rows)) if f.weights is None else f.weights for f in found.values()]
+    matrix = csr_array((np.concatenate(weights), rows, ends), shape=(len(found), n))
+    return Suite(tuple(found), tuple(weighed.kind for weighed in found.values()), matrix)
+
+
+MEASURES = ("risk_difference", "accuracy", "balanced_accuracy", "positive_rate")
+
+
+def measure(
+    y: np.ndarray, p: np.ndarray, s: np.ndarray, weights: np.ndarray | None = None
+) -> dict[str, float]:
+    """MEASURES of a decision on weighted rows.
+
+    p: (n,), the probability that a row is decided positively: 0 or 1 for a classifier, between
+    for one that decides at random, whose expected rates these are.
+
+    >>> measure(np.array([1, 0]), np.array([1.0, 0.5]), np.array([0, 1]))["accuracy"]
+    0.75
+    """
+    right = 1.0 - np.abs(y - p)
+    by_label = metrics.positive_rates(right, y.astype(np.int64), weights)
+    return {
+        "risk_difference": metrics.risk_difference(p, s, weights),
+        "accuracy": metrics.positive_rate(right, weights),  # a weighted mean, whatever of
+        "balanced_accuracy": float(np.nanmean(by_label)),
+        "positive_rate": metrics.positive_rate(p, weights),
+    }
+
+
+def measure_all(suite: Suite, y: np.ndarray, p: np.ndarray, s: np.ndarray) -> dict[str, np.ndarray]:
+    """MEASURES on every deployment, (D,) each, and under ``<name>_error`` their standard errors.
+
+    The rows are taken for a sample of what a deployment weighs: the variance of a weighted mean m of
+    v is sum w^2 (v - m)^2 / (sum w)^2.
+    """
+    W, squares = suite.weights, suite.weights.power(2)
+
+    def mean(v: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean of v over the rows inside, and its variance; nan where there are none."""
+        mass = W @ inside
+        with np.errstate(divide="ignore", invalid="ignore"):
+            m = (W @ (inside * v)) / mass
+            ends = squares @ (inside * v**2) - 2 * m * (squares @ (inside * v))
+            return m, np.maximum(ends + m**2 * (squares @ inside), 0.0) / mass**2
+
+    right, every = 1.0 - np.abs(y - p), np.ones(len(p))
+    rates, spread = map(
+        np.array, zip(*(mean(p, (s == g) * 1.0) for g in np.unique(s)), strict=True)
+    )
+    high, low, at = rates.argmax(axis=0), rates.argmin(axis=0), np.arange(len(suite))
+    recalls, loose = map(np.array, zip(*(mean(right, (y == k) * 1.0) for k in (0, 1)), strict=True))
+    known = (~np.isnan(recalls)).sum(axis=0)
+    (accuracy, a), (positives, b) = mean(right, every), mean(p, every)
+    found = {
+        "risk_difference": (rates[high, at] - rates[low, at], spread[high, at] + spread[low, at]),
+        "accuracy": (accuracy, a),
+        "balanced_accuracy": (np.nanmean(recalls, axis=0), np.nansum(loose, axis=0) / known**2),
+        "positive_rate": (positives, b),
+    }
+    values = {name: value for name, (value, _) in found.items()}
+    return values | {f"{name}_error": np.sqrt(variance) for name, (_, variance) in found.items()}
+
+
+def beyond(found: Mapping[str, np.ndarray], limit: float) -> np.ndarray:
+    """Where the risk difference exceeds a limit by more than BEYOND of its standard errors, (D,) of bool."""
+    rd, error = found["risk_difference"], found["risk_difference_error"]
+    return np.asarray(rd - BEYOND * error > limit)
+
+
+def entries(suite: Suite, found: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    """A record for each deployment."""
+    heads = zip(suite.names, suite.kinds, strict=True)
+    return [
+        {
+            "name": name,
+            "kind": kind,
+            **{key: round(float(value[k]), 6) for key, value in found.items()},
+        }
+        for k, (name, kind) in enumerate(heads)
+    ]
+
+
+def summarise(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Measures of all deployments, each with its name, in the numbers that a table has room for."""
+    by = {name: np.array([entry[name] for entry in found]) for name in MEASURES}
+    rd, right = by["risk_difference"], by["accuracy"]
+    return {
+        "mean_risk_difference": float(rd.mean()),
+        "p90_risk_difference": float(np.quantile(rd, 0.9)),
+        "max_risk_difference": float(rd.max()),
+        "worst": found[int(rd.argmax())]["name"],
+        "mean_accuracy": float(right.mean()),
+        "min_accuracy": float(right.min()),
+        "mean_balanced_accuracy": float(by["balanced_accuracy"].mean()),
+        "mean_positive_rate": float(by["positive_rate"].mean()),
+    }

@@ -1,0 +1,52 @@
+"""FedFB (Zeng, Chen and Lee, 2021), re-implemented from the paper: FairBatch's weights by federated averaging.
+
+Rows of label y and group a weigh lambda[y, a] over their share. Each round the server learns every group's rate of
+positive decisions (the paper: a loss in its place); in a group whose rate is below that of all, weight moves from
+negative labels to positive ones, and the other way round in the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agnosticfair_research.entrants.averaging import ROUNDS, decisions, gap, local_epoch, rate_of
+from agnosticfair_research.entrants.entrant import Coded, Decide, Entrant, Train, linear_decision
+
+STEP = 0.01
+
+
+def fedfb(train: Train, limit: float) -> Decide:
+    """Weights move while the groups' rates differ by more than is asked."""
+    clients, everybody = train.encoded, train.pooled
+    rng, n = np.random.default_rng(train.seed), len(everybody.y)
+    share = np.array([[_cell(everybody, y, a).mean() for a in (0, 1)] for y in (0, 1)])
+    sizes = np.array([len(rows.y) for rows in clients], float) / n
+    weight, w = share.copy(), np.zeros(everybody.X.shape[1] + 1)
+    for round_ in range(ROUNDS):
+        factor = weight / np.maximum(share, 1e-9)
+        local = [
+            local_epoch(w, rows, factor[rows.y, np.minimum(rows.s, 1)], rate_of(round_), rng)
+            for rows in clients
+        ]
+        w = np.asarray(sizes @ np.array(local))
+        if abs(gap(decisions(w, everybody), everybody.s)) > limit:
+            weight = _moved(weight, w, everybody)
+    return linear_decision(train, w)
+
+
+def _moved(weight: np.ndarray, w: np.ndarray, rows: Coded) -> np.ndarray:
+    """lambda, (2, 2) over labels and groups, after a step; each group keeps its total."""
+    d = decisions(w, rows)
+    apart = d.mean() - np.array([d[rows.s == a].mean() for a in (0, 1)])
+    total, found = weight.sum(axis=0), weight.copy()
+    step = STEP * apart / max(np.linalg.norm(apart), 1e-12)
+    found[1] = np.clip(found[1] + step, 0.02 * total, 0.98 * total)
+    found[0] = total - found[1]
+    return found
+
+
+def _cell(rows: Coded, y: int, a: int) -> np.ndarray:
+    return np.asarray((rows.y == y) & (rows.s == a))
+
+
+FEDFB = Entrant("fedfb", fedfb, "re-implemented: FairBatch's weights by federated averaging")

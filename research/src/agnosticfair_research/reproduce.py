@@ -1,0 +1,164 @@
+"""The paper's experiments as a list of cells: one data set, setting, method and seed each.
+
+A cell is a function of its cell alone, so rows are the same in whatever order and in however many
+processes they are computed. Only ``seconds`` differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from agnosticfair.data.table import Table
+from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.federation import fit
+from agnosticfair.mathematics import metrics
+from agnosticfair.methods import METHODS, Method
+from agnosticfair.methods import method as recipe
+from agnosticfair.model import Model
+from agnosticfair.settings import require_name
+from agnosticfair_research.datasets import dataset
+from agnosticfair_research.paper import as_printed
+from agnosticfair_research.pool import Row, number
+from agnosticfair_research.splits import Split, split_of
+
+SETTINGS = ("shift", "iid", "clients")
+"""Tables 1 and 2 with Figure 2; Table 3; Figure 3."""
+
+CLIENTS = (2, 5, 10, 20, 30, 40, 50)
+"""Numbers of clients in Figure 3."""
+
+COMPARED = ("agnosticfair", "agnosticfair-printed", "localfair")
+"""Methods in Figure 3."""
+
+MOST_SEEDS = 3
+"""Seeds in Figure 3, which has seven times the cells of a table."""
+
+
+@dataclass(frozen=True)
+class PaperCell:
+    """A fit of the paper. folder: where to look for a data set that is not shipped."""
+
+    dataset: str
+    setting: str
+    method: str
+    seed: int
+    clients: int = 2
+    folder: str | None = None
+
+
+def cells(
+    datasets: Iterable[str],
+    settings: Iterable[str] = SETTINGS,
+    methods: Iterable[str] = tuple(METHODS),
+    seeds: int = 20,
+    folder: str | None = None,
+) -> list[PaperCell]:
+    """Every cell asked for; those that share a split are neighbours. Figure 3 is Adult's only.
+
+    >>> [(t.method, t.seed) for t in cells(["adult"], ["shift"], ["fl", "afl"], 2)]
+    [('fl', 0), ('afl', 0), ('fl', 1), ('afl', 1)]
+    """
+    names, settings = list(dict.fromkeys(methods)), list(dict.fromkeys(settings))
+    for name in names:
+        recipe(name)
+    for setting in settings:
+        require_name("setting", setting, SETTINGS)
+    if seeds < 1:
+        raise SettingsError(f"{seeds} seeds leave nothing to run: ask for at least 1")
+    wanted = []
+    for data in dict.fromkeys(datasets):
+        dataset(data)
+        for setting in settings:
+            curve = setting == "clients"
+            if curve and data != "adult":
+                continue
+            chosen = [name for name in names if name in COMPARED or not curve]
+            for seed in range(min(seeds, MOST_SEEDS) if curve else seeds):
+                for clients in CLIENTS if curve else (2,):
+                    wanted += [PaperCell(data, setting, m, seed, clients, folder) for m in chosen]
+    if not wanted:
+        raise SettingsError(
+            f"nothing to run: setting 'clients' (Figure 3) is for adult and {', '.join(COMPARED)}"
+        )
+    return wanted
+
+
+def tuned(name: str, data: str) -> Method:
+    """The recipe of that name, with rows as centres, as in the paper; ``agnosticfair`` with the tau of the data set."""
+    tau = {"tau": dataset(data).tau} if name == "agnosticfair" else {}
+    return recipe(name, **tau, **as_printed(METHODS[name]))
+
+
+def run_cell(cell: PaperCell) -> Row:
+    """Fit and measure one cell. A fit that diverges is a row without measures, not an error."""
+    data = dataset(cell.dataset)
+    # One thread: a sum split over threads is rounded in another order.
+    with threadpool_limits(1):
+        split = _split(cell.dataset, cell.setting, cell.clients, cell.seed, cell.folder)
+        try:
+            fitted = fit(
+                split.train,
+                tuned(cell.method, cell.dataset),
+                sensitive_features=data.sensitive_features,
+                positive=data.positive,
+                seed=cell.seed,
+            )
+        except SolverError:
+            measured: Row = dict.fromkeys(MEASURES) | {"client_risk_differences": []}
+            ended: Row = {"rounds": 0, "seconds": 0.0, "outcome": "diverged", "outcomes": {}}
+        else:
+            measured = measure(fitted.model, split, data.positive)
+            ended = {
+                "rounds": fitted.rounds,
+                "seconds": round(fitted.seconds, 3),
+                "outcome": fitted.outcome,
+                "outcomes": dict(fitted.outcomes),
+            }
+    asked = {k: getattr(cell, k) for k in ("dataset", "setting", "method", "seed", "clients")}
+    return asked | measured | ended
+
+
+_split = lru_cache(maxsize=1)(split_of)
+
+
+MEASURES = (
+    "train_accuracy",
+    "train_risk_difference",
+    "test_accuracy",
+    "test_risk_difference",
+    "test_balanced_accuracy",
+    "client_risk_differences",
+    "majority_rate",
+    "label_risk_difference",
+)
+
+
+def measure(model: Model, split: Split, positive: str) -> Row:
+    """MEASURES of a model on a split; None where a group is absent and there is no number."""
+
+    def on(table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return (
+            table.labels(positive),
+            model.predict(table),
+            table.column(model.sensitive_feature).codes,
+        )
+
+    train = [np.concatenate(parts) for parts in zip(*map(on, split.train.values()), strict=True)]
+    y, y_hat, s = on(split.test)
+    parts = [split.test_part == k for k in range(len(split.parts))]
+    local = [metrics.risk_difference(y_hat[part], s[part]) for part in parts]
+    return {
+        "train_accuracy": number(metrics.accuracy(train[0], train[1])),
+        "train_risk_difference": number(metrics.risk_difference(train[1], train[2])),
+        "test_accuracy": number(metrics.accuracy(y, y_hat)),
+        "test_risk_difference": number(metrics.risk_difference(y_hat, s)),
+        "test_balanced_accuracy": number(metrics.balanced_accuracy(y, y_hat)),
+        "client_risk_differences": [number(value) for value in local],
+        "majority_rate": number(metrics.majority_rate(y)),
+        "label_risk_difference": number(metrics.risk_difference(y, s)),
+    }

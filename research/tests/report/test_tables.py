@@ -1,0 +1,68 @@
+"""The paper's tables from rows made by hand: numbers, Markdown and terminal."""
+
+import pytest
+from helpers import row
+from rich.console import Console
+
+from agnosticfair.methods import METHODS
+from agnosticfair.report.tables import markdown, terminal
+from agnosticfair_research.report.tables import HEAD, document, grids, outcome, summarise
+
+
+def test_a_summary_is_mean_and_sample_deviation():
+    (summary,) = summarise([row(seed=0), row(seed=1, test_accuracy=0.80)])
+    spread = summary["test_accuracy"]
+    assert spread.mean == pytest.approx(0.81)
+    assert spread.deviation == pytest.approx(0.02 / 2**0.5)
+    assert [s.mean for s in summary.client_risk_differences] == [0.16, 0.23]
+    assert summary.seeds == 2
+
+
+def test_tables_show_the_paper_and_the_yardsticks_beside_each_accuracy():
+    rows = [row(), row("agnosticfair-b"), row("qffl", setting="iid", test_accuracy=None)]
+    rows += [row("localfair", setting="clients", clients=p) for p in (2, 50)]
+    one, two, three, curve = grids(summarise(rows))
+    assert [g.title[:8] for g in (one, two, three, curve)] == [
+        "Table 1.",
+        "Table 2.",
+        "Table 3.",
+        "Figure 3",
+    ]
+    fl = dict(zip(one.header, one.lines[0], strict=True))
+    assert fl["test accuracy"] == "0.8200"
+    assert fl["majority rate"] == "0.7187"
+    assert fl["label RD"] == "0.2100"
+    assert "0.7998" in one.lines[0]  # the paper's
+    assert " ".join(two.lines[0]) == (
+        "agnosticfair-b 0.1600 0.0450 0.2300 0.0795 0.2100 0.0673 0.8200 0.7187"
+    )
+    assert three.lines[0][3] == "none"
+    assert [line[0] for line in curve.lines] == ["2", "50"]
+    assert all("majority rate 0.7187, label RD 0.2100" in g.note for g in (one, two, three, curve))
+
+
+def test_markdown_lines_have_as_many_cells_as_the_header():
+    made = grids(summarise([row(), row("agnosticfair-b")]))
+    for grid in made:
+        bars = {line.count("|") for line in markdown(grid).splitlines() if line.startswith("|")}
+        assert bars == {len(grid.header) + 1}
+    text = document(HEAD, made, {"a.png": "A figure"}, "Made by hand.")
+    assert "![A figure](a.png)" in text
+    assert text.count("### Table") == len(made)
+
+
+def test_a_terminal_of_80_characters_cuts_nothing():
+    rows = [row(m, seed=k, test_accuracy=0.8 + k / 100) for m in METHODS for k in range(20)]
+    console = Console(width=80)
+    for grid in grids(summarise(rows), digits=3):
+        with console.capture() as captured:
+            console.print(terminal(grid))
+        assert "…" not in captured.get()
+        assert "agnosticfair-b" in captured.get()
+
+
+def test_outcomes_are_counted_over_seeds():
+    ended = {"outcome": "rounds", "outcomes": {"lp optimal": 3, "lp infeasible": 12}}
+    assert outcome([row(**ended), row(**ended)]) == "LP infeasible in 24 of 30 rounds"
+    assert outcome([row(), row(outcome="rounds")]) == "converged 1/2"
+    assert outcome([row(outcome="rounds", outcomes={"lp optimal": 60})]) == "all rounds run"

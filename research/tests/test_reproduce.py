@@ -1,0 +1,133 @@
+"""The paper's experiments: which cells, what a row holds, and the tables made of rows."""
+
+import json
+import os
+
+import pytest
+from helpers import row
+
+from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.methods import METHODS
+from agnosticfair_research import reproduce
+from agnosticfair_research.datasets import DATASETS
+from agnosticfair_research.paper import PAPER, reported
+from agnosticfair_research.pool import run_cells
+from agnosticfair_research.report.tables import summarise
+from agnosticfair_research.reproduce import (
+    CLIENTS,
+    MEASURES,
+    SETTINGS,
+    PaperCell,
+    cells,
+    run_cell,
+)
+
+KEYS = [
+    *("dataset", "setting", "method", "seed", "clients"),
+    *MEASURES,
+    *("rounds", "seconds", "outcome", "outcomes"),
+]
+
+
+def timeless(rows):
+    return [{**r, "seconds": None} for r in rows]
+
+
+def test_cells_cover_what_is_asked_for():
+    tasks = cells(["adult", "dutch"], SETTINGS, ["fl", "localfair"], seeds=5)
+    of = [(t.dataset, t.setting) for t in tasks]
+    assert of.count(("adult", "shift")) == of.count(("dutch", "iid")) == 2 * 5
+    curve = [t for t in tasks if t.setting == "clients"]
+    assert {t.dataset for t in curve} == {"adult"}
+    assert {t.method for t in curve} == {"localfair"}
+    assert [t.clients for t in curve] == [*CLIENTS] * 3  # three seeds at most
+    assert len(set(tasks)) == len(tasks)
+
+
+def test_cells_take_every_method_by_default():
+    assert [t.method for t in cells(["adult"], ["iid"], seeds=1)] == [*METHODS]
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ((["adlut"],), "'adlut'"),
+        ((["adult"], ["shfit"]), "'shfit'"),
+        ((["adult"], ["shift"], ["fll"]), "'fll'"),
+        ((["adult"], ["shift"], ["fl"], 0), "0 seeds"),
+        ((["dutch"], ["clients"]), "'clients'"),
+        ((["adult"], ["clients"], ["fl"]), "'clients'"),
+    ],
+)
+def test_cells_that_cannot_be_are_refused(asked, named):
+    with pytest.raises(SettingsError, match=named):
+        cells(*asked)
+
+
+def test_a_row_is_complete_and_plausible():
+    found = run_cell(PaperCell("adult", "shift", "fl", 0))
+    assert [*found] == KEYS
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert 0.71 < found["majority_rate"] < 0.725 < found["test_accuracy"] < 0.84
+    assert 0.20 < found["label_risk_difference"] < 0.22
+    assert min(found["client_risk_differences"]) < found["test_risk_difference"]
+    assert found["outcome"] == "converged"
+    assert sum(found["outcomes"].values()) == found["rounds"] > 1
+
+
+def test_settings_are_different_splits():
+    rates = {s: run_cell(PaperCell("adult", s, "fl", 0))["majority_rate"] for s in SETTINGS}
+    assert rates["shift"] == rates["clients"] != rates["iid"]
+
+
+def test_a_diverging_fit_is_a_row(monkeypatch):
+    def diverge(*_, **__):
+        raise SolverError("the fit diverged")
+
+    monkeypatch.setattr(reproduce, "fit", diverge)
+    found = run_cell(PaperCell("adult", "shift", "fl", 0))
+    assert [*found] == KEYS
+    assert (found["outcome"], found["test_accuracy"]) == ("diverged", None)
+    (summary,) = summarise([found, row()])
+    assert summary["test_accuracy"].count == 1
+    assert summary.outcome == "converged 1/2; diverged 1/2"
+
+
+def test_rows_come_in_the_order_of_tasks_and_are_told():
+    tasks, told = cells(["adult"], ["shift"], ["qffl", "fl"], 1), []
+    rows = run_cells(run_cell, tasks, 1, told.append)
+    assert [r["method"] for r in rows] == ["qffl", "fl"]
+    assert told == rows
+
+
+def test_no_jobs_are_refused():
+    with pytest.raises(SettingsError, match="0 jobs"):
+        run_cells(run_cell, [PaperCell("adult", "shift", "fl", 0)], 0)
+
+
+@pytest.mark.slow
+def test_rows_do_not_depend_on_the_number_of_jobs():
+    tasks = cells(["adult"], ["shift"], ["fl", "agnosticfair-a", "agnosticfair-printed"], 1)
+    assert timeless(run_cells(run_cell, tasks, 2)) == timeless(run_cells(run_cell, tasks))
+
+
+def die(task):
+    os._exit(1)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_a_sentence():
+    with pytest.raises(SettingsError, match="fewer jobs"):
+        run_cells(die, cells(["adult"], ["shift"], ["fl", "afl"], 1), 2)
+
+
+def test_the_paper_s_numbers_have_their_place():
+    assert len(PAPER) == 21
+    for (data, setting, method), told in PAPER.items():
+        assert data in DATASETS
+        assert setting in ("shift", "iid")
+        assert method in METHODS
+        assert 0.6 < told.test_accuracy < 0.9
+        assert 0 < told.test_risk_difference < 0.25
+    assert reported("adult", "shift", "fedavg") == PAPER["adult", "shift", "fl"]
+    assert reported("adult", "shift", "qffl") is None
