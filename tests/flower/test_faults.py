@@ -127,6 +127,21 @@ def test_an_answer_to_a_run_that_has_ended_is_written_down_and_the_site_goes_on(
     assert trail(tmp_path)[-1]["event"] == "not taken"
 
 
+def test_an_answer_is_written_down_when_it_was_sent_and_not_before(tmp_path):
+    fleet = FakeFleet(asked("hello"))
+    site = node(tmp_path, fleet)
+
+    def broken(*_):
+        assert not (tmp_path / "north.log").exists()
+        raise httpx.ReadError("gone")
+
+    fleet.push = broken
+    with pytest.raises(httpx.ReadError):
+        site.answer(fleet, fleet.pull())
+    assert [event["event"] for event in trail(tmp_path)] == ["not sent"]
+    assert site.trail.sent == 0
+
+
 def test_a_site_connects_again_and_says_a_cause_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(nodes, "AGAIN", 0.01)
     good = FakeFleet(asked("hello"))

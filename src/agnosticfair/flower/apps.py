@@ -21,7 +21,7 @@ from agnosticfair.auditing.limit import Promise, fit_within, kept_in, said_in
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.census import check_census, check_labels_known
 from agnosticfair.data.schema import Schema, load_schema
-from agnosticfair.errors import AgnosticFairError, FederationError
+from agnosticfair.errors import AgnosticFairError, FederationError, plain
 from agnosticfair.federation import Fit, census_of_all, counts_of_all, fit, summaries
 from agnosticfair.flower.causes import identity, read_visits, why_missing
 from agnosticfair.flower.control import public_key
@@ -74,7 +74,7 @@ def main(grid: Grid, context: Context) -> None:
         files = made(grid, config, run)
         publish(out, run, files)
     except (AgnosticFairError, OSError) as error:
-        said = " ".join(str(error).split())
+        said = plain(error, 8000)
         with suppress(OSError):
             write(out / "error.json", {"run": run, "error": said})
         raise FederationError(said) from None

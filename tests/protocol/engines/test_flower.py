@@ -804,3 +804,30 @@ def test_a_site_lost_in_the_certificates_phase_ends_the_run_and_keeps_the_checkp
     apps.main(grid, asked(config))
     assert "no certificate" not in json.loads((tmp_path / "certificate.json").read_text())["says"]
     assert not (tmp_path / "kept" / "checkpoint.safetensors").exists()
+
+
+def test_what_a_site_sends_is_shown_without_escapes_and_in_short(files, tmp_path, capsys):
+    engine, grid = engine_over(files)
+    loud = "\x1b[2J\x1b]0;title\x07\nroot#\u202e " + "x" * 100_000
+
+    def hostile(step, site, message, reply):
+        told = {"site": site, "failure": loud} if step == "sums" else dict(reply.content["answer"])
+        return Message(RecordDict({"answer": ConfigRecord(told)}), reply_to=message)
+
+    grid.hook = hostile
+    with pytest.raises(FederationError) as failed:
+        fit(engine, "fl")
+    assert str(failed.value).isprintable()
+    assert len(str(failed.value)) < 3000
+
+    grid.hook = lambda step, site, message, reply: Message(
+        RecordDict({"answer": ConfigRecord({"site": site, "about": about})}), reply_to=message
+    )
+    about = json.dumps({"format": FORMAT, "versions": {loud: loud}, "steps": [loud[:100]]})
+    told = engine.exchange("hello", None, ("north",), 5.0)["north"]
+    assert told.reason.isprintable()  # too long
+    about = json.dumps({"format": FORMAT, "versions": {loud[:90]: loud[:999]}, "steps": [loud[:9]]})
+    told = json.dumps(engine.exchange("hello", None, ("north",), 5.0)["north"], ensure_ascii=False)
+    assert told.isprintable()
+    about = "[" * 19_000
+    assert "format None" in engine.exchange("hello", None, ("north",), 5.0)["north"].reason

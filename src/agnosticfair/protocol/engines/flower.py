@@ -17,7 +17,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from agnosticfair.errors import FederationError
+from agnosticfair.errors import FederationError, plain
 from agnosticfair.protocol.engines.seam import HELLO, Answers, Failure, Keys, RowsChanged
 from agnosticfair.protocol.messages import FORMAT, pack, unpack
 
@@ -26,6 +26,9 @@ PATIENCE = 3600.0
 
 FRESH = 1.0
 """Seconds between two looks for who is connected, and since when."""
+
+MOST_ABOUT = 20_000
+"""Characters that a site may say of itself."""
 
 LOOK = 4.0
 """Seconds between two looks for what keeps a site from answering."""
@@ -104,7 +107,9 @@ class FlowerEngine:
         while asked and time.monotonic() < until:
             for identity, reply in self._replies(asked):
                 node = int(asked.pop(identity))
-                self._keys[node] = "" if reply.has_error() else str(_record(reply).get("site", ""))
+                self._keys[node] = (
+                    "" if reply.has_error() else plain(_record(reply).get("site", ""), 100)
+                )
             if asked:
                 time.sleep(self.pause)
         found: dict[str, tuple[int, str]] = {}
@@ -148,7 +153,7 @@ class FlowerEngine:
         record = _record(reply)
         if record.get("site") != key:
             return Failure(
-                f"it says that it is site {record.get('site', '')!r}: correct the site's file, or "
+                f"it says that it is site {plain(record.get('site', ''), 100)!r}: correct the site's file, or "
                 "register its key by that name",
                 final=True,
             )
@@ -177,8 +182,8 @@ class FlowerEngine:
 def _about(record: Mapping[str, Any]) -> Any:
     """What a site says of itself; one that speaks otherwise will not do better when asked again."""
     try:
-        about = dict(json.loads(str(record.get("about", ""))))
-    except (ValueError, TypeError):
+        about = shown(dict(json.loads(str(record.get("about", ""))[:MOST_ABOUT])))
+    except (ValueError, TypeError, RecursionError):
         about = {}
     if about.get("format") != FORMAT:
         return Failure(
@@ -187,6 +192,19 @@ def _about(record: Mapping[str, Any]) -> Any:
             final=True,
         )
     return about
+
+
+def shown(value: Any) -> Any:
+    r"""JSON of a site with its texts fit to be printed.
+
+    >>> shown({"versions": {"python": "\x1b[2J3.11"}, "steps": ["sums"]})
+    {'versions': {'python': '[2J3.11'}, 'steps': ['sums']}
+    """
+    if isinstance(value, dict):
+        return {plain(key, 100): shown(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shown(inner) for inner in value]
+    return plain(value, 200) if isinstance(value, str) else value
 
 
 def _record(reply: Message) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
 
-from agnosticfair.errors import FederationError
+from agnosticfair.errors import FederationError, plain
 
 Keys = Sequence[str]
 Answers = Mapping[str, Any]
@@ -25,6 +25,9 @@ class Failure:
 
     reason: str
     final: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", plain(self.reason))
 
 
 class RowsChanged(FederationError):
