@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from agnosticfair.data import datasets
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.census import take_census
 from agnosticfair.data.schema import schema_of
 from agnosticfair.mathematics.basis import constant
 from agnosticfair.methods import method
 from agnosticfair.private import Budget, fit_private, schema_axes
+from agnosticfair_research.datasets import dataset, load_dataset
 
 BINS = {
     "age": (20.0, 25.0, 30.0, 35.0, 40.0, 50.0, 60.0),
@@ -54,7 +54,7 @@ def main():
     parser.add_argument("--seeds", default="0-4")
     asked = parser.parse_args()
     first, last = map(int, asked.seeds.split("-"))
-    table, spec = datasets.load_dataset("adult"), datasets.dataset("adult")
+    table, spec = load_dataset("adult"), dataset("adult")
     taus = {
         "fairfl": (0.02, 0.05, 0.1),
         "agnosticfair": (0.05, 0.1, 0.15),

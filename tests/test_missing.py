@@ -87,7 +87,7 @@ def test_a_graph_has_the_same_bits(learner):
     [method("fl"), method("fl", learner="linear"), method("fairfl"), method("agnosticfair")],
 )
 def test_others_name_the_column_and_the_remedy(recipe):
-    with pytest.raises(DataError, match=r"'none' is missing in some rows.*learner 'trees'"):
+    with pytest.raises(DataError, match=r"'none' is missing \(NaN\) in some rows.*learner 'trees'"):
         fit({"a": drawn()}, recipe)
 
 

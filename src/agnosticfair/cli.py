@@ -24,7 +24,7 @@ from agnosticfair.commands import (
     verify,
 )
 from agnosticfair.commands.options import grouped
-from agnosticfair.errors import AgnosticFairError
+from agnosticfair.errors import AgnosticFairError, plain
 from agnosticfair.runs.provenance import COMMAND
 
 app = typer.Typer(
@@ -102,7 +102,7 @@ def run(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) 
     except click.Abort:
         sys.exit(130)
     except AgnosticFairError as error:
-        print("error:", " ".join(str(error).split()), file=sys.stderr)
+        print("error:", plain(error, 8000), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -511,6 +511,7 @@ def test_the_command_writes_what_the_library_finds(call, rows):
     assert f"{made.difference:.4f}" in out
     assert (rows.parent / "one" / "certificate.png").read_bytes()[:4] == b"\x89PNG"
     assert sorted(p.name for p in (rows.parent / "one").iterdir()) == [
+        "audit.html",
         "certificate.json",
         "certificate.png",
     ]

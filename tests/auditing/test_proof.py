@@ -151,3 +151,16 @@ def test_keys_are_kept_by_their_owner(tmp_path):
     (tmp_path / "no.key").write_text("abc")
     with pytest.raises(SettingsError, match="holds no secret key of 64 hexadecimal digits"):
         proof.read_key(tmp_path / "no.key")
+
+
+@pytest.mark.parametrize("nested", [100_000, 900])
+def test_json_that_is_nested_huge_or_odd_is_one_sentence(nested, tmp_path, call, monkeypatch):
+    path = tmp_path / "certificate.json"
+    deep = "[" * nested + "]" * nested
+    for text in (deep, f'{{"format": "agnosticfair-certificate-1", "sums": {deep}}}', "1" * 9999):
+        path.write_text(text)
+        code, out, err = call("verify", path)
+        assert (code, out, err.count("\n")) == (2, "", 1), err[:200]
+    monkeypatch.setattr(proof, "MOST_BYTES", 10)
+    code, _, err = call("verify", path)
+    assert (code, "more than 10 bytes" in err) == (2, True)

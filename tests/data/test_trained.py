@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from agnosticfair.auditing.beyond import UNTOLD
 from helpers import client_rows, small_table, write
 
 import agnosticfair
 from agnosticfair import audit
+from agnosticfair.auditing.repeats import UNTOLD
 from agnosticfair.data.trained import beside, trained_on
 from agnosticfair.errors import DataError
 

@@ -136,7 +136,7 @@ def test_parts_by_a_column_of_dates_are_named_by_dates(people):
     [
         (lambda X: X.assign(job="carter"), "'carter', unseen in the fit"),
         (lambda X: X.drop(columns="job"), "job"),
-        (lambda X: X.assign(day=pd.NaT), "missing dates"),
+        (lambda X: X.assign(day=pd.NaT), "NaN"),
         (lambda X: X.assign(age="old"), "'age' of X should be numbers"),
     ],
 )

@@ -38,8 +38,8 @@ from agnosticfair.auditing.repeats import (
 )
 from agnosticfair.auditing.request import AuditRequest, audit_request
 from agnosticfair.client.answers import tally
-from agnosticfair.data.axes import own_axes
-from agnosticfair.data.census import Census, encoding_of
+from agnosticfair.data.axes import own_axes, within
+from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
@@ -73,7 +73,7 @@ from agnosticfair.mathematics.parts import Axis, Part
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Asker, Policy
+from agnosticfair.protocol.faults import Asker, Policy, policy
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.questions import Architecture, Decisions, PartDecisions
 from agnosticfair.protocol.secure.keys import Roster
@@ -194,7 +194,12 @@ def audit(
         if held_out and callable(basis) and seen.max() > 1:
             notes, how["beyond"] = (*notes, ABOVE_ONE), False
     set_ = request.parts
-    axes = set_.agreed.axes if set_.agreed else own_axes(rows.table, set_.columns, set_.bands)
+    encoding = None if rows.model is None else rows.model.encoding
+    axes = (
+        set_.agreed.axes
+        if set_.agreed
+        else own_axes(rows.table, set_.columns, set_.bands, encoding)
+    )
     counts = own_counts(rows.table, axes, rows.cells, len(rows.groups))
     return certified(request, rows.groups, axes, counts, notes=notes, **how)
 
@@ -294,6 +299,7 @@ def audit_clients(
     secure: bool | Roster = False,
     fold: Fold | None = None,
     schema: Schema | None = None,
+    on_failure: str | Policy = "stop",
 ) -> Certificate:
     """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
 
@@ -312,8 +318,8 @@ def audit_clients(
         In the encoding; by default drawn from the clients' rows, which shows these to all.
     deadline : float, optional
         Seconds a client has for an answer.
-    secure, fold, schema
-        As in ``fit``.
+    secure, fold, schema, on_failure
+        As in ``fit``; no client is left out.
 
     Returns
     -------
@@ -334,7 +340,7 @@ def audit_clients(
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     chosen = request.basis or constant()
     consents = _consents(chosen, request.parts, centres is not None)
-    asker = asking(engine, Policy(), deadline, secure, consents, fold, schema)
+    asker = asking(engine, policy(on_failure), deadline, secure, consents, fold, schema)
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = chosen if b is None else replace(chosen, kernels=len(b))
     census, plan = _stated(asker, model, sensitive_features, chosen, schema)
@@ -433,8 +439,8 @@ def _asking_parts(
     elif asked.columns == ():
         pass
     else:
-        ranges = replace(own.task, encoding=encoding_of(census))  # of these rows, not of the fit's
-        question = named.histograms_question(replace(own, task=ranges), census)
+        census = within(census, own.task.encoding)  # a site answers within the task's ranges alone
+        question = named.histograms_question(own, census)
         counts = {} if question is None else named.by_column(question, asker.total(question))
         axes = named.axes_in(named.with_axes(own, census, counts))
 

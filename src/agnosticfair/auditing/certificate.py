@@ -73,7 +73,17 @@ class Certificate:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Certificate:
-        """What ``to_json`` wrote; other fields are left."""
+        """What ``to_json`` wrote; other fields are left.
+
+        Parameters
+        ----------
+        content : mapping
+            Read from the file of a certificate.
+
+        Returns
+        -------
+        Certificate
+        """
         own = {one.name: content[one.name] for one in fields(cls)}
         kernels = own["kernels"]
         if kernels is not None:

@@ -143,6 +143,8 @@ def certificates(
         try:
             made[name] = audit_clients(fitted.model, clients, sensitive_features=name, **ask)
         except AgnosticFairError as error:
+            if not getattr(error, "declined", True):
+                raise  # nobody refused: a site was lost, or has other rows now
             reasons[name] = str(error)
     return made, reasons
 

@@ -27,6 +27,9 @@ from agnosticfair.mathematics.parts import Axis, sizes_of
 
 PURPOSE = b"agnosticfair-certificate-1"
 SIGNING = "a signature needs the package 'cryptography'"
+MOST_BYTES = 100_000_000
+"""Of a certificate's file; more are not read."""
+
 SEALS = ("digest", "signature")
 
 
@@ -123,10 +126,22 @@ def mixtures_of(
 def read(path: Path) -> Any:
     """A certificate's file as JSON, or the sentence that says why it is none."""
     try:
-        return json.loads(path.read_text())
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise DataError(
+                f"{str(path)!r} has more than {MOST_BYTES:,} bytes, and no certificate has: give the certificate.json "
+                "that 'audit' wrote"
+            )
+        return json.loads(content.decode())
     except OSError as error:
         raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except DataError:
+        raise
+    except (
+        ValueError,
+        RecursionError,
+    ):  # no JSON, or nested too deeply, or a number of thousands of digits
         raise DataError(
             f"{str(path)!r} is not JSON: give the certificate.json that 'audit' wrote"
         ) from None

@@ -78,7 +78,10 @@ def verify(told: Any, public: str | None = None) -> tuple[str, ...]:
         return ("this is no certificate: give the certificate.json that 'audit' wrote",)
     try:
         return (*_seals(told, public), *_fields_known(told), *_recomputed(told))
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
+    except (
+        *(KeyError, TypeError, ValueError, IndexError),
+        *(OverflowError, AttributeError, RecursionError),
+    ) as error:
         return (f"its sums cannot be read ({type(error).__name__}): it was changed or cut",)
     except AgnosticFairError as error:
         return (f"no audit gives such a certificate ({error})",)

@@ -167,13 +167,13 @@ def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
 def heads(client: Client, broadcast: Broadcast[PrivateHeads]) -> Reply:
     """At w, of every head: the gradient sum (p - t) x, and sum 4 p (1 - p)."""
     rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
-    X, bits = _clipped(rows, task), bits_of(task)
+    X, fine = _clipped(rows, task), bits_of(task)
     t, counts = targets(asked.heads, rows.y, rows.table.sensitive_features)
     gradient, curve = np.zeros(asked.w.shape), np.zeros(len(asked.heads))
     for h, p in enumerate(sigmoid(X @ asked.w.T).T):
-        gradient[h] = truncated(((p - t[h]) * counts[h])[:, None] * X, bits).sum(axis=0)
-        curve[h] = truncated(4 * p * (1 - p) * counts[h], bits).sum()
-    return Reply(broadcast.round, {"head_gradient": gradient, "head_curve": curve})
+        gradient[h] = truncated(((p - t[h]) * counts[h])[:, None] * X, fine).sum(axis=0)
+        curve[h] = truncated(4 * p * (1 - p) * counts[h], fine).sum()
+    return Reply(broadcast.round, {"gradients": gradient, "curves": curve})
 
 
 def probabilities(client: Client, task: Task, most: int) -> np.ndarray:
@@ -188,7 +188,7 @@ def probabilities(client: Client, task: Task, most: int) -> np.ndarray:
 def rates(client: Client, broadcast: Broadcast[PrivateRates]) -> Reply:
     """With coefficients A: rates[m, c] = sum_{in m} d pi_c, and the upper triangle of sum 4 d (1 - d) v v^T."""
     rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
-    P, bits = client.kept(task, probabilities, asked.most), bits_of(task)
+    P, fine = client.kept(task, probabilities, asked.most), bits_of(task)
     assert task.estimates is not None
     pi, inside = joint(task.estimates.heads, P), rows.inside
     score = utility(P[0], asked.prices) - asked.shift
@@ -202,7 +202,7 @@ def rates(client: Client, broadcast: Broadcast[PrivateRates]) -> Reply:
     upper = (v @ v.T)[np.triu_indices(len(v))]
     return Reply(
         broadcast.round,
-        {"rates": inside @ truncated(d * pi, bits).T, "rates_hessian": upper},
+        {"rates": inside @ truncated(d * pi, fine).T, "rates_hessian": upper},
     )
 
 

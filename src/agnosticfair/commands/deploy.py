@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from agnosticfair.commands import options
 from agnosticfair.commands.rows import with_parts
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, plain
 from agnosticfair.settings import DEFAULT, from_config, to_config
 
 EPILOG = (
@@ -168,7 +168,7 @@ def run(
 
 
 def _trouble(sentence: str) -> None:
-    print("Note:", sentence, file=sys.stderr, flush=True)
+    print("Note:", plain(sentence), file=sys.stderr, flush=True)
 
 
 def _interrupted(folder: Path, run: str) -> NoReturn:
@@ -234,8 +234,7 @@ def check(
         (
             key,
             "masked" if about["rows"] is None else cell(about["rows"]),
-            about["versions"]["agnosticfair"],
-            about["versions"]["python"],
+            *(dict(about.get("versions") or {}).get(k, "?") for k in ("agnosticfair", "python")),
         )
         for key, about in sites.items()
     ]

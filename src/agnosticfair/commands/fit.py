@@ -108,10 +108,7 @@ def fit(
     folders = {"--run": run, "--checkpoint": checkpoint}
     _check_places(out, beside, (*files, *(test or ())), force, folders)
     chosen, device = _recipe(method, settings, device, limit)
-    roles = with_parts(roles, chosen)
-    if cluster is not None:
-        _check_cluster(limit, workers, device)
-        roles = replace(roles, parts=(*roles.parts, cluster))
+    roles = _clustered(with_parts(roles, chosen), cluster, limit, workers, device)
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     clients = _read(files, test or (), roles, dialect)
@@ -178,11 +175,17 @@ def _read(
     return read_sources(files, roles, dialect=dialect)
 
 
-def _check_cluster(limit: float | None, workers: int, device: str | None) -> None:
+def _clustered(
+    roles: options.Roles, cluster: str | None, limit: float | None, workers: int, device: str | None
+) -> options.Roles:
+    """The roles of columns, with the one that names clusters."""
+    if cluster is None:
+        return roles
     if limit is None or workers > 1 or device is not None:
         raise SettingsError(
             "--cluster deals the rows of --limit, in one process: give a limit, or audit the model with --cluster"
         )
+    return replace(roles, parts=(*roles.parts, cluster))
 
 
 def _recipe(

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from agnosticfair.data.storage import write_atomically
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, plain
 
 if TYPE_CHECKING:
     from agnosticfair.report.tables import Grid
@@ -40,7 +40,7 @@ def cell(value: Any) -> str:
         return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, float):
         return f"{value:.4f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else plain(value)
 
 
 def show(table: Grid) -> None:

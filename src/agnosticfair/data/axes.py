@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from agnosticfair.data.census import MOST_VALUES, Census, take_census
-from agnosticfair.data.encoding import band_codes, band_names, check_finite, shown
+from agnosticfair.data.encoding import Encoding, band_codes, band_names, check_finite, shown
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.parts import FEATURES, SITE, Axis
@@ -204,14 +205,26 @@ def axes_of(
     return tuple(axis for axis in found if len(axis.values) > 1)
 
 
+def within(census: Census, encoding: Encoding | None) -> Census:
+    """The census with the ranges of an encoding."""
+    if encoding is None:
+        return census
+    ranges = {name: (low, high) for name, low, high in encoding.numeric if name in census.numeric}
+    return replace(census, numeric={**census.numeric, **ranges})
+
+
 def own_axes(
-    table: Table, columns: Sequence[str] | None = None, bands: int = 4
+    table: Table,
+    columns: Sequence[str] | None = None,
+    bands: int = 4,
+    encoding: Encoding | None = None,
 ) -> tuple[Axis, ...]:
-    """The axes of rows that lie in one place: those that they would agree on as the only client."""
+    """The axes of rows that lie in one place: those that they would agree on as the only client.  encoding: of the
+    model that is audited, within whose ranges bins lie."""
     further = {**table.sensitive_features, **table.other}
     nothing = Column(np.zeros(len(table), np.int32), ("",))
     rows = Table(table.numeric, table.categorical, nothing, {}, further, how=table.how)
-    census = take_census(rows, "the rows")
+    census = within(take_census(rows, "the rows"), encoding)
     counts = {name: histogram(v, *census.ranges[name]) for name, v in table.numeric.items()}
     others = {name: column.categories for name, column in further.items()}
     return axes_of(census, counts, bands, columns, others)

@@ -471,20 +471,14 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        tags.input_tags.allow_nan = self._takes_missing()
+        tags.input_tags.allow_nan = self.rule is not None and parameters.takes_missing(self)
         return tags
-
-    def _takes_missing(self) -> bool:
-        """Whether the learner has a place for numbers that are missing."""
-        try:
-            rule = None if callable(self.basis) else parameters.recipe_of(self).rule
-        except SettingsError:  # the fit says why
-            return False
-        return rule is not None and rule.takes_missing
 
     def _numbers(self, X: Any, **fitting: Any) -> Any:
         """X as numbers; in a fit also y, and the features are noted."""
-        finite: Any = "allow-nan" if self._takes_missing() else True
+        rule = None if fitting else self.fit_.method.rule
+        missing = parameters.takes_missing(self) if fitting else rule and rule.takes_missing
+        finite: Any = "allow-nan" if missing else True
         numbers: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
         if fitting:
             self._layout = frames.layout_of(X, self.sensitive_columns, self.parts_by)

@@ -37,6 +37,15 @@ def recipe_of(estimator: Any, K: np.ndarray | None = None) -> Method:
     return replace(recipe, rule=estimator.rule)
 
 
+def takes_missing(estimator: Any) -> bool:
+    """Whether the learner has a place for numbers that are missing."""
+    try:
+        rule = None if callable(estimator.basis) else recipe_of(estimator).rule
+    except SettingsError:  # the fit says why
+        return False
+    return rule is not None and rule.takes_missing
+
+
 def unprotected(estimator: Any, recipe: Method) -> Method:
     """What is fitted without groups, where nothing that is about them was asked for."""
     about_groups = (

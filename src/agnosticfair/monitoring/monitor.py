@@ -23,7 +23,7 @@ from agnosticfair.data.rows import row_hashes
 from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
-from agnosticfair.mathematics.parts import counted, members, sizes_of, starts_of
+from agnosticfair.mathematics.parts import counted, sizes_of, starts_of
 from agnosticfair.model import Model, check_labels
 from agnosticfair.monitoring.baseline import Baseline, baseline_of, groups_of, strange_groups
 from agnosticfair.monitoring.state import (
@@ -36,13 +36,11 @@ from agnosticfair.monitoring.state import (
     recent,
     sketch_of,
 )
-from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, breaks, judge
+from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, judge
 from agnosticfair.settings import CONFIDENCE, require
 
 POSITIVE_LABEL = "1"
 """The label of rows whose decisions are handed over."""
-LOOKS = 256
-"""Places within a batch at which the row of a first break is looked for."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ class Monitor:
             try:
                 self.state = self._counted(seen, batch, when, again, sample, who)
                 verdict = self.verdict()
-                self.state = self._noted(before, replace(verdict, batch=own), seen, when)
+                self.state = self._noted(replace(verdict, batch=own), when)
                 self.save()
             except BaseException:  # what is not on the disk is not counted here either
                 self.state = before
@@ -291,14 +289,11 @@ class Monitor:
                 strange[axis.name] = tuple(sorted(named)[:MOST_STRANGE])
         return found, strange | strange_groups(rows, self.baseline)
 
-    def _noted(
-        self, before: MonitorState, verdict: Verdict, seen: Batch, when: float
-    ) -> MonitorState:
+    def _noted(self, verdict: Verdict, when: float) -> MonitorState:
         """The state with this look on its timeline, and the row of every verdict that is new."""
         since = dict(self.state.since)
-        if verdict.decisions == "broken" and "broken" not in since:
-            since["broken"] = self._first_break(before, verdict, seen)
-        for word, now in (("outside", verdict.where == "outside"), ("changed", verdict.changed)):
+        words = {"broken": verdict.decisions == "broken", "outside": verdict.where == "outside"}
+        for word, now in (words | {"changed": verdict.changed}).items():
             if now and word not in since:
                 since[word] = self.state.rows
         worst = verdict.parts[0] if verdict.parts else None
@@ -317,26 +312,6 @@ class Monitor:
         }
         timeline = (*self.state.timeline, point)
         return replace(self.state, since=since, timeline=timeline).thinned()
-
-    def _first_break(self, before: MonitorState, verdict: Verdict, seen: Batch) -> int:
-        """The row by which the part that broke its limit first did, to a LOOKS-th of the batch."""
-        names = self.baseline.names
-        place = next(names.index(p.name) for p in verdict.all_parts if p.verdict == "broken")
-        part, n = self.baseline.parts[place], len(seen.codes)
-        if before.rows + n != self.state.rows:  # only labels were added
-            return self.state.rows
-        inside = seen.decided & members(seen.codes, part)
-        cells = (seen.group * 3 + seen.label) * 2 + seen.decision
-        shape = self.state.counts[0].shape
-        stops = np.unique(np.linspace(0, n, LOOKS + 1).astype(int)[1:])
-        there = np.zeros((n + 1, int(np.prod(shape))), np.int64)
-        there[np.flatnonzero(inside) + 1, cells[inside]] = 1
-        counts = before.counts[place] + there.cumsum(axis=0)[stops].reshape(-1, *shape)
-        delta = (1 - self.confidence) / 2 / len(names)
-        keep = np.repeat(self.baseline.keep[place : place + 1], len(stops), axis=0)
-        limit = np.full(len(stops), self.baseline.limits[place])
-        broken = breaks(self.baseline.notion, counts, delta, keep, limit)
-        return before.rows + int(stops[broken.argmax()]) if broken.any() else self.state.rows
 
 
 def _short(batch: BatchNow) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.sequences import (
-    difference_evidence,
     lowest_difference,
     rate_bounds,
 )
@@ -208,23 +207,6 @@ def _between(
         low = np.where(both, np.maximum(low, least), low)
         high = np.where(both, np.maximum(high, -least), high)
     return low, high
-
-
-def breaks(
-    notion: str, counts: np.ndarray, delta: float, keep: np.ndarray, limit: np.ndarray
-) -> np.ndarray:
-    """Whether parts break their limits, (P,): what ``part_differences`` has above the limit, without the search for
-    the bound itself."""
-    compared = rates_of(notion, counts)
-    if NOTIONS[notion].bounds:
-        return part_differences(notion, counts, delta, keep).low > limit
-    found = np.zeros(len(counts), bool)
-    threshold = -np.log(level_of(delta, len(compared), keep.shape[1]))
-    for _, k, n in compared:
-        for i, j in permutations(range(k.shape[1]), 2):
-            evidence = difference_evidence(k[:, [i, j]].T, n[:, [i, j]].T, limit)
-            found |= keep[:, i] & keep[:, j] & (evidence >= threshold)
-    return found
 
 
 def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:

@@ -143,8 +143,8 @@ def check_missing(method: Method, census: Census) -> None:
         what = f"method {method.name!r}"
         what += "" if method.rule is None else f" with learner {method.rule.learner!r}"
         raise DataError(
-            f"column {census.missing[0]!r} is missing in some rows, and {what} needs a number in each: take method "
-            "'rule' or 'fl' with learner 'trees' or 'additive' (--learner trees), or fill the column"
+            f"column {census.missing[0]!r} is missing (NaN) in some rows, and {what} needs a number in each: take "
+            "method 'rule' or 'fl' with learner 'trees' or 'additive' (--learner trees), or fill the column"
         )
 
 

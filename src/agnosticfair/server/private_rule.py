@@ -138,7 +138,7 @@ def heads_stepped(
     """Every head's weights after round ``number``, (H, D)."""
     found = np.empty_like(w)
     for h, own in enumerate(w):
-        totals = sums["head_gradient"][h], float(sums["head_curve"][h])
+        totals = sums["gradients"][h], float(sums["curves"][h])
         H, gradient = loss_model(problem, own, *totals, number)
         found[h] = moved(problem, own, -np.linalg.solve(H, gradient), number == 1)
     return found

@@ -20,7 +20,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from agnosticfair.data.axes import edges_of, histogram
 from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_clients
-from agnosticfair.errors import FederationError, ModelError
+from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.flower import apps
 from agnosticfair.methods import METHODS, Network, method
@@ -733,3 +733,101 @@ def test_privacy_without_what_it_needs_is_refused(files):
     private = {"mask-key": "a", "mask-list": "b", "schema": "c", "epsilon": 3.0, "may-drop": True}
     with pytest.raises(SettingsError, match="epsilon and may-drop do not go together"):
         site_of(node_config("north", "a.csv", **private))
+
+
+def pinned_over(files, tmp_path):
+    """An engine whose sites pin their rows, as ours do."""
+    from agnosticfair.flower.site import pin
+
+    engine, grid = engine_over(files)
+
+    def pinned(step, site, message, reply):
+        config = node_config(site, files[site])
+        reply.content["answer"]["rows"] = pin(config, tmp_path / f"{site}.pin")
+        return reply
+
+    grid.hook = pinned
+    return engine, grid, pinned
+
+
+def test_rows_that_change_in_a_run_or_before_it_is_resumed_are_refused_with_the_site(
+    files, tmp_path
+):
+    """A model and a certificate of neither file, with exit 0, is what came of it before."""
+    files = {key: Path(shutil.copy(path, tmp_path)) for key, path in files.items()}
+    whole = files["north"].read_bytes()
+    head, first, second, *others = whole.splitlines(keepends=True)
+    fewer = b"".join((head, first, second, *others[:-5]))
+    engine, grid, pinned = pinned_over(files, tmp_path)
+
+    def changing(step, site, message, reply):
+        if [step for step, _ in grid.log].count("sums") == 7:
+            files["north"].write_bytes(fewer)
+        return pinned(step, site, message, reply)
+
+    grid.hook = changing
+    here = {"checkpoint": tmp_path / "kept"}
+    with pytest.raises(FederationError, match="the rows of site 'north' changed since"):
+        fit(engine, "fairfl", **here)
+    assert (tmp_path / "kept" / "checkpoint.safetensors").exists()
+    # other rows with the same summary statistics, too
+    files["north"].write_bytes(b"".join((head, second, first, *others)))
+    with pytest.raises(SettingsError, match="the rows of site 'north' differs"):
+        fit(pinned_over(files, tmp_path)[0], "fairfl", **here)
+    files["north"].write_bytes(whole)
+    engine = pinned_over(files, tmp_path)[0]
+    resumed = fit(engine, "fairfl", **here)
+    assert any(event["event"] == "resumed" for event in resumed.events)
+    assert resumed.model.digest == fit(engine_over(files)[0], "fairfl").model.digest
+    # in the certificate's phase, too
+    files["north"].write_bytes(fewer)
+    with pytest.raises(FederationError, match="the rows of site 'north' changed since"):
+        apps.certify(resumed, engine, {"deadline": 60.0})
+
+
+def test_a_site_lost_in_the_certificates_phase_ends_the_run_and_keeps_the_checkpoint(
+    files, tmp_path
+):
+    """It was exit 0, without a certificate and without a checkpoint."""
+    config = {"method": "fl", "sites": ",".join(files), "deadline": 1.0, "out": str(tmp_path)}
+    config |= {"checkpoint": str(tmp_path / "kept"), "on-failure": "stop"}
+    _, grid = engine_over(files)
+    counting = {"histograms", "decisions", "part_counts"}
+    grid.hook = lambda step, site, message, reply: (
+        None if site == "south" and step in counting else reply
+    )
+    with pytest.raises(FederationError, match=r"'south'.*it gave no answer in time"):
+        apps.main(grid, asked(config))
+    assert (tmp_path / "kept" / "checkpoint.safetensors").exists()
+    assert not (tmp_path / "model.safetensors").exists()
+    grid.hook = lambda step, site, message, reply: reply
+    apps.main(grid, asked(config))
+    assert "no certificate" not in json.loads((tmp_path / "certificate.json").read_text())["says"]
+    assert not (tmp_path / "kept" / "checkpoint.safetensors").exists()
+
+
+def test_what_a_site_sends_is_shown_without_escapes_and_in_short(files, tmp_path, capsys):
+    engine, grid = engine_over(files)
+    loud = "\x1b[2J\x1b]0;title\x07\nroot#\u202e " + "x" * 100_000
+
+    def hostile(step, site, message, reply):
+        told = {"site": site, "failure": loud} if step == "sums" else dict(reply.content["answer"])
+        return Message(RecordDict({"answer": ConfigRecord(told)}), reply_to=message)
+
+    grid.hook = hostile
+    with pytest.raises(FederationError) as failed:
+        fit(engine, "fl")
+    assert str(failed.value).isprintable()
+    assert len(str(failed.value)) < 3000
+
+    grid.hook = lambda step, site, message, reply: Message(
+        RecordDict({"answer": ConfigRecord({"site": site, "about": about})}), reply_to=message
+    )
+    about = json.dumps({"format": FORMAT, "versions": {loud: loud}, "steps": [loud[:100]]})
+    told = engine.exchange("hello", None, ("north",), 5.0)["north"]
+    assert told.reason.isprintable()  # too long
+    about = json.dumps({"format": FORMAT, "versions": {loud[:90]: loud[:999]}, "steps": [loud[:9]]})
+    told = json.dumps(engine.exchange("hello", None, ("north",), 5.0)["north"], ensure_ascii=False)
+    assert told.isprintable()
+    about = "[" * 19_000
+    assert "format None" in engine.exchange("hello", None, ("north",), 5.0)["north"].reason

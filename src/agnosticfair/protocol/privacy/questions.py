@@ -82,7 +82,7 @@ class PrivateHeads:
     w: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
-        return {"head_gradient": self.w.shape, "head_curve": (len(self.heads),)}
+        return {"gradients": self.w.shape, "curves": (len(self.heads),)}
 
 
 @question("private_rates")

@@ -14,9 +14,9 @@ axes. What one row adds to a field, in the Euclidean norm over all entries of th
 * ``hat`` (1 + M, G), whether the row is decided positively, in its group's entries: at most q^(1/2).
 * ``curve`` (), 4 p (1 - p) with p in (0, 1): at most 1.
 * ``right`` (), whether the row is decided rightly: at most 1.
-* ``head_gradient`` (H, D), (p_h - t_h) x of every head, p_h in (0, 1) and t_h in {0, 1}: the blocks are each at most
+* ``gradients`` (H, D), (p_h - t_h) x of every head, p_h in (0, 1) and t_h in {0, 1}: the blocks are each at most
   |x| <= C, so H^(1/2) C.
-* ``head_curve`` (H,), 4 p_h (1 - p_h): H^(1/2).
+* ``curves`` (H,), 4 p_h (1 - p_h): H^(1/2).
 * ``rates`` (1 + M, C), d pi_c with d in [0, 1], in at most q places. The probabilities pi_c that one head and its
   complement have, or the heads of one sensitive feature that are normalised together, are at least 0 and add up to at
   most 1, and so do their squares: with F of these (``normalised``) (q F)^(1/2).
@@ -53,7 +53,7 @@ SHARES: Mapping[str, Mapping[str, float]] = {
     "private_counts": {"groups": 1.0},
     "private_moments": {"moments": 1.0},
     "private_slopes": {"gradient": 1.0, "slopes": 0.35, "hat": 1.0, "curve": 0.2},
-    "private_heads": {"head_gradient": 1.0, "head_curve": 0.2},
+    "private_heads": {"gradients": 1.0, "curves": 0.2},
     "private_rates": {"rates": 1.0, "rates_hessian": 0.5},
     "private_decisions": {"hat": 1.0, "right": 1.0, "groups": 1.0},
 }
@@ -105,8 +105,8 @@ def sensitivity(field: str, asked: Any, task: Task) -> float:
     of_row = {"moments": clip**2, "gradient": clip, "hat": lies, "groups": lies}
     if field == "slopes":
         of_row[field] = clip * sqrt(entries([places[k] for k in np.asarray(asked.active, int)]))
-    if field in ("head_gradient", "head_curve"):
-        of_row[field] = sqrt(len(asked.heads)) * (clip if field == "head_gradient" else 1.0)
+    if field in ("gradients", "curves"):
+        of_row[field] = sqrt(len(asked.heads)) * (clip if field == "gradients" else 1.0)
     if field in ("rates", "rates_hessian"):
         assert task.estimates is not None
         on = [places[k] for k in asked.directions[:, 0].astype(int)]
