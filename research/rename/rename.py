@@ -125,6 +125,7 @@ class Renamer:
         self.root, self.t = root, tables
         listed = subprocess.check_output(["git", "-C", str(root), "ls-files"], text=True).split("\n")
         self.files = [f for f in listed if f and (root / f).is_file()]
+        self.files = [f for f in self.files if not f.startswith("research/rename/")]
         self.files = [f for f in self.files if not any(fnmatch(f, g) for g in tables.keep_files)]
         self.py = [f for f in self.files if f.endswith(".py")]
         self.reports: dict[str, list[str]] = defaultdict(list)
