@@ -18,9 +18,6 @@ from agnosticfair.data.table import Table
 from agnosticfair.protocol.privacy import site
 from agnosticfair.protocol.privacy.store import VARIABLE as LEDGERS
 
-os.environ.setdefault(
-    "TRITON_INTERPRET", "1"
-)  # read when Triton is imported: kernels run on the CPU
 # a busy machine is no failure; examples are the same in every run unless all is asked for
 settings.register_profile(
     "steady", deadline=None, derandomize="AGNOSTICFAIR_EVERY" not in os.environ

@@ -80,7 +80,7 @@ def run(asked: dict) -> dict:
     seconds = perf_counter() - begin
     decided = fitted.model.predict(test) > 0
     bounded = asked["notion"] == "bounded_group_loss"
-    worst = fitted.worst_surrogate if bounded else fitted.worst_difference
+    worst = fitted.worst_surrogate if bounded else fitted.trained_difference
     return {
         **{k: asked[k] for k in ("dataset", "seed", "notion", "tau", "method")},
         "limit": limit,
@@ -132,7 +132,7 @@ def run_peer(asked: dict) -> dict:
         "peer_seconds": theirs,
         "accuracy": float((decided == (test_y > 0)).mean()),
         "difference": difference(decided, test, source.positive, column, "demographic_parity"),
-        "decided": fitted.worst_difference,
+        "decided": fitted.trained_difference,
         "outcome": fitted.outcome,
         "seconds": ours,
     }

@@ -162,7 +162,7 @@ def race(table) -> None:
     groups = {k: c.values() for k, c in census.sensitive_features.items()}
     for together, floor in ((False, 0.05), (False, 0.01), (True, 0.05)):
         begin = perf_counter()
-        fair = AgnosticFairClassifier(intersections=together, tau=0.1, floor=floor)
+        fair = AgnosticFairClassifier(method("rule", intersections=together, tau=0.1, floor=floor))
         fair.fit(X, census.labels(">50K"), sensitive_features=groups)
         trained = perf_counter() - begin
         made = fair.certificate_
@@ -182,8 +182,8 @@ def target(seeds=range(3)) -> None:
     ways = {
         "unknown, robust": None,
         "unknown, fair on the training rows": None,
-        "known, weights by themselves": {"method": "fairfl", "tau": 0.01},
-        "known, centre of half the set": {"tau": 0.04, "nominal": 0.01, "trust": 0.5},
+        "known, weights by themselves": method("fairfl", tau=0.01),
+        "known, centre of half the set": method("agnosticfair", tau=0.04, nominal=0.01, trust=0.5),
     }
     for seed in seeds:
         split = shift(load_dataset("adult"), dataset("adult"), seed=seed)
@@ -203,7 +203,7 @@ def target(seeds=range(3)) -> None:
             for place, (name, settings) in enumerate(ways.items()):
                 p = once[place] if settings is None else None
                 if p is None:
-                    made = AgnosticFairClassifier(random_state=seed, **settings)
+                    made = AgnosticFairClassifier(settings, random_state=seed)
                     made.fit(X, y, sensitive_features=s, sample_weight=weights)
                     p = made.predict(X_test)
                 rd = gap("demographic_parity", y_test, p, codes, x.weights)

@@ -25,7 +25,7 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.metrics import accuracy, majority_rate
 from agnosticfair.methods import method
 from agnosticfair.report.card import card
-from agnosticfair.report.facts import poor
+from agnosticfair.report.words import poor
 from agnosticfair.threads import spread
 from agnosticfair_research.datasets import DATASETS, dataset, load_dataset
 from agnosticfair_research.entrants.entrant import Train

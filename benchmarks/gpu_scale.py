@@ -28,16 +28,6 @@ from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.fairness import Surrogate
 
 BEGIN, RATES, RECORD = time.perf_counter(), {}, []
-CONFIGS = [
-    {"BM": 256, "BR": 64, "num_warps": 8, "num_stages": 1, "per_sm": 1},
-    {"BM": 256, "BR": 64, "num_warps": 16, "num_stages": 1, "per_sm": 1},
-    {"BM": 256, "BR": 32, "num_warps": 8, "num_stages": 1, "per_sm": 1},
-    {"BM": 256, "BR": 128, "num_warps": 8, "num_stages": 1, "per_sm": 1},
-    {"BM": 128, "BR": 128, "num_warps": 8, "num_stages": 1, "per_sm": 1},
-    {"BM": 128, "BR": 64, "num_warps": 8, "num_stages": 1, "per_sm": 1},
-    {"BM": 64, "BR": 64, "num_warps": 4, "num_stages": 1, "per_sm": 2},
-    {"BM": 64, "BR": 128, "num_warps": 4, "num_stages": 1, "per_sm": 2},
-]
 
 
 def say(*what):
@@ -98,27 +88,8 @@ def measure_rates(where):
 
 
 def exp_rate(where):
-    if where.type != "cuda":
-        v = torch.rand(1 << 20)
-        return len(v) / seconds(lambda: torch.exp(v), where, 10)
-    import triton
-    import triton.language as tl
-
-    globals()["tl"] = tl
-
-    def source(OUT, rounds):
-        x = tl.arange(0, 1024) * 1e-3 + tl.program_id(0)
-        for _ in range(rounds):
-            x = tl.exp2(-x)
-            x = tl.exp2(-x)
-            x = tl.exp2(-x)
-            x = tl.exp2(-x)
-        tl.store(OUT + tl.program_id(0) * 1024 + tl.arange(0, 1024), x)
-
-    kernel, programs, rounds = triton.jit(source), 132 * 64, 1000
-    out = torch.empty(programs * 1024, device=where)
-    time_ = seconds(lambda: kernel[(programs,)](out, rounds, num_warps=4), where, 5, 2)
-    return programs * 1024 * rounds * 4 / time_
+    v = torch.rand(1 << (26 if where.type == "cuda" else 20), device=where)
+    return len(v) / seconds(lambda: torch.exp(v), where, 10)
 
 
 def floor(n, d, M, M_L):
@@ -239,12 +210,6 @@ def timed(work, where, repeats=3):
 
 
 def fresh(where):
-    from importlib.util import find_spec
-
-    if find_spec("triton"):
-        from agnosticfair.client.sums import triton_kernel as fused
-
-        fused._kept.clear()
     if where.type == "cuda":
         torch.cuda.empty_cache()
 
@@ -262,26 +227,6 @@ def main_case(n, where):
     say("float64 reference on the CPU done,", len(subset.Z), "rows")
     q = narrowed(q)
     print(HEADER)
-    best = (float("inf"), None)
-    if where.type == "cuda":
-        from agnosticfair.client.sums import triton_kernel as fused
-
-        for config in CONFIGS:
-            try:
-                fresh_error = errors(fused.add_up(subset, q, config), true)
-                time_, peak = timed(lambda c=config: fused.add_up(rows, q, c), where)
-                name = "fused " + "/".join(str(v) for v in config.values())
-                line(name, n, d, M, M_L, time_, peak, max(fresh_error.values()))
-                if max(fresh_error.values()) < 1e-5 and time_ < best[0]:
-                    best = (time_, config)
-            except Exception as error:
-                say("fused", config, "FAILED:", type(error).__name__, str(error)[:300])
-        if best[1]:
-            say("best:", best[1], told(errors(fused.add_up(subset, q, best[1]), true)))
-            part = seconds(lambda: only_sums(rows, q), where)
-            say(
-                f"of it the first kernel of both cells, without curvature and host: {part * 1e3:.2f} ms"
-            )
     asked = moved(q, lambda v: torch.from_numpy(v).to(where))
     for most in (1 << 16, 1 << 18, 1 << 20):
         found = errors(device.plain(subset, asked, most), true)
@@ -293,21 +238,6 @@ def main_case(n, where):
         say("all rows, against float64 on the GPU:", told(found))
     fresh(where)
     return rows
-
-
-def only_sums(rows, q):
-    from agnosticfair.client.sums import triton_kernel as fused
-
-    kept, fused._curvature = fused._curvature, Nothing()
-    try:
-        fused.add_up(rows, q)
-    finally:
-        fused._curvature = kept
-
-
-class Nothing:
-    def __getitem__(self, grid):
-        return lambda *arguments, **options: None
 
 
 def everything64(rows, q):

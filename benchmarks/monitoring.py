@@ -1,10 +1,9 @@
 """False alarms and power of the monitor, on real rows.
 
-python benchmarks/monitoring.py --streams 1000                  # false alarms, watched after every batch
+python benchmarks/monitoring.py --streams 1000     # whole monitors, a look after every batch: false alarms, and power
 python benchmarks/monitoring.py --power --data-folder FOLDER    # rows until a real shift is seen
 python benchmarks/monitoring.py --inside --streams 400          # streams drawn from reweighings in the set
 python benchmarks/monitoring.py --rows 1000000                  # seconds for so many rows
-python benchmarks/monitoring.py --bias --streams 1000           # false alarms and rows until a bias in a tenth is seen
 """
 
 import argparse
@@ -18,58 +17,108 @@ from scipy.stats import chi2_contingency
 
 from agnosticfair import audit, fit
 from agnosticfair.data.axes import codes_of
-from agnosticfair.data.table import concatenate
+from agnosticfair.data.table import Column, Table, concatenate
+from agnosticfair.mathematics.notions import PARITY
 from agnosticfair.mathematics.parts import members, sizes_of, starts_of
-from agnosticfair.mathematics.sequences import difference_evidence, rate_bounds
-from agnosticfair.monitoring.baseline import as_baseline, baseline_of
+from agnosticfair.monitoring.baseline import baseline_of as monitored
 from agnosticfair.monitoring.mix import mix_changed
 from agnosticfair.monitoring.monitor import Monitor
-from agnosticfair.monitoring.verdict import level_of
+from agnosticfair.monitoring.verdict import rates_of
 from agnosticfair_research.datasets import dataset, load_dataset
 from agnosticfair_research.splits import split_of
 
-BATCH, STREAM = 250, 5000
+STREAM = 5000
 
 
-def setting(seed=0, rows=15000):
-    """A model, rows it was not fitted on, and a limit that these rows keep in every part."""
+def setting(seed=0):
+    """A model of Adult, and rows it was not fitted on."""
     table = load_dataset("adult")
     order = np.random.default_rng(seed).permutation(len(table))
     train, pool = table.take(order[:20000]), table.take(order[20000:])
-    model = fit({"all": train}, "fairfl").model
-    loose = baseline_of(model, pool, limit=1.0)
-    monitor = Monitor(model, loose)
-    worst = max(p.difference for p in monitor.update(pool).parts if p.rows >= 200)
-    return model, pool, worst
+    return fit({"all": train}, "fairfl").model, pool
+
+
+JOBS, TOWNS, EVERY = "abcdefghij", "nesw", 250
+
+
+def rates(bias=0.0):
+    """The rate of positive decisions by job, town and group, (10, 4, 2); the bias is added where job = a."""
+    rng = np.random.default_rng(0)
+    made = rng.uniform(0.25, 0.35, (10, 4, 2))
+    made[..., 1] += rng.uniform(0.05, 0.15, (10, 4))
+    made[0, :, 1] += bias
+    return made
+
+
+def people(n, rng, bias=0.0):
+    """Rows with their groups, and decisions by the rates."""
+    job, town, group = (rng.integers(0, size, n) for size in (10, 4, 2))
+    decided = (rng.random(n) < rates(bias)[job, town, group]).astype(int)
+    columns = {"job": Column(job, tuple(JOBS)), "town": Column(town, tuple(TOWNS))}
+    sex = {"sensitive_features": Column(group, ("F", "M"))}
+    return Table({"id": rng.random(n)}, columns, None, sex), decided
+
+
+def watched():
+    """The subgroups of a certificate on 200,000 rows, each held to the population's own difference: every limit is
+    kept, and none could be kept more narrowly."""
+    table, decided = people(200_000, np.random.default_rng(1))
+    group = table.sensitive_features["sensitive_features"].values()
+    made = audit(decided, table, sensitive_features=group, parts=("job", "town"))
+    baseline = monitored(made)
+    limits = []
+    for part in baseline.parts:
+        at = dict(part)
+        jobs, towns = ([at[a]] if a in at else [*range(size)] for a, size in ((0, 10), (1, 4)))
+        limits.append(float(np.ptp(rates()[np.ix_(jobs, towns)].mean(axis=(0, 1)))))
+    return replace(baseline, limits=tuple(limits))
+
+
+def z_alarm(monitor):
+    """Whether a z-test of a subgroup's "at most the limit", Bonferroni over subgroups and pairs, rejects as if there
+    were one look."""
+    _, k, n = rates_of(PARITY.name, monitor.state.counts)[0]
+    rate = (k + 0.5) / (n + 1)
+    error = np.sqrt((rate * (1 - rate) / np.maximum(n, 1)).sum(axis=1))
+    beyond = np.abs(rate[:, 1] - rate[:, 0]) - monitor.baseline.limits
+    return bool((beyond / error > -ndtri(0.025 / len(k) / 2)).any())
 
 
 def stream(task):
-    """Whether a stream without change ever raised an alarm; and how many of its rows broke the certified limit."""
-    model, pool, limit, seed = task
-    rng = np.random.default_rng([seed, 7])
-    certified = pool.take(rng.permutation(len(pool))[:12000])
-    made = audit(model, certified, sensitive_features="sex", parts=COLUMNS)
-    monitor = Monitor(model, replace(as_baseline(made, model), limit=limit, limits=None))
-    drawn = pool.take(rng.integers(0, len(pool), STREAM))
-    for first in range(0, STREAM, BATCH):
-        verdict = monitor.update(drawn.take(np.arange(first, first + BATCH)), again=True)
-        if verdict.alarm:
-            return True, verdict.changed
-    return False, verdict.changed
+    """The row by which the monitor raised an alarm and by which a z-test did, inf for never, looked at after every
+    batch."""
+    baseline, bias, rows, every, seed = task
+    monitor, rng = Monitor(None, baseline), np.random.default_rng([seed, 7])
+    first = [np.inf, np.inf]
+    for row in range(every, rows + 1, every):
+        batch, decided = people(every, rng, bias)
+        verdict = monitor.update(batch, decisions=decided)
+        for k, alarm in enumerate((verdict.alarm, z_alarm(monitor))):
+            first[k] = min(first[k], row) if alarm else first[k]
+        if bias and np.isfinite(first).all():
+            break
+    return first
 
 
-def false_alarms(streams, jobs):
-    model, pool, limit = setting()
-    tasks = [(model, pool, limit, seed) for seed in range(streams)]
-    begin = time.perf_counter()
-    with ProcessPoolExecutor(jobs) as workers:
-        found = np.array([*workers.map(stream, tasks, chunksize=4)])
-    alarms, changed = found.mean(axis=0)
-    print(
-        f"{streams} streams of {STREAM} rows without change, looked at every {BATCH} rows, at 95%:"
-    )
-    print(f"  ever 'broken' or 'outside': {alarms:.3%}; ever 'changed': {changed:.3%}")
-    print(f"  {time.perf_counter() - begin:.0f} s")
+def alarms(streams, jobs):
+    """False alarms of whole monitors, and rows until a bias beyond the limit in a tenth of the rows is seen."""
+    baseline = watched()
+    print(f"{len(baseline.parts)} subgroups, looked at after every batch")
+    print("| beyond the limit | streams | monitor | z-test at every look |\n|---:|---:|---:|---:|")
+    few = max(streams // 25, 4)
+    for bias, rows, every, many in (
+        (0.0, 10_000, 500, streams),
+        (0.2, 40_000, 250, few),
+        (0.1, 60_000, 500, few),
+        (0.05, 200_000, 2000, few),
+    ):
+        tasks = [(baseline, bias, rows, every, seed) for seed in range(many)]
+        with ProcessPoolExecutor(jobs) as workers:
+            found = np.array([*workers.map(stream, tasks, chunksize=4)])
+        told = [f"{share:.1%} ever" for share in np.isfinite(found).mean(axis=0)]
+        if bias:
+            told = [f"{row:,.0f} rows" for row in np.median(found, axis=0)]
+        print(f"| {bias:g} | {many:,} | {' | '.join(told)} |", flush=True)
 
 
 COLUMNS = ["workclass", "age", "race", "marital-status", "education"]
@@ -101,7 +150,7 @@ def reweighed(task):
 
 
 def inside(streams, jobs):
-    model, pool, _ = setting()
+    model, pool = setting()
     for mixtures in (True, False):
         tasks = [(model, pool, seed, mixtures) for seed in range(streams)]
         with ProcessPoolExecutor(jobs) as workers:
@@ -116,7 +165,7 @@ def inside(streams, jobs):
 
 
 def speed(rows):
-    model, pool, _limit = setting()
+    model, pool = setting()
     made = audit(model, pool, sensitive_features="sex")
     monitor, rng = Monitor(model, made), np.random.default_rng(0)
     batches = [pool.take(rng.integers(0, len(pool), 100_000)) for _ in range(rows // 100_000)]
@@ -127,61 +176,6 @@ def speed(rows):
         f"{rows:,} rows, {len(monitor.baseline.parts)} parts: {time.perf_counter() - begin:.1f} s, "
         f"{time.process_time() - cpu:.1f} s of CPU; the state has {len(monitor.state.to_bytes()):,} bytes"
     )
-
-
-PARTS, TENTH, LIMIT, EVERY = 41, 0.1, 0.1, 250
-LEVEL = level_of(0.05 / 2 / PARTS, 1, 2)
-"""What one of two groups' bounds in one of so many parts may fail with, at 95%."""
-
-
-def differing(bias, streams, rows, rng):
-    """Counts of two groups in a part that holds a tenth of the rows, at every look, (2, streams, looks) each."""
-    looks = np.arange(EVERY, rows + 1, EVERY)
-    k, n = np.zeros((2, 2, streams, len(looks)))
-    for s in range(streams):
-        inside = rng.random(rows) < TENTH
-        group = rng.random(rows) < 0.5
-        x = rng.random(rows) < 0.3 + (LIMIT + bias) * group
-        for g, own in enumerate((group & inside, ~group & inside)):
-            k[g, s], n[g, s] = np.cumsum(x & own)[looks - 1], np.cumsum(own)[looks - 1]
-    return looks, k, n
-
-
-def z_test(k, n):
-    """Whether a z-test of "at most the limit" rejects at LEVEL, as if there were one look."""
-    rate = (k + 0.5) / (n + 1)
-    error = np.sqrt((rate * (1 - rate) / np.maximum(n, 1)).sum(axis=0))
-    return (rate[0] - rate[1] - LIMIT) / error > -ndtri(LEVEL)
-
-
-def boxes(k, n):
-    """Whether two intervals of rates, valid at all times, are further apart than the limit."""
-    low, high = rate_bounds(k, n, 2 * LEVEL)
-    return low[0] - high[1] > LIMIT
-
-
-def bets(k, n):
-    return difference_evidence(k, n, np.full(k.shape[1:], LIMIT)) >= -np.log(LEVEL)
-
-
-def bias(streams):
-    """A part of a tenth of the rows, certified to differ by at most LIMIT, and as many others as to make PARTS."""
-    ways = {"e-process": bets, "two intervals": boxes, "z-test": z_test}
-    print("| beyond the limit | streams | " + " | ".join(ways) + " |\n|---:|---:|---:|---:|---:|")
-    for beyond, rows, many in (
-        (0.0, 20_000, streams),
-        (0.05, 200_000, 40),
-        (0.1, 80_000, 40),
-        (0.2, 40_000, 100),
-    ):
-        looks, k, n = differing(beyond, many, rows, np.random.default_rng(0))
-        told = []
-        for way in ways.values():
-            broken = way(k, n)
-            first = np.where(broken.any(axis=1), looks[broken.argmax(axis=1)], np.inf)
-            middle = f"{np.median(first):,.0f}" if np.median(first) < np.inf else f"over {rows:,}"
-            told.append(f"{broken.any(axis=1).mean():.3%} ever" if not beyond else f"{middle} rows")
-        print(f"| {beyond:g} | {many:,} | {' | '.join(told)} |", flush=True)
 
 
 SHIFTS = (
@@ -231,7 +225,8 @@ def power(folder):
         split, source = split_of(name, how, 2, 0, folder), dataset(name)
         train = concatenate([*split.train.values()])
         model = fit(split.train, "fl", sensitive_features=source.sensitive_features).model
-        baseline = baseline_of(model, train, limit=0.5)
+        groups = train.column(model.sensitive_features[0]).values()
+        baseline = monitored(audit(model.predict(train), train, sensitive_features=groups))
         codes = codes_of(split.test, baseline.axes).astype(int)
         before = codes_of(train, baseline.axes).astype(int)
         ever, once, false = [], [], []
@@ -260,15 +255,12 @@ if __name__ == "__main__":
     parser.add_argument("--data-folder")
     parser.add_argument("--inside", action="store_true")
     parser.add_argument("--rows", type=int)
-    parser.add_argument("--bias", action="store_true")
     asked = parser.parse_args()
-    if asked.bias:
-        bias(asked.streams)
-    elif asked.power:
+    if asked.power:
         power(asked.data_folder)
     elif asked.inside:
         inside(asked.streams, asked.jobs)
     elif asked.rows:
         speed(asked.rows)
     else:
-        false_alarms(asked.streams, asked.jobs)
+        alarms(asked.streams, asked.jobs)

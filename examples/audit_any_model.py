@@ -10,8 +10,8 @@ X, y, sex = adult()
 numbers = X.select_dtypes("number")
 model = HistGradientBoostingClassifier(max_iter=50, random_state=0).fit(numbers, y)
 
-print(audit(model.predict(numbers), numbers, y, sensitive_features=sex, bootstrap=20))
+print(audit(model.predict(numbers), numbers, y, sensitive_features=sex))
 # what if the deployment is younger or older? any function from rows to weights is a basis
 ages = bands("age", (25, 35, 45, 55))
-made = audit(model.predict(numbers), numbers, y, sensitive_features=sex, basis=ages, bootstrap=0)
+made = audit(model.predict(numbers), numbers, y, sensitive_features=sex, basis=ages)
 print(made)

@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
-from agnosticfair import AgnosticFairClassifier
+from agnosticfair import AgnosticFairClassifier, method
 
 X, y, sex = adult()
 X, X_test, y, y_test, sex, sex_test = train_test_split(X, y, sex, random_state=0)
@@ -18,7 +18,7 @@ columns = make_column_transformer(
     (OneHotEncoder(handle_unknown="ignore", sparse_output=False), texts), remainder=MinMaxScaler()
 )
 
-fair = make_pipeline(columns, AgnosticFairClassifier(tau=0.1, kernels=100))
+fair = make_pipeline(columns, AgnosticFairClassifier(method("agnosticfair", kernels=100), tau=0.1))
 fair.fit(X, y, agnosticfairclassifier__sensitive_features=sex)
 plain = make_pipeline(columns, LogisticRegression(max_iter=5000)).fit(X, y)
 

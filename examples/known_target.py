@@ -2,7 +2,7 @@
 
 from adult import adult
 
-from agnosticfair import AgnosticFairClassifier, target_weights
+from agnosticfair import AgnosticFairClassifier, method, target_weights
 from agnosticfair.mathematics.metrics import gap
 
 X, y, sex = adult()
@@ -10,10 +10,10 @@ numbers, group = X.select_dtypes("number"), (sex == "Male").astype(int)
 there = (X["workclass"] != "Private").to_numpy()  # trained on the private sector, used elsewhere
 X_train, y_train, s_train = numbers[~there], y[~there], sex[~there]
 
-robust = {"tau": 0.05, "nominal": 0.2, "kernels": 50, "sigma": 0.3, "bound": 20}
+robust = method("agnosticfair", tau=0.05, nominal=0.2, kernels=50, sigma=0.3, bound=20)
 weights = target_weights(X_train, numbers[there], "density_ratio")
 for trust in (None, 0.0, 0.5, 0.9):
-    model = AgnosticFairClassifier(**robust, trust=trust or 0.0)
+    model = AgnosticFairClassifier(method(robust, trust=trust or 0.0))
     known = None if trust is None else weights
     model.fit(X_train, y_train, sensitive_features=s_train, sample_weight=known)
     decided = (model.predict(numbers[there]) == ">50K").astype(int)

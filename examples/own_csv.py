@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from agnosticfair import AgnosticFairClassifier
+from agnosticfair import AgnosticFairClassifier, method
 
 rng = np.random.default_rng(0)
 n = 3000
@@ -18,7 +18,9 @@ file = Path(tempfile.mkdtemp()) / "rows.csv"
 frame.assign(branch=rng.choice(["b1", "b2"], n)).to_csv(file, index=False)
 
 rows = pd.read_csv(file)
-model = AgnosticFairClassifier(notion="equalized_odds", tau=0.1, kernels=50, bound=20)
+model = AgnosticFairClassifier(
+    method("agnosticfair", kernels=50, bound=20), notion="equalized_odds", tau=0.1
+)
 model.fit(
     rows[["score", "years"]],
     rows["hired"],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from adult import adult
 
-from agnosticfair import AgnosticFairClassifier, frontier
+from agnosticfair import AgnosticFairClassifier, frontier, method
 from agnosticfair.report.figures import png
 from agnosticfair.report.frontier import figure
 
@@ -15,7 +15,9 @@ found = frontier(
     numbers,
     y,
     sensitive_features=sex,
-    estimator=AgnosticFairClassifier(kernels=50, sigma=0.3, bound=20, nominal=0.2),
+    estimator=AgnosticFairClassifier(
+        method("agnosticfair", kernels=50, sigma=0.3, bound=20, nominal=0.2)
+    ),
     taus=(0.02, 0.05, 0.1, 0.2),
     folds=2,
 )

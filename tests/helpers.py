@@ -60,6 +60,15 @@ def held(n=4000, seed=1, groups=2):
     return table, rng.random(n) < 0.3 + 0.1 * s + 0.25 * s * (job == 1)
 
 
+def certificate_on(model, rows, least=0.05, columns=None):
+    """A certificate of a model of which every subgroup is estimable."""
+    from agnosticfair import audit
+    from agnosticfair.auditing.parts import Subpopulations
+
+    parts = Subpopulations(columns, 2, least)
+    return audit(model, rows, sensitive_features="sex", parts=parts, precision=5.0)
+
+
 def dealt(table: Table, clients: int, seed: int = 0) -> dict[str, Table]:
     """The same rows at random over some clients; all clients non-empty."""
     part = np.random.default_rng(seed).permutation(np.arange(len(table)) % clients)

@@ -10,6 +10,8 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.census import take_census
 from agnosticfair.data.schema import schema_of
+from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.heads import heads
 from agnosticfair.methods import method
 from agnosticfair.private import schema_axes
 from agnosticfair.protocol.messages import Broadcast
@@ -17,7 +19,9 @@ from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateHeads,
     PrivateMoments,
+    PrivateRates,
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.site import PrivateSite
@@ -28,21 +32,36 @@ ROWS = small_table(400, 3)
 SCHEMA = schema_of(take_census(ROWS, "all"), "y")
 
 
+W = np.array([1.5, -0.5, 3.0, -2.0, 0.7, 0.2])
+HEADS = heads([("sex", ROWS.sensitive_features["sex"].categories)])
+ESTIMATES = Estimates("linear", HEADS, 0, 0, {"w": np.array([[W, -W[::-1]]])})
+
+
 def task_of(rows=ROWS) -> Task:
     census = take_census(rows, "all")
-    return server.plan(method("fairfl"), census, ("a",), positive="yes").task
+    task = server.plan(method("fairfl"), census, ("a",), positive="yes").task
+    return replace(task, estimates=ESTIMATES)
 
 
-W = np.array([1.5, -0.5, 3.0, -2.0, 0.7, 0.2])
 QUESTION = {
     "private_counts": PrivateCounts,
     "private_moments": PrivateMoments,
     "private_slopes": partial(PrivateSlopes, temperature=0.3, w=W, active=np.zeros(1)),
+    "private_heads": partial(PrivateHeads, heads=HEADS, w=0.3 * ESTIMATES.arrays["w"][0]),
+    "private_rates": partial(PrivateRates, prices=(1.0, 1.0), eps=0.3, shift=-0.2),
     "private_decisions": partial(PrivateDecisions, w=W),
 }
 
 
+def rates_of(task: Task) -> dict:
+    """Coefficients and directions of every place of a task."""
+    K = 1 + (0 if task.named is None else len(task.named.parts))
+    each = [(k, *strata, 1.0, 0.5) for k in range(K) for strata in ((0, 1), (1, 0))]
+    return {"A": np.linspace(-0.3, 0.3, 2 * K).reshape(K, 2), "directions": np.array(each)}
+
+
 def ask(step: str, task: Task, z: float = 1.0, most: int = 0, **more) -> Broadcast:
+    more = {**(rates_of(task) if step == "private_rates" else {}), **more}
     return Broadcast(1, task, QUESTION[step](z=z, most=most, **more))
 
 

@@ -4,12 +4,14 @@ A block that cannot run says so and why in a comment before it; a hidden block o
 comment that begins with 'python'. Of ``pip install`` lines the extra that they name is looked up.
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -119,3 +121,18 @@ def test_the_pictures_are_drawn(tmp_path):
     script = ROOT / "docs" / "figures" / "idea.py"
     subprocess.run([sys.executable, script, tmp_path], check=True)
     assert {p.name for p in tmp_path.iterdir()} == {"idea-reweighing.png", "idea-set.png"}
+
+
+def test_the_table_of_log_losses_is_that_of_the_recorded_run():
+    results = json.loads((ROOT / "benchmarks" / "trees.json").read_text())
+    lines = (ROOT / "docs" / "trees.md").read_text().splitlines()
+    shown = {
+        line.split("|")[1].strip(): line.split("|")[2:7] for line in lines if line.startswith("| ")
+    }
+    assert len(results) == 7
+    for name, runs in results.items():
+        losses = [mean(run["log_loss"]) for run in runs.values()]
+        assert all(len(run["log_loss"]) == 5 for run in runs.values())
+        expected = [f"{v:.4f}" for v in losses] + [f"{losses[0] / v:.4f}" for v in losses[1:]]
+        assert [cell.strip() for cell in shown[name]] == expected
+        assert max(losses[0] / v for v in losses[1:]) < 1.005

@@ -49,7 +49,7 @@ def test_a_kind_of_basis_from_outside_is_fitted_to_any_spread_of_the_rows():
     found = fit(TABLES, made, positive="yes")
     pooled = fit({"all": small_table(300, 3)}, made, positive="yes")
     assert found.converged
-    assert found.worst_difference <= 0.03 + 0.002
+    assert found.trained_difference <= 0.03 + 0.002
     assert len(found.alpha) == 3
     np.testing.assert_allclose(found.model.w, pooled.model.w, atol=1e-6)
     with pytest.raises(Exception, match="kernels of your own are added up exactly"):
@@ -166,8 +166,7 @@ def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
     assert UNSAID not in told["gradient"].reveals.values()
 
 
-# Add a field to a round's sums: a name and a value in ``mathematics/sums.py`` (and a column of the
-# Triton kernel), read by a solver.
+# Add a field to a round's sums: a name and a value in ``mathematics/sums.py``, read by a solver.
 
 
 def test_a_field_of_a_round_s_sums_reaches_the_server_from_every_back_end(monkeypatch):

@@ -18,8 +18,8 @@ from agnosticfair.tuning import Frontier
 def test_a_limit_that_is_exceeded_says_so_with_the_part():
     made = replace(
         fit(dealt(small_table(60, 1), 2), "fl"),
-        worst_difference=0.3,
-        worst_parts=(("job = a_b", 0.3), ("everybody", 0.1)),
+        trained_difference=0.3,
+        trained_parts=(("job = a_b", 0.3), ("everybody", 0.1)),
     )
     assert made.exceeds is None, "no limit"
     bound = replace(made, method=method("fairfl", tau=0.1))
@@ -27,11 +27,11 @@ def test_a_limit_that_is_exceeded_says_so_with_the_part():
         bound.exceeds
         == "Decisions on the training rows differ by up to 0.300 (job = a_b), above tau 0.1."
     )
-    assert replace(bound, worst_difference=0.1005).exceeds is None, "decisions are steps"
-    assert replace(bound, worst_difference=np.nan).exceeds is None
+    assert replace(bound, trained_difference=0.1005).exceeds is None, "decisions are steps"
+    assert replace(bound, trained_difference=np.nan).exceeds is None
     assert (
         "kept by nearly one answer"
-        in replace(bound, worst_difference=0.1, nearly_constant=True).collapsed
+        in replace(bound, trained_difference=0.1, nearly_constant=True).collapsed
     )
     both = replace(bound, nearly_constant=True).collapsed
     assert "exceeded all the same" in both
@@ -40,12 +40,12 @@ def test_a_limit_that_is_exceeded_says_so_with_the_part():
 
 def test_a_rule_says_in_people_by_how_much_whole_decisions_exceed_tau():
     made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.05))
-    over = replace(made, worst_difference=0.09, worst_parts=(("job = a_b", 0.09),))
+    over = replace(made, trained_difference=0.09, trained_parts=(("job = a_b", 0.09),))
 
     def said(**changes):
         return replace(over, history=({**made.history[-1], **changes},)).exceeds
 
-    assert replace(made, worst_difference=0.0505).exceeds is None
+    assert replace(made, trained_difference=0.0505).exceeds is None
     assert said(people=1.4, smoothed_excess=1e-4).startswith(
         "By the estimates decisions differ by up to 0.090 (job = a_b) where tau is 0.05: at most 1.4 expected people"
     )

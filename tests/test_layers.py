@@ -42,8 +42,6 @@ def test_the_way_of_a_row_is_by_names_that_are_there():
 
 
 MOST_FILE, MOST_BODY, MOST_TOP = 500, 40, 16
-ONE_THOUGHT = {("client/sums/triton_kernel.py", "_sums")}
-"""Triton's compiler takes a kernel as one function: its tiles stay in registers from load to store."""
 
 
 def bodies(path: Path):
@@ -59,7 +57,7 @@ def test_a_file_is_one_room_and_a_function_one_thought():
     long = [name(p) for p in (*FILES, *scripts) if len(p.read_text().splitlines()) > MOST_FILE]
     assert not long, "these files are two rooms"
     found = {(name(path), f) for path in FILES for f, lines in bodies(path) if lines > MOST_BODY}
-    assert found == ONE_THOUGHT, "these functions are two thoughts"
+    assert not found, "these functions are two thoughts"
 
 
 def test_a_class_name_means_one_thing():

@@ -30,13 +30,13 @@ def test_layers_of_a_size_yet_unknown_are_drawn_by_the_seed():
 def test_an_estimator_keeps_its_own_network():
     """Whatever others of that name there are, and wherever the estimator was sent."""
     pytest.importorskip("sklearn")
-    from agnosticfair import AgnosticFairClassifier
+    from agnosticfair import AgnosticFairClassifier, method
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 3))
 
     def fitted(model):
-        made = AgnosticFairClassifier("fl", network=model, max_rounds=3)
+        made = AgnosticFairClassifier(method("fl", max_rounds=3), network=model)
         return made.fit(X, X[:, 0] > rng.normal(size=100))
 
     def wide(width, curve):

@@ -60,7 +60,7 @@ def test_a_path_of_tau_asks_for_no_rows():
 def test_the_estimator_asks_for_no_rows():
     X, y = ROWS.numeric["age"][:, None], ROWS.labels("yes")
     s = ROWS.sensitive_features["sex"].values()
-    made = AgnosticFairClassifier(method="agnosticfair", kernels=6, max_rounds=2)
+    made = AgnosticFairClassifier(method("agnosticfair", kernels=6, max_rounds=2))
     assert centres_kind(made.fit(X, y, sensitive_features=s).fit_.method) == "kmeans"
 
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from helpers import small_table
 
-from agnosticfair import AgnosticFairClassifier, target_weights
-from agnosticfair.auditing.fits import own_set
+from agnosticfair import AgnosticFairClassifier, method, target_weights
+from agnosticfair.auditing.fits import kernels_on
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
@@ -41,7 +41,9 @@ def test_full_trust_is_the_fair_fit_under_the_weights_alone(rows):
     X, y, s = rows
     w = target_weights(X, X[:250])
     ask = {"sensitive_features": s, "sample_weight": w}
-    one = AgnosticFairClassifier(**SMALL, trust=1.0, share=0.0, nominal=0.05).fit(X, y, **ask)
+    one = AgnosticFairClassifier(
+        method("agnosticfair", **SMALL, trust=1.0, share=0.0, nominal=0.05)
+    ).fit(X, y, **ask)
     two = AgnosticFairClassifier("fairfl", tau=0.05).fit(X, y, **ask)
     np.testing.assert_allclose(one.decision_function(X), two.decision_function(X), atol=1e-3)
 
@@ -50,14 +52,14 @@ def test_the_more_is_known_the_smaller_the_set(rows):
     X, y, s = rows
     w, worst = target_weights(X, X[:250]), []
     for trust in (0.0, 0.5, 0.9):
-        fair = AgnosticFairClassifier(**SMALL, trust=trust)
+        fair = AgnosticFairClassifier(method("agnosticfair", **SMALL, trust=trust))
         fair.fit(X, y, sensitive_features=s, sample_weight=w)
         assert fair.converged_
         assert fair.history_[-1]["worst"] <= 0.05 + 0.002
         free = AgnosticFairClassifier("fl").fit(X, y)
-        over = own_set(fair.fit_.method.fairness, X, fair.fit_.centres, weights=w)
-        made = free.audit(X, y, sensitive_features=s, bootstrap=0, **over)
-        worst.append(made.worst_difference)
+        over = kernels_on(fair.fit_.method.fairness, X, fair.fit_.centres, weights=w)
+        made = free.audit(X, y, sensitive_features=s, **over)
+        worst.append(made.kernels.worst_difference)
         assert fair.certificate_.worst_difference >= 0
     assert worst[0] > worst[1] > worst[2]
 
@@ -75,4 +77,6 @@ def test_bad_targets_are_named(rows):
     with pytest.raises(SettingsError, match="unknown way 'magic'"):
         target_weights(X, X, "magic")
     with pytest.raises(SettingsError, match="trust is 2"):
-        AgnosticFairClassifier(trust=2.0).fit(*rows[:2], sensitive_features=rows[2])
+        AgnosticFairClassifier(method("agnosticfair", trust=2.0)).fit(
+            *rows[:2], sensitive_features=rows[2]
+        )

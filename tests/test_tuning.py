@@ -53,7 +53,7 @@ def test_a_warm_start_ends_where_a_cold_one_does():
     other = fit(tables, method(recipe, tau=0.07))
     warm = fit(tables, recipe, start=other.start, centres=other.centres)
     assert warm.converged
-    assert warm.worst_difference <= 0.05 + 0.002
+    assert warm.trained_difference <= 0.05 + 0.002
     assert warm.history[-1]["loss"] == pytest.approx(cold.history[-1]["loss"], abs=5e-3)
     again = fit(tables, recipe, start=cold.start, centres=cold.centres)
     assert again.history[-1]["loss"] <= cold.history[-1]["loss"]
@@ -78,7 +78,7 @@ def test_a_path_is_the_fits_one_after_the_other(name, settings):
         np.testing.assert_array_equal(one.model.w, other.model.w)
         table = shifted(300)
         np.testing.assert_array_equal(one.model.decision(table), other.model.decision(table))
-        assert (one.rounds, one.worst_difference) == (other.rounds, other.worst_difference)
+        assert (one.rounds, one.trained_difference) == (other.rounds, other.trained_difference)
         assert one.method == other.method
     assert len(seen) == first.rounds + then.rounds
     with pytest.raises(SolverError, match=r"did not converge in \d rounds"):
@@ -165,7 +165,7 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
         X,
         y,
         sensitive_features=s,
-        estimator=AgnosticFairClassifier(**SMALL, nominal=1.0),
+        estimator=AgnosticFairClassifier(method("agnosticfair", **SMALL, nominal=1.0)),
         taus=TAUS,
         folds=2,
         on_progress=lambda done, total: seen.append((done, total)),
@@ -182,7 +182,9 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
     assert found.points[0].worst < found.points[-1].worst
     one = found.pick(0.06)
     assert one.tau == 0.06
-    direct = AgnosticFairClassifier(**SMALL, tau=0.06, nominal=1.0).fit(X, y, sensitive_features=s)
+    direct = AgnosticFairClassifier(method("agnosticfair", **SMALL, nominal=1.0), tau=0.06).fit(
+        X, y, sensitive_features=s
+    )
     np.testing.assert_allclose(one.coef_, direct.coef_, atol=0.1)
     assert found.pick().tau == found.points[found.knee].tau
     assert one.certificate_.n == len(X)
@@ -195,7 +197,11 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
 def test_weights_count_in_the_frontier_as_rows_do(rows):
     X, y, s = rows
     kept = np.arange(len(X)) % 5 > 0
-    how = {"estimator": AgnosticFairClassifier(**SMALL), "taus": TAUS[:2], "folds": 2}
+    how = {
+        "estimator": AgnosticFairClassifier(method("agnosticfair", **SMALL)),
+        "taus": TAUS[:2],
+        "folds": 2,
+    }
     few = frontier(X[kept], y[kept], sensitive_features=s[kept], **how)
     some = frontier(X, y, sensitive_features=s, sample_weight=kept.astype(float), **how)
     for one, two in zip(few.points, some.points, strict=True):

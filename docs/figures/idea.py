@@ -70,12 +70,12 @@ def over_the_set() -> Figure:
     for place, (name, about) in zip((2, 1, 0), METHODS.items(), strict=True):
         changes = {"tau": 0.11} if name == "agnosticfair" else {}
         model = fit(SPLIT.train, method(name, **changes)).model
-        made = audit_clients(model, SPLIT.train, basis=gaussian(200, 1.0), bootstrap=0)
+        made = audit_clients(model, SPLIT.train, basis=gaussian(200, 1.0), held_out=False)
         X = np.vstack([encode(model.encoding, table) for table in SPLIT.train.values()])
         y_hat = np.concatenate([model.predict(table) for table in SPLIT.train.values()])
         s = np.concatenate([t.sensitive_features["sex"].codes for t in SPLIT.train.values()])
-        K = gaussian_kernel(X, made.centres, 1.0)
-        A = Ambiguity(K.sum(axis=0), len(X), made.bound)
+        K = gaussian_kernel(X, made.kernels.centres, 1.0)
+        A = Ambiguity(K.sum(axis=0), len(X), made.kernels.bound)
         corners = [
             worst_linear(A, A.psi_theta * rng.normal(size=len(A.psi_theta))).alpha
             for _ in range(150)
@@ -85,7 +85,7 @@ def over_the_set() -> Figure:
             found, place + rng.uniform(-0.2, 0.2, len(found)), ".", color=BLUE, ms=4, alpha=0.5
         )
         drawn.plot(made.difference, place, "|", color="black", ms=26, mew=2.5)
-        drawn.plot(made.worst_difference, place, "D", color=RED, ms=8)
+        drawn.plot(made.kernels.worst_difference, place, "D", color=RED, ms=8)
         drawn.text(-0.01, place, f"{name}\n{about}", ha="right", va="center")
     handles = [
         drawn.plot([], [], mark, color=colour, ms=size)[0]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agnosticfair.estimator.frames import fairness_scorer
     from agnosticfair.estimator.path import frontier
     from agnosticfair.federation import Fit, fit
+    from agnosticfair.learners.rule import Rule
     from agnosticfair.mathematics.basis import (
         bands,
         by_client,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from agnosticfair.mathematics.notions import NOTIONS, Notion, register_notion
     from agnosticfair.methods import METHODS, Method, Network, method
     from agnosticfair.model import Model, load_model
-    from agnosticfair.monitoring.baseline import Baseline, baseline_of
     from agnosticfair.monitoring.classifier import MonitoredClassifier
     from agnosticfair.monitoring.monitor import Monitor
     from agnosticfair.target import target_weights
@@ -47,6 +47,7 @@ _HOMES = {
     "estimator.frames": ("fairness_scorer",),
     "estimator.path": ("frontier",),
     "federation": ("Fit", "fit"),
+    "learners.rule": ("Rule",),
     "mathematics.basis": (
         *("bands", "by_client", "constant", "gaussian"),
         *("gaussian_at", "indicator", "product", "subpopulations"),
@@ -54,7 +55,6 @@ _HOMES = {
     "mathematics.notions": ("NOTIONS", "Notion", "register_notion"),
     "methods": ("METHODS", "Method", "Network", "method"),
     "model": ("Model", "load_model"),
-    "monitoring.baseline": ("Baseline", "baseline_of"),
     "monitoring.classifier": ("MonitoredClassifier",),
     "monitoring.monitor": ("Monitor",),
     "target": ("target_weights",),

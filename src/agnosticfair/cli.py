@@ -14,22 +14,17 @@ from agnosticfair.commands import (
     audit,
     data,
     deploy,
-    evaluate,
-    export,
     fit,
-    lists,
     messages,
     monitor,
-    plan,
-    predict,
     report,
     schema,
-    site,
     tune,
+    use,
     verify,
 )
 from agnosticfair.commands.options import grouped
-from agnosticfair.errors import AgnosticFairError
+from agnosticfair.errors import AgnosticFairError, plain
 from agnosticfair.runs.provenance import COMMAND
 
 app = typer.Typer(
@@ -40,12 +35,12 @@ app = typer.Typer(
 )
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Train and use": (
-        *(data.data, fit.fit, evaluate.evaluate, predict.predict),
-        *(tune.tune, export.export, lists.list_methods),
+        *(data.data, fit.fit, use.evaluate, use.predict),
+        *(tune.tune, use.export, data.list_methods),
     ),
     "Judge": (
-        *(plan.plan_audit, audit.audit, verify.verify, report.report, report.watch),
-        *(monitor.monitor, monitor.share_state),
+        *(audit.plan_audit, audit.audit, verify.verify, report.report, report.watch),
+        monitor.monitor,
     ),
     "Over sites": (schema.schema, messages.explain_messages),
 }
@@ -66,7 +61,7 @@ for panel, commands in COMMANDS.items():
     add(app, "agnosticfair", panel, commands)
     if panel == "Over sites":
         app.add_typer(deploy.deploy, name="deploy", rich_help_panel=panel)
-        app.add_typer(site.site, name="site", rich_help_panel=panel)
+        app.add_typer(deploy.site_app, name="site", rich_help_panel=panel)
 
 
 def _version(asked: bool) -> None:
@@ -107,7 +102,7 @@ def run(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) 
     except click.Abort:
         sys.exit(130)
     except AgnosticFairError as error:
-        print("error:", " ".join(str(error).split()), file=sys.stderr)
+        print("error:", plain(error, 8000), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

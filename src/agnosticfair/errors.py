@@ -28,6 +28,17 @@ class ModelError(AgnosticFairError):
     """A model file that is corrupt, foreign, or does not fit the data."""
 
 
+def plain(text: object, most: int = 2000) -> str:
+    r"""A text from elsewhere as one line for a terminal: no escapes or other control characters, no more than ``most``.
+
+    >>> plain("\x1b[31mred\n\u202etxt"), plain("long", 3)
+    ('[31mred txt', 'lo…')
+    """
+    line = "".join(c if c.isprintable() else " " for c in str(text)[: 8 * most])
+    line = " ".join(line.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 @contextmanager
 def needing(extra: str, what: str) -> Iterator[None]:
     """Says what is missing where an import in its body fails, and how to install it.

@@ -295,10 +295,13 @@ class FitRequest:
     def __post_init__(self) -> None:
         check_seed(self.seed)
 
-    def identity(self, census: Census, keys: tuple[str, ...]) -> dict[str, Any]:
-        """What must be the same for a checkpoint to be gone on with."""
+    def identity(
+        self, census: Census, keys: tuple[str, ...], rows: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """What must be the same for a checkpoint to be gone on with.  rows: digests of the clients', where known."""
         plain, warm = ({}, {}) if self.start is None else taken_apart(self.start)
         own = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
+        own |= {f"the rows of site {key!r}": rows[key] for key in keys if rows.get(key)}
         asked: dict[str, Any] = {
             "sensitive_features": self.sensitive_features,
             "positive": self.positive,
@@ -335,7 +338,7 @@ def _rounds(
 ) -> solvers.SolverState:
     """From the census to the last state, for the clients that the asker has."""
     census = _census(asker, run)
-    identity = run.identity(census, asker.keys)
+    identity = run.identity(census, asker.keys, getattr(asker.engine, "rows", {}))
     restated = any(event["event"] == "restated" for event in asker.events)
     kept = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
     if kept is None:
@@ -414,14 +417,11 @@ def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverSt
 
 def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
     """The plan, with the kernels' centres, where its bases have any: given, or found as they say."""
+    server.check_missing(run.method, census)
     plan = server.plan(
-        run.method,
-        census,
-        asker.keys,
-        sensitive_features=run.sensitive_features,
-        positive=run.positive,
-        scale=run.scale,
-    )
+        run.method, census, asker.keys, sensitive_features=run.sensitive_features,
+        positive=run.positive, scale=run.scale,
+    )  # fmt: skip
     if plan.method.rule is not None:  # centres lie in the space without bins
         plan = agree_on_centres(plan, asker, run.seed, run.centres)
         return rule.agreed(plan, census, asker.total)

@@ -75,9 +75,10 @@ class Fit:
         How often each numerical outcome of a round occurred.
     alpha : (M,) array
         The loss adversary's last reweighing.
-    worst_surrogate, worst_difference : float
-        The largest difference over the training rows and the adversary's set, of the surrogate and of the true
-        decisions; nan for methods of local steps.
+    worst_surrogate, trained_difference : float
+        The largest difference that training saw over its own set, of the surrogate and of decisions, which a rule
+        judges by its estimates; nan for methods of local steps. What is counted is in the certificate
+        (``auditing.fits.certificates``).
     seconds : float
     bytes_per_round : int
         Of a client's answer.
@@ -91,7 +92,7 @@ class Fit:
         For a similar fit to begin where this one ended.
     named : Named or None
         The named set, where there is one.
-    worst_parts : tuple of (str, float)
+    trained_parts : tuple of (str, float)
         Its parts in which decisions differ most, and by how much, of the training rows.
     not_compared : tuple of str
         Its parts in which a group is absent or under the floor.
@@ -120,7 +121,7 @@ class Fit:
     outcomes: Mapping[str, int]
     alpha: np.ndarray
     worst_surrogate: float
-    worst_difference: float
+    trained_difference: float
     seconds: float
     bytes_per_round: int
     events: tuple[dict, ...] = ()
@@ -128,7 +129,7 @@ class Fit:
     centres: np.ndarray | None = None
     start: Start | None = field(default=None, repr=False)
     named: Named | None = field(default=None, repr=False)
-    worst_parts: tuple[tuple[str, float], ...] = ()
+    trained_parts: tuple[tuple[str, float], ...] = ()
     not_compared: tuple[str, ...] = ()
     nearly_constant: bool = False
     smallest_tau: float | None = None
@@ -189,6 +190,14 @@ class Fit:
         )
 
     @property
+    def price_of_limit(self) -> str | None:
+        """What the limit costs, in a sentence: a rule beside the learner's own decisions; None where little."""
+        said, rule = self.optimum, self.method.rule
+        if said is None or rule is None or self.method.fairness is None:
+            return self.costs
+        return self._compared(said, rule.costs is None and not rule.agnostic)
+
+    @property
     def collapsed(self) -> str | None:
         """A sentence where tau is kept by nearly one answer for everybody only."""
         fairness = self.method.fairness
@@ -226,22 +235,22 @@ class Fit:
         fairness = self.method.fairness
         if fairness is None or fairness.surrogate.kind == "covariance":
             return None
-        if not self.worst_difference > fairness.tau + KEPT:
+        if not self.trained_difference > fairness.tau + KEPT:
             return None
         if (said := self.optimum) is not None:
             return self._exceeds_of_rule(said, fairness.tau)
-        where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
+        where = f" ({self.trained_parts[0][0]})" if self.trained_parts else ""
         return (
-            f"Decisions on the training rows differ by up to {self.worst_difference:.3f}{where}, above tau "
+            f"Decisions on the training rows differ by up to {self.trained_difference:.3f}{where}, above tau "
             f"{fairness.tau:g}."
         )
 
     def _exceeds_of_rule(self, said: Optimum, tau: float) -> str:
         """By how much whole decisions miss tau, in people; and whether the rule that randomises near the threshold
         does."""
-        where = f" ({self.worst_parts[0][0]})" if self.worst_parts else ""
+        where = f" ({self.trained_parts[0][0]})" if self.trained_parts else ""
         first = (
-            f"By the estimates decisions differ by up to {self.worst_difference:.3f}{where} where tau is {tau:g}: at "
+            f"By the estimates decisions differ by up to {self.trained_difference:.3f}{where} where tau is {tau:g}: at "
             f"most {max(said.people, 0.1):.1f} expected people of the smaller group too many or too few in any "
             "subgroup."
         )

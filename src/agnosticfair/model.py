@@ -413,6 +413,7 @@ def _privacy(value: Any) -> dict[str, Any] | None:
     """What a model says of its privacy, if it says something readable."""
     if value is None:
         return None
-    texts = ("unit", "worst_part")
-    told = {k: str(v) if k in texts else float(v) for k, v in dict(value).items()}
-    return {**told, "unit": str(value["unit"])}
+    told = dict(value)
+    subgroups = [[str(name), *map(float, numbers)] for name, *numbers in told.pop("subgroups", ())]
+    own = {k: str(v) if k == "unit" else float(v) for k, v in told.items()}
+    return {**own, "unit": str(value["unit"]), "subgroups": subgroups}

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, nan, prod, sqrt
 from pathlib import Path
 from statistics import NormalDist
@@ -24,7 +25,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, in_process, model_of
 from agnosticfair.mathematics.basis import constant, subpopulations
 from agnosticfair.mathematics.parts import Axis
-from agnosticfair.methods import Method
+from agnosticfair.methods import Method, Rule
 from agnosticfair.methods import method as recipe
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Asker, Policy, policy
@@ -44,6 +45,7 @@ from agnosticfair.protocol.privacy.store import ledger_of
 from agnosticfair.protocol.questions import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
+from agnosticfair.server import private_rule
 from agnosticfair.server.named import part_names, single_values, with_parts
 from agnosticfair.server.private import (
     ROUNDS,
@@ -75,11 +77,20 @@ SHARES_OF_PARTS = {
 }
 """The same where parts are counted, too: there are more counts, of fewer rows each."""
 
+SHARES_OF_RULE = {
+    "private_counts": 0.05,
+    "private_moments": 0.15,
+    "private_heads": 0.4,
+    "private_rates": 0.3,
+    "private_decisions": 0.1,
+}
+"""The same of a rule: its heads, and its program."""
+
 LEAST_RIDGE = 1e-4
 LEAST_PART = 0.05
 """The share of the rows that a part has, or noise would hide what is in it."""
 
-PRIVATE = ("fl", "fairfl", "agnosticfair")
+PRIVATE = ("fl", "fairfl", "agnosticfair", "rule")
 
 
 @dataclass(frozen=True)
@@ -111,11 +122,16 @@ class Budget:
         """Who is hidden: a row, or a site."""
         return "site" if self.most_rows else "row"
 
-    def multipliers(self, rounds: int, parts: bool = False) -> dict[str, float]:
+    def multipliers(self, rounds: int, parts: bool = False, rule: bool = False) -> dict[str, float]:
         """The noise multiplier of each step, so that all of them together cost epsilon."""
-        whole, times = multiplier(self.epsilon, self.delta), {"private_slopes": rounds}
-        shares = SHARES_OF_PARTS if parts else SHARES
+        whole, times = multiplier(self.epsilon, self.delta), how_often(rounds)
+        shares = SHARES_OF_RULE if rule else SHARES_OF_PARTS if parts else SHARES
         return {step: whole * sqrt(times.get(step, 1) / part) for step, part in shares.items()}
+
+
+def how_often(rounds: int) -> dict[str, int]:
+    """How often each step is asked for that is not asked for once; a rule's people are counted before its rounds."""
+    return {"private_slopes": rounds, "private_heads": 2 * rounds, "private_rates": rounds + 1}
 
 
 @dataclass
@@ -164,13 +180,14 @@ def fit_private(
     on_failure: str | Policy = "stop",
     on_round: Callable[[dict], None] | None = None,
 ) -> Fit:
-    """Train one linear classifier of which no row shows: (epsilon, delta)-differentially private.
+    """Train a linear classifier, or a rule, of which no row shows: (epsilon, delta)-differentially private.
 
     Parameters
     ----------
     clients : a table per client, whose sums are clipped, get noise and are masked; or an engine over sites that do
         that themselves, each within a budget of its own.
-    method : 'fl', 'fairfl', or 'agnosticfair', whose set is then one of single values; or a recipe of one of them.
+    method : 'fl', 'fairfl', 'agnosticfair' or 'rule', whose set is then one of single values; or a recipe of one of
+        them.
     budget : epsilon and delta, of whom and against whom, and where ledgers are kept.
     schema : agreed on, for ranges and categories taken from rows would show some of them.
     confidence : of what the certificate says of these rows under noise.
@@ -185,35 +202,44 @@ def fit_private(
         if isinstance(clients, Mapping)
         else Asker(clients, clients.clients(), policy(on_failure), deadline, secure=secure)
     )
-    asking = Asking(asker, budget, budget.multipliers(rounds, by_parts))
+    asking = Asking(asker, budget, budget.multipliers(rounds, by_parts, method.rule is not None))
     whom: dict[str, Any] = {"sensitive_features": sensitive_features, "positive": positive}
     with one_thread():
+        server.check_missing(method, imagined(schema))
         begun = server.plan(method, imagined(schema), asker.keys, **whom)
+        begun = private_rule.binned(begun, schema.bands)
         fit = fit_digest(begun, schema, rounds)
         asking.reserve(fit, rounds, begun.task)
         plan, groups = _plan(asking, begun, schema)
-        w, history = _rounds(asking, plan, groups, rounds, on_round)
+        trained = _rounds if method.rule is None else _ruled
+        plan, w, history = trained(asking, plan, groups, rounds, on_round)
         told = _certified(asking, plan, w, confidence)
         asking.reserve(fit, rounds, begun.task, ends=True)
-    spent_now = spent(_all(asking.multipliers, rounds), budget.delta)
-    about = {"epsilon": spent_now, "delta": budget.delta, "unit": budget.unit}
-    about |= {"colluding": budget.colluding, "most_rows": budget.most_rows}
-    asked = asking.question(PrivateSlopes, temperature=1.0, w=w, active=np.zeros(1))
+    about = {**_spent(asking, rounds), **told}
+    own, asked = plan.task, asking.question(PrivateMoments)
     return Fit(
-        model_of(plan, w, "rounds", privacy={**about, **told}),
+        model_of(plan, w, "rounds", privacy=about, estimates=own.estimates, rule=own.rule),
         plan.method,
         "rounds",
-        rounds,
+        len(history),
         history,
-        {"noisy step": rounds},
+        {"noisy step": len(history)},
         np.ones(1),
         nan,
-        float(told["worst_difference"]),
+        max(difference for _, _, difference, _ in told["subgroups"]),
         perf_counter() - begin,
         8 * sum(prod(shape) for shape in asked.shapes(plan.task).values()),
         tuple(asker.events),
         named=plan.task.named,
     )
+
+
+def _spent(asking: Asking, rounds: int) -> dict[str, Any]:
+    """What all answers together cost, of whom and against whom."""
+    budget = asking.budget
+    epsilon = spent(_all(asking.multipliers, rounds), budget.delta)
+    about = {"epsilon": epsilon, "delta": budget.delta, "unit": budget.unit}
+    return about | {"colluding": budget.colluding, "most_rows": budget.most_rows}
 
 
 def _check_nobody_is_dropped(policy: Policy) -> None:
@@ -228,12 +254,8 @@ def private_recipe(method: Method) -> Method:
     """The recipe as it is under noise: 'agnosticfair' over single values, for noise goes furthest on few numbers."""
     fairness = method.fairness
     if method.rule is not None:
-        raise SettingsError(
-            f"method {method.name!r} learns estimates and then its limits from hundreds of sums in every round, and "
-            "noise that hides a row in all of them would leave little of use: with epsilon take 'fairfl', or "
-            "'agnosticfair' for single values, too"
-        )
-    if fairness is not None and method.name == "agnosticfair":
+        method = replace(method, rule=_private_rule(method))
+    if fairness is not None and (method.name == "agnosticfair" or fairness.basis.kind == "named"):
         basis = fairness.basis
         columns = basis.columns if basis.kind == "named" else None
         single = subpopulations(columns, 1, max(LEAST_PART, basis.least))
@@ -251,6 +273,27 @@ def private_recipe(method: Method) -> Method:
             f"notion {fairness.notion!r} has no private step: with epsilon take demographic_parity"
         )
     return method
+
+
+def _private_rule(method: Method) -> Rule:
+    """The rule as it is under noise: its heads are logistic regressions of all rows, without folds."""
+    rule, fairness = method.rule, server.fairness_of(method)
+    assert rule is not None
+    other = {
+        "learner": rule.learner not in ("auto", "linear", "additive") or not method.fairness,
+        "probability": bool(rule.probability),
+        "aware": rule.aware,
+        "agnostic": rule.agnostic,
+        "positive_rate": rule.positive_rate is not None,
+        "costs": isinstance(rule.costs, str),
+        "basis": fairness.basis.kind not in ("constant", "named") or not fairness.each,
+    }
+    if unknown := [name for name, is_so in other.items() if is_so]:
+        raise SettingsError(
+            f"under noise a rule limits differences overall and in single values, by a linear or additive learner: it "
+            f"has no {' and no '.join(unknown)} as given; leave that out, or epsilon"
+        )
+    return replace(rule, learner="linear")
 
 
 def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
@@ -341,94 +384,77 @@ def schema_axes(schema: Schema, columns: Sequence[str] | None = None) -> tuple[A
     return axes
 
 
-def _rounds(
-    asking: Asking,
-    plan: server.Plan,
-    groups: np.ndarray,
-    rounds: int,
-    on_round: Callable[[dict], None] | None,
-) -> tuple[np.ndarray, tuple[dict, ...]]:
-    """From the second moment to the last w, and what each round showed."""
-    task, method = plan.task, plan.method
+OnRound = Callable[[dict], None] | None
+Trained = tuple[server.Plan, np.ndarray, tuple[dict, ...]]
+
+
+def _problem(asking: Asking, plan: server.Plan, groups: np.ndarray) -> Problem:
+    """What is known before the first round: the second moment, once."""
+    task, fair = plan.task, plan.method.fairness
     upper = asking.total(PrivateMoments, 0, task)["moments"]
     S = second_moment(upper, asking.deviations(asking.question(PrivateMoments), task)["moments"])
-    fair = method.fairness
     compared = replace(plan.compared, pairs=plan.compared.pairs if fair else ())
-    tau, ridge = fair.tau if fair else inf, max(method.ridge, LEAST_RIDGE)
-    active, history = np.zeros(1, int), []
-    some = asking.question(PrivateSlopes, temperature=1.0, w=upper, active=active)
-    off = asking.deviations(some, task)["hat"]
-    problem = Problem(plan.n, groups, S, compared, tau, ridge, off)
-    w = np.zeros(len(S))
+    tau, ridge = fair.tau if fair else inf, max(plan.method.ridge, LEAST_RIDGE)
+    return Problem(plan.n, groups, S, compared, tau, ridge)
+
+
+def _noted(on_round: OnRound, history: list[dict], **shown: Any) -> None:
+    """A round is over; what is not shown is not known."""
+    entry = {"round": len(history) + 1, "loss": nan, "worst": nan, "accuracy": nan, **shown}
+    history.append(entry)
+    if on_round is not None:
+        on_round(entry)
+
+
+def _ruled(
+    asking: Asking, plan: server.Plan, groups: np.ndarray, rounds: int, on_round: OnRound
+) -> Trained:
+    """The plan whose task has estimates and a rule; there is no w."""
+    problem, history = _problem(asking, plan, groups), list[dict]()
+    times = how_often(rounds)["private_heads"], rounds
+    plan = private_rule.trained(asking, plan, problem, times, partial(_noted, on_round, history))
+    return plan, np.zeros(0), tuple(history)
+
+
+def _rounds(
+    asking: Asking, plan: server.Plan, groups: np.ndarray, rounds: int, on_round: OnRound
+) -> Trained:
+    """From the second moment to the last w, and what each round showed."""
+    problem, task, history = _problem(asking, plan, groups), plan.task, list[dict]()
+    active, w = np.zeros(1, int), np.zeros(len(problem.S))
+    some = asking.question(PrivateSlopes, temperature=1.0, w=w, active=active)
+    problem = replace(problem, off=asking.deviations(some, task)["hat"])
     for k in range(1, rounds + 1):
         T = temperature(problem, w)
         sums = asking.total(PrivateSlopes, k, task, w=w, temperature=T, active=active.astype(float))
         before, w = w, stepped(problem, w, sums, k, active)
         active = next_active(problem, sums["hat"])
         slope = float(np.linalg.norm(sums["gradient"])) / plan.n
-        entry = {"round": k, "loss": nan, "worst": nan, "accuracy": nan, "slope": slope}
-        history.append({**entry, "step": float(np.abs(w - before).max())})
-        if on_round is not None:
-            on_round(history[-1])
-    return w, tuple(history)
+        _noted(on_round, history, slope=slope, step=float(np.abs(w - before).max()))
+    return plan, w, tuple(history)
 
 
 def _certified(
     asking: Asking, plan: server.Plan, w: np.ndarray, confidence: float
-) -> dict[str, float | str]:
-    """What the model does on the training rows, everywhere and in every part: as measured under noise, and at
-    most, at once for all of them."""
+) -> dict[str, Any]:
+    """What the model does on the training rows: of everybody and of every subgroup its name, rows and difference as
+    measured under noise, and what that is at most, at once for all of them."""
     sums = asking.total(PrivateDecisions, 0, plan.task, w=w)
     counts = 2 * len(plan.compared.parts) * len(sums["groups"])
     quantile = NormalDist().inv_cdf(1 - (1 - confidence) / (2 * counts))
     sigma = asking.deviations(asking.question(PrivateDecisions, w=w), plan.task)
     measured, at_most = bounded(sums, sigma, plan.compared, quantile)
     accuracy = float(sums["right"] / max(sums["groups"][0].sum(), 1.0))
-    told: dict[str, float | str] = {
-        "worst_difference": float(measured.max()),
-        "at_most": float(at_most.max()),
+    names = ("everybody", *(part_names(plan) if plan.task.named is not None else ()))
+    rows = np.rint((sums["groups"] @ plan.compared.parts.T).sum(axis=1))
+    lines = zip(names, rows.tolist(), measured.tolist(), at_most.tolist(), strict=True)
+    return {
         "confidence": confidence,
         "accuracy": min(max(accuracy, 0.0), 1.0),
+        "subgroups": [list(line) for line in lines],
     }
-    if plan.task.named is not None:
-        names = ("everybody", *part_names(plan))
-        told |= {"parts": len(measured) - 1, "worst_part": names[int(measured.argmax())]}
-        told |= {"overall_difference": float(measured[0]), "overall_at_most": float(at_most[0])}
-    return told
 
 
 def _all(multipliers: Mapping[str, float], rounds: int) -> list[float]:
     """The multiplier of every answer of a fit."""
-    return [
-        z
-        for step, z in multipliers.items()
-        for _ in range(rounds if step == "private_slopes" else 1)
-    ]
-
-
-def private_sentences(told: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a differentially private fit spent and what is certified under its noise, in words."""
-    whom = (
-        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
-    )
-    measured, confidence = "under noise", f"at confidence {told['confidence']:g}"
-    found = [
-        f"Differentially private for {whom}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
-        f"against the coordinator together with {told['colluding']:.0f} of the other sites.",
-        f"Accuracy on the training rows, {measured}: {told['accuracy']:.3f}.",
-    ]
-    if "parts" not in told:
-        difference, most = told["worst_difference"], told["at_most"]
-    else:
-        difference, most = told["overall_difference"], told["overall_at_most"]
-    found.append(
-        f"Risk difference on the training rows: {difference:.4f} as measured {measured}, at most {most:.4f} "
-        f"{confidence}."
-    )
-    if "parts" in told:
-        found.append(
-            f"In every one of {told['parts']:.0f} single values that hold enough rows it is at most "
-            f"{told['at_most']:.4f}, at once with that; as measured it is largest where {told['worst_part']}: "
-            f"{told['worst_difference']:.4f}."
-        )
-    return tuple(found)
+    return [z for step, z in multipliers.items() for _ in range(how_often(rounds).get(step, 1))]

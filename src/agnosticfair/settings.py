@@ -49,6 +49,22 @@ def numbers_of(text: Any) -> tuple[float, ...]:
         raise SettingsError(f"{text!r} are no numbers: write them as 1,5") from None
 
 
+def signs_of(given: Any) -> tuple[tuple[str, int], ...]:
+    """Columns and their signs, in the order of names, from a mapping, pairs, or a text.
+
+    >>> signs_of("hours=-1, age=+1"), signs_of({"age": 1})
+    ((('age', 1), ('hours', -1)), (('age', 1),))
+    """
+    pairs = (
+        [tuple(name.split("=")) for name in names_of(given)] if isinstance(given, str) else given
+    )
+    try:
+        pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
+        return tuple(sorted((str(name), int(sign)) for name, sign in pairs))
+    except (TypeError, ValueError):
+        raise SettingsError(f"monotone is {given!r}: write columns and signs as age=+1") from None
+
+
 def _numbers(value: Any, count: int) -> bool:
     """Whether it is a tuple of so many finite numbers."""
     good = isinstance(value, tuple | list) and len(value) == count
@@ -91,6 +107,12 @@ RATES = Kind(
     lambda v: v is None or (_numbers(v, 2) and 0 <= v[0] <= v[1] <= 1),
     object,
     lambda text: numbers_of(text),
+)
+MONOTONE = Kind(
+    "columns of numbers with +1 or -1 each, as {'age': 1} or age=+1",
+    lambda v: all(abs(sign) == 1 for _, sign in v),
+    tuple,
+    lambda text: signs_of(text),
 )
 GAP = Kind("a positive number", lambda v: v is None or v > 0, Real | None)
 FOLDS = Kind("a whole number, 2 or more", lambda v: v >= 2, Integral, int)
@@ -240,6 +262,7 @@ def _of_rules() -> tuple[Setting, ...]:
         Setting("learning_folds", R, "Folds by which rows are judged.", FOLDS, "folds"),
         Setting("aware", R, "Decide by the sensitive feature itself, not an estimate.", FLAG),
         Setting("agnostic", R, "Maximise the utility of the worst subgroup.", FLAG),
+        Setting("monotone", R, "Columns with which trees only rise or fall: age=+1.", MONOTONE),
         Setting("probability", R, "Columns with an existing model's probabilities.", NAMES),
     )
 

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.audit import audit
-from agnosticfair.auditing.fits import compared, own_set
+from agnosticfair.auditing.fits import compared, kernels_on
 from agnosticfair.auditing.parts import asked_parts, searched
 from agnosticfair.data.axes import codes_of, own_axes
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table, concatenate
 from agnosticfair.errors import SettingsError, needing
 from agnosticfair.federation import Fit, fit, fit_along, in_process
-from agnosticfair.mathematics.basis import check_seed
+from agnosticfair.mathematics.basis import check_seed, is_apart
 from agnosticfair.mathematics.metrics import accuracy, nearly_constant, positive_rate
 from agnosticfair.mathematics.parts import Part, counting, memberships, sizes_of
 from agnosticfair.methods import Fairness, Method, method
@@ -72,7 +72,7 @@ class Frontier:
     """The points, by tau; ``knee`` is the place of the strictest one after which less fairness stops paying, never one
     that gives one answer to everybody unless all do.
 
-    references: what 'fairfl' and 'fl' do on the same folds.
+    references: what 'fairfl' and 'fl' do on the same folds; none where rows lack numbers.
     """
 
     points: tuple[FrontierPoint, ...]
@@ -153,6 +153,8 @@ def _beside(fold: _Fold, made: Fit) -> list[Model]:
     """The models beside the path, as ``REFERENCES`` are named: 'fl' begins where the fit without a limit to speak of
     ended, 'fairfl' where 'fl' did; a rule has no weights to begin at."""
     engine, start = in_process(fold.train), None if made.method.rule is not None else made.start
+    if not fold.beside:
+        return []
     fairfl, fl = fold.beside
     plain = {k: v for k, v in fold.how.items() if k != "centres"}
     free = fit(engine, fl, **plain, start=None if start is None else Start(start.w))
@@ -201,7 +203,8 @@ def trace(
     chains = walked(_walked, dealt, jobs, tell)
     points = _means(np.array([_given_way(chain[::-1]) for chain in chains]), path)
     beside = np.array([chain[0].beside for chain in chains])
-    means = dict(zip(REFERENCES, _means(beside, [None] * len(REFERENCES)), strict=True))
+    means = _means(beside, [None] * len(REFERENCES)) if beside.size else []
+    references = dict(zip(REFERENCES, means, strict=False))
     place = picked_place(points)
     finish = picked or (lambda made: made)
     notion = recipe.fairness.notion if recipe.fairness is not None else ""
@@ -210,7 +213,7 @@ def trace(
         place,
         notion,
         folds,
-        means,
+        references,
         lambda tau: finish(fit(clients, method(recipe, tau=tau), **how)),
     )
 
@@ -228,6 +231,8 @@ def _dealt(
     rng = np.random.default_rng(seed)
     parts = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
     coarse, beside = _coarse(recipe), _references(recipe)
+    if any(np.isnan(v).any() for table in clients.values() for v in table.numeric.values()):
+        beside = []  # they need every number
     recipes = [method(coarse, tau=tau) for tau in sorted(path, reverse=True)]
     made = []
     for k in range(folds):
@@ -296,7 +301,8 @@ def examiner(
     groups = [*compared(fairness, {name: table.column(name) for name in names}).values()]
     y, encoding = table.labels(made.model.positive).astype(int), made.model.encoding
     X, weights = encode(encoding, table), table.weights
-    if fairness.basis.kind == "named" and weights is None:
+    by_name = fairness.basis.kind == "named" or is_apart(fairness.basis)
+    if by_name and weights is None:
         differences = _over_parts(table, groups, y, fairness)
     else:
         ask = _own_set(made, parts, table)
@@ -329,16 +335,19 @@ def _over_kernels(
     table: Table, groups: Sequence[Column], ask: Mapping[str, Any], model: Model, y_hat: np.ndarray
 ) -> list[tuple[float, float]]:
     """Of each sensitive feature the worst difference over a set and everybody's."""
-    how = {**ask, "bootstrap": 0, "held_out": False}  # nothing is stated beyond these rows
+    how = {**ask, "parts": (), "held_out": False}  # nothing is stated beyond these rows
     every = (audit(model, table, sensitive_features=column.values(), **how) for column in groups)
-    return [(one.worst_difference, one.difference) for one in every]
+    return [
+        (one.difference if one.kernels is None else one.kernels.worst_difference, one.difference)
+        for one in every
+    ]
 
 
 def _over_parts(
     table: Table, groups: Sequence[Column], y: np.ndarray, fairness: Fairness
 ) -> Callable[[Model, np.ndarray], list[tuple[float, float]]]:
     """The same over named parts: which parts there are does not hang on decisions, and is found once."""
-    asked = asked_parts(fairness.basis)
+    asked = asked_parts(fairness.basis if fairness.basis.kind == "named" else None)
     axes = own_axes(table, asked.columns, asked.bands)
     codes, sizes = codes_of(table, axes), sizes_of(axes)
 
@@ -371,7 +380,9 @@ def _own_set(made: Fit, parts: Mapping[str, Table], table: Table) -> dict[str, A
         axes, named = made.named.agreed
         codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])
         K = memberships(codes, named)
-    return own_set(fairness, encode(made.model.encoding, table), made.centres, K, table.weights)
+    X, options = encode(made.model.encoding, table), {"notion": fairness.notion}
+    over = kernels_on(fairness, X, made.centres, K, table.weights)
+    return {**options, "floor": fairness.floor, **over}
 
 
 def picked_place(points: Sequence[FrontierPoint]) -> int:

@@ -1,6 +1,7 @@
 """The set over which a fit is audited is the one that it was held to."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from helpers import dealt, small_table
 
 from agnosticfair.auditing import proof
 from agnosticfair.auditing.audit import audit
-from agnosticfair.auditing.fits import agreed_in, own_set
+from agnosticfair.auditing.fits import agreed_in, certificates, certified_set, kernels_on
 from agnosticfair.auditing.verifying import verify
 from agnosticfair.data.axes import SITE
 from agnosticfair.data.table import Column, Table
@@ -22,14 +23,40 @@ D, Y = (X[:, 0] + 0.3 * S > 0.6).astype(int), (X[:, 1] > 0.5).astype(int)
 
 
 def worst(**asked):
-    options = {"bootstrap": 0, "held_out": False, "scale": False, **asked}
-    return audit(D, X, Y, sensitive_features=S, **options).worst_difference
+    options = {"held_out": False, "scale": False, "parts": (), **asked}
+    return audit(D, X, Y, sensitive_features=S, **options).kernels.worst_difference
+
+
+@pytest.mark.parametrize("name", ["fairfl", "fl", "agnosticfair"])
+def test_fit_and_estimator_certify_one_number_whatever_the_method(name):
+    from agnosticfair import AgnosticFairClassifier
+    from agnosticfair.federation import fit
+
+    rng = np.random.default_rng(0)
+    sex, rows = rng.choice(["F", "M"], 2600), np.floor(8 * rng.random((2600, 2))) / 8
+    hired = rows[:, 0] + 0.3 * (sex == "M") > rng.random(2600)
+    fair = AgnosticFairClassifier(name).fit(rows, hired, sensitive_features=sex)
+    table = Table(
+        {f"x{j}": rows[:, j] for j in range(2)},
+        {},
+        Column.of(["1" if yes else "0" for yes in hired]),
+        {"sex": Column.of(sex.tolist())},
+    )
+    whole = fit({"all": table}, name, positive="1")
+    made, over = fair.certificate_, certificates(whole, {"all": table})[0]["sex"]
+    assert made.to_json()["parts"] == over.to_json()["parts"]
+    assert (made.kernels is None) == (over.kernels is None) == (name != "agnosticfair")
+    if made.kernels is not None:
+        assert made.kernels.worst_difference == pytest.approx(
+            over.kernels.worst_difference, abs=2e-4
+        )
+    else:
+        assert str(made) == str(over)
 
 
 def test_fit_and_estimator_certify_one_number_over_the_subgroups_of_the_fit():
     from agnosticfair import AgnosticFairClassifier
     from agnosticfair.federation import fit
-    from agnosticfair.runs.provenance import certificates
 
     rng = np.random.default_rng(0)
     sex, rows = rng.choice(["F", "M"], 600), rng.normal(size=(600, 3))
@@ -54,7 +81,6 @@ def test_fit_and_estimator_certify_one_number_over_the_subgroups_of_the_fit():
 
 def test_where_no_subgroup_has_people_enough_everybody_is_all_that_is_certified():
     from agnosticfair.federation import fit
-    from agnosticfair.runs.provenance import certificates
 
     clients = dealt(small_table(300), 2)
     recipe = method("rule", min_people=1000.0)
@@ -100,16 +126,18 @@ def test_beyond_the_rows_the_estimator_certifies_the_same_named_parts():
 
 def test_equal_weights_said_or_not_are_one_set_and_trust_draws_it_together():
     fairness = Fairness(0.05, basis=gaussian(8, 0.5), bound=3.0)
-    plain = own_set(fairness, X, X[:8])
-    assert plain["basis"] == fairness.basis
-    weighed = own_set(fairness, X, X[:8], weights=np.ones(60))
+    plain = kernels_on(fairness, X, X[:8])
+    assert plain["basis"].basis == fairness.basis
+    weighed = kernels_on(fairness, X, X[:8], weights=np.ones(60))
     assert worst(**weighed) == pytest.approx(worst(**plain), abs=1e-3)
-    trusted = own_set(Fairness(0.05, basis=gaussian(8, 0.5), bound=3.0, trust=0.9), X, X[:8])
+    trusted = kernels_on(Fairness(0.05, basis=gaussian(8, 0.5), bound=3.0, trust=0.9), X, X[:8])
     assert worst(**trusted) < worst(**plain) - 0.01
 
 
 def test_over_kernels_by_client_the_notion_is_still_the_fits():
     fairness = Fairness(0.05, basis=by_client(), notion="equal_opportunity", floor=0.1)
-    asked = own_set(fairness, X, None)
+    whole = SimpleNamespace(method=SimpleNamespace(fairness=fairness), centres=None)
+    asked = certified_set(whole)
     assert (asked["notion"], asked["floor"]) == ("equal_opportunity", 0.1)
     assert "basis" not in asked
+    assert kernels_on(fairness, X, None) == {}

@@ -56,7 +56,7 @@ def test_a_pipeline_over_a_frame_with_texts_is_audited(rows):
 def test_probabilities_of_two_columns_are_those_of_the_labels_in_order(rows, bits):
     y = rows["income"] == "yes" if bits else rows["income"]
     model, X = fitted(rows, y), rows[["age", "job", "sex"]]
-    ask = {"sensitive_features": rows["sex"], "bootstrap": 0}
+    ask = {"sensitive_features": rows["sex"]}
     given = agnosticfair.audit(model.predict_proba(X), X, y, **ask)
     assert given.accuracy == agnosticfair.audit(model, X, y, **ask).accuracy
     one = agnosticfair.audit(model.predict_proba(X)[:, 1], X, y, **ask)
@@ -81,7 +81,7 @@ def test_units_do_not_change_a_certificate(rows, ask):
     X, s, y = rows[["age"]].to_numpy(), rows["sex"], rows["income"]
     d = X[:, 0] > 40
     found = [
-        agnosticfair.audit(d, unit * X + low, y, sensitive_features=s, bootstrap=0, **ask)
+        agnosticfair.audit(d, unit * X + low, y, sensitive_features=s, **ask)
         for unit, low in ((1.0, 0.0), (12.0, 0.0), (1.8, 32.0))
     ]
     assert len({(made.upper, made.worst_difference) for made in found}) == 1

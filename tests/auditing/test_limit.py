@@ -1,5 +1,6 @@
 """A limit on decisions: what is chosen, what is claimed, and what stands in the way."""
 
+import json
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 
@@ -9,8 +10,18 @@ from helpers import dealt, small_table, streamed
 
 from agnosticfair.auditing import limit as limits
 from agnosticfair.auditing.audit import counting
-from agnosticfair.auditing.limit import Candidate, answered, dealt_apart, fit_within, next_tau
+from agnosticfair.auditing.limit import (
+    Candidate,
+    answered,
+    dealt_apart,
+    fit_within,
+    kept_in,
+    next_tau,
+)
+from agnosticfair.auditing.proof import sealed
+from agnosticfair.auditing.verifying import verify
 from agnosticfair.data import files
+from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, SettingsError
 from agnosticfair.federation import fit, in_process
 from agnosticfair.protocol.engines.relay import Relay
@@ -35,7 +46,7 @@ def path(*ends, accuracies=MappingProxyType({})):
             upper=truth[model],
             worst_difference=0.01,
             accuracy=right,
-            parts=[part],
+            worst_first=[part],
             confidence=0.95,
         )
         return {"sex": one}
@@ -240,3 +251,40 @@ def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call)
     code, _, err = call("fit", file, *ask, "--checkpoint", "kept", "--force")
     assert code == 2
     assert "leave out --checkpoint" in err
+
+
+def people(seed, n=600, times=3):
+    """People on so many lines each, whose label changes from line to line."""
+    table = small_table(n, seed)
+    rows = np.repeat(np.arange(n), times)
+    who = Column(rows, tuple(f"{seed}-{k}" for k in range(n)))
+    label = np.where(
+        np.random.default_rng(seed).random(len(rows)) < 0.2, 1, table.target.codes[rows]
+    )
+    made = table.take(rows)
+    return replace(made, other={"who": who}, target=replace(table.target, codes=label))
+
+
+def test_nobody_is_in_both_halves_and_everybody_certifies_once():
+    clients = {"a": people(0), "b": people(1)}
+    fitting, held, (note,) = limits.dealt_by_cluster(clients, "who", 0, {})
+    for key, table in clients.items():
+        who = table.other["who"].codes
+        assert len(fitting.clients[key]) % 3 == 0  # all lines of a person, or none
+        people_left = 600 - len(fitting.clients[key]) // 3
+        assert len(held.clients[key]) == people_left
+        assert {*np.unique(who, return_counts=True)[1]} == {3}
+        assert "who" not in held.clients[key].other
+    assert "clusters among" in note
+    with pytest.raises(SettingsError, match="no rows in memory with a column 'school'"):
+        limits.dealt_by_cluster(clients, "school", 0, {})
+
+
+def test_a_limit_by_cluster_says_so_in_its_certificate(short):
+    clients = {"a": people(0, 900), "b": people(1, 900)}
+    _, promise = fit_within(clients, limit=0.8, cluster="who", positive="yes", **short)
+    (made,) = promise.certificates.values()
+    assert made.notes[0].startswith(f"One row of each of {made.n:,} clusters among")
+    about = kept_in(promise, made)
+    told = made.to_json() | about | {"notes": [about["says"], *made.notes]}
+    assert verify(sealed(json.loads(json.dumps(told)))) == ()

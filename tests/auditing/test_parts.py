@@ -67,9 +67,6 @@ def test_a_part_with_few_rows_is_not_estimable_and_is_never_zero():
     assert few
     assert all(part.high > part.difference for part in few if not isnan(part.difference))
     assert f"Not estimable for too few rows: {len(few):,} parts" in str(made)
-    nothing = audit(decided[:60], table.take(np.arange(60)), sensitive_features="sex")
-    assert nothing.upper == 1.0
-    assert "Nothing is certified" in str(nothing)
 
 
 def test_certified_is_never_below_measured_and_small_groups_are_named():
@@ -95,9 +92,8 @@ def test_columns_kernels_and_mixtures_may_be_asked_for():
     mixed = audit(decided, table, parts=("job",), mixtures=True, **ask)
     assert mixed.upper >= mixed.mixtures >= one.worst_difference
     assert "all their mixtures" in str(mixed)
-    kernels = audit(decided, table, basis=gaussian(5, 1.0), bootstrap=0, **ask)
-    assert kernels.parts == ()
-    assert kernels.upper >= kernels.worst_difference
+    kernels = audit(decided, table, basis=gaussian(5, 1.0), **ask)
+    assert kernels.upper >= kernels.kernels.upper >= kernels.kernels.worst_difference
     assert "in the population" in str(kernels)
     seen = audit(decided, table, held_out=False, **ask)
     assert isnan(seen.upper)
@@ -231,9 +227,6 @@ def test_a_notebook_shows_the_worst_parts_and_a_forest():
     assert made.worst_part.name in page
     assert page.count("<tr>") > 3
     assert len(made.plot().axes[0].get_yticklabels()) >= sum(p.estimable for p in made.parts[:5])
-    seen = audit(decided, table, sensitive_features="sex", basis=gaussian(4), bootstrap=0)
-    assert "<table>" not in seen._repr_html_()
-    assert seen.to_frame()["rows"].sum() == seen.n
 
 
 @pytest.mark.parametrize("kind", ["ordinary", "extreme", "clustered"])
@@ -244,9 +237,14 @@ def test_differences_and_ratios_hold_jointly_on_three_populations(kind):
     assert found[:, 2].min() >= 1
 
 
-def test_at_eleven_hundred_rows_everybody_is_certified():
-    table, decided = held(1100)
+@pytest.mark.parametrize("n", [60, 300, 1000])
+def test_everybody_is_certified_however_few_rows_there_are(n):
+    table, decided = held(n)
     made = audit(decided, table, sensitive_features="sex")
     assert made.parts[0].estimable
-    assert made.parts[0].high - made.parts[0].difference < 0.13
-    assert made.upper < 1
+    assert made.upper == made.parts[0].high < 1
+    assert "Certified with 95% confidence for everybody: " in str(made)
+    wider = audit(decided[: n // 2], table.take(np.arange(n // 2)), sensitive_features="sex")
+    assert wider.parts[0].high - wider.parts[0].low > made.parts[0].high - made.parts[0].low
+    if n == 1000:
+        assert made.parts[0].high - made.parts[0].difference < 0.13

@@ -11,6 +11,7 @@ from agnosticfair import audit
 from agnosticfair.auditing import proof
 from agnosticfair.auditing.certificate import limit_sentence
 from agnosticfair.auditing.parts import Subpopulations
+from agnosticfair.auditing.repeats import note_of, one_of_each_note
 from agnosticfair.auditing.verifying import scope, unchecked, verify
 from agnosticfair.mathematics.basis import gaussian
 
@@ -28,7 +29,7 @@ def honest():
 
 @pytest.fixture(scope="module")
 def over_kernels():
-    return certificate(basis=gaussian(4, 1.0), parts=("job",), mixtures=True, bootstrap=0)[1]
+    return certificate(basis=gaussian(4, 1.0), parts=("job",), mixtures=True)[1]
 
 
 def put(*path_and_value):
@@ -65,7 +66,6 @@ def relisted(told):
     told["upper"] = max(part["high"] for part in able)
     worst = max(able, key=lambda part: part["difference"])
     told["worst_difference"] = worst["difference"]
-    told["pair"] = [worst["pair"][0], worst["pair"][-1]]
 
 
 def without_worst(told, from_sums=True):
@@ -144,22 +144,21 @@ FORGERIES = {
     "worst part made alike": alike_in_worst,
     "worst part made small": fewer_rows_in_worst,
     "worst part last is not estimable": put("parts", -1, "estimable", lambda v: not v),
-    "share 19.99": put("share", 19.99),
-    "share 0.5": put("share", 0.5),
     "least 0.9": least(0.9),
     "least 0.6": least(0.6),
     "depth 1": put("sums", "depth", 1),
     "depth 0": put("sums", "depth", 0),
+    "depth below nothing": put("sums", "depth", -3),
+    "depth without end": put("sums", "depth", 10**9),
+    "another format": put("format", "agnosticfair-certificate-9"),
     "confidence 0.5": put("confidence", 0.5),
     "confidence 0.999": put("confidence", 0.999),
     "precision 0.9": put("precision", 0.9),
     "invented accuracy": put("accuracy", 0.99),
     "no accuracy": put("accuracy", None),
-    "invented worst accuracy": put("worst_accuracy", 0.98),
-    "invented rate of a group": put("groups", "g0", "rate", 0.5),
-    "invented rows of a group": put("groups", "g0", "rows", lambda v: v + 100),
-    "invented share of a group": put("groups", "g0", "share", 0.5),
-    "invented worst rate": put("groups", "g0", "worst_rate", 0.5),
+    "another group": put("groups", ["g0", "g9"]),
+    "one group less": put("groups", ["g0"]),
+    "noise that was not there": put("noisy", True),
     "invented rate in a part": put("parts", 0, "rates", 0, "rate", 0.5),
     "invented impact in a part": put("parts", 0, "rates", 0, "impact", 1.0),
     "a group not compared": put("parts", 0, "rates", 0, "compared", False),
@@ -168,7 +167,10 @@ FORGERIES = {
     "difference of everybody": put("difference", 0.0),
     "worst difference": put("worst_difference", 0.01),
     "worst difference, larger": put("worst_difference", 0.99),
-    "pair turned round": put("pair", lambda v: v[::-1]),
+    "pair turned round": put("parts", 1, "pair", lambda v: v[::-1]),
+    "the interval begins higher": put("parts", 0, "low", lambda v: v + 0.01),
+    "the interval ends lower": put("parts", 0, "high", lambda v: v - 0.01),
+    "depth of a part": put("parts", 1, "depth", 0),
     "upper": put("upper", 0.05),
     "upper by rounding": put("upper", lambda v: v - 1e-6),
     "n": put("n", lambda v: v + 1),
@@ -193,11 +195,10 @@ FORGERIES = {
     "parts dropped": put("parts", []),
     "a name of a part": put("parts", 1, "name", "job = z"),
     "a part twice": lambda told: told["parts"].append(told["parts"][0]),
-    "under the floor": put("under_floor", ["g1"]),
-    "the search's tolerance": put("tolerance", 0.5),
-    "another set": put("basis", "kind", "gaussian"),
-    "another bound": put("bound", 3.0),
-    "a reweighing": put("alpha_difference", [0.5]),
+    "kernels invented": put("kernels", {"upper": 0.05}),
+    "clusters invented": note(one_of_each_note(3, 4000)),
+    "repeats of other rows": note(*note_of(np.repeat(np.arange(50), 8))),
+    "duals of nothing": put("sums", "duals", [[[0.1, 0.2, 0.3]]]),
     "an issuer without a signature": put("issuer", "ab" * 32),
 }
 
@@ -220,18 +221,22 @@ def test_a_forgery_is_refused_without_a_key(name, honest):
 @pytest.mark.parametrize(
     "forge",
     [
-        put("worst_difference", lambda v: v - 0.05),
-        put("worst_accuracy", lambda v: v + 0.01),
-        put("tolerance", 2.0),
-        put("alpha_difference", lambda v: [2 * a for a in v]),
+        put("kernels", "worst_difference", lambda v: v - 0.05),
+        put("kernels", "worst_accuracy", lambda v: v + 0.01),
+        put("kernels", "worst_accuracy", None),
+        put("kernels", "tolerance", 2.0),
+        put("kernels", "alpha", lambda v: [2 * a for a in v]),
+        put("kernels", "alpha_accuracy", lambda v: [2 * a for a in v]),
         put("kernels", "about", "every reweighing there is"),
         put("kernels", "upper", 0.01),
-        put("groups", "g0", "worst_rate", 0.2),
-        put("groups", "g0", "worst_share", 0.2),
-        put("pair", ["g0", "nobody"]),
-        put("share", 1.0),
-        put("bound", 1.5),
+        put("kernels", "basis", "kernels", 400),
+        put("kernels", "under_floor", ["g1"]),
+        put("kernels", "outcome", "failed"),
+        put("kernels", "pair", ["g0", "nobody"]),
+        put("kernels", None),
+        put("kernels", "bound", 1.5),
         put("mixtures", 0.1),
+        put("mixtures", None),
     ],
 )
 def test_a_forgery_over_kernels_is_refused_without_a_key(forge, over_kernels):
@@ -288,4 +293,38 @@ def test_the_digest_of_the_rows_is_that_of_rows_in_any_order(honest):
     other[0] = not other[0]
     changed = audit(other, table, sensitive_features="sex", precision=0.2)
     assert changed.sums["rows"] != honest["sums"]["rows"]
-    assert unchecked(honest) == ("the profile of features", "the rows that weigh most")
+    assert unchecked(honest) == ()
+    told = honest | {"data": {"rows": {"rows": 4000}}, "command": "agnosticfair audit"}
+    assert len(unchecked(told | {"others": {"race": "It is fair."}})) == 3
+
+
+ASKED = {"sensitive_features": ["sex"], "intersections": False, "precision": 0.2, "floor": 0.05}
+ASKED |= {"notion": "demographic_parity", "depth": 2, "least": 0.01, "mixtures": False}
+ASKED |= {"confidence": 0.95, "kernels": None, "cluster": None, "columns": None}
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        put("sensitive_feature", "race"),
+        put("data", "rows", "rows", 1_000_000),
+        put("asked", "precision", 0.1),
+        put("asked", "sensitive_features", ["sex", "race"]),
+        put("asked", "notion", "equal_opportunity"),
+        put("asked", "depth", 3),
+        put("asked", "least", 0.001),
+        put("asked", "mixtures", True),
+        put("asked", "confidence", 0.99),
+        put("asked", "kernels", 20),
+        put("asked", "floor", 0.5),
+        put("asked", "columns", ["age"]),
+        put("asked", "cluster", "person"),
+        put("asked", {}),
+    ],
+)
+def test_a_certificate_is_of_the_audit_that_it_says_was_asked_for(forge, honest):
+    about = {"asked": dict(ASKED), "sensitive_feature": "sex", "data": {"rows": {"rows": 4000}}}
+    told = copy.deepcopy(honest | about)
+    assert verify(proof.sealed(told)) == ()
+    forge(told)
+    assert verify(proof.sealed(told))

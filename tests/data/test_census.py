@@ -77,7 +77,7 @@ Y = Column.of(["no", "yes"])
     [
         (Table({}, {}, Column.of([]), {}), "client 'north' has no rows: drop it or check its file"),
         (Table({"x": np.zeros(2)}, {}, None, {}), "client 'north' has no label"),
-        (Table({"x": np.array([0, np.nan])}, {}, Y, {}), "column 'x' .* in 1 row, .* row 2"),
+        (Table({"x": np.array([0, np.inf])}, {}, Y, {}), "column 'x' .* in 1 row, .* row 2"),
         (Table({}, {}, Column(np.array([0, -1]), ("a",)), {}), "the label of .* missing in 1 row"),
         (
             Table({}, {}, Y, {"s": Column(np.array([0, 5]), ("a",))}),

@@ -59,7 +59,8 @@ def test_no_value_overflows(low, span, value):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (table((np.nan, np.inf)), "column 'age' of client 'north' .* 2 rows, .* row 1: fill"),
+        (table((np.nan, np.nan)), "column 'age' of client 'north' .* 2 rows, .* row 1: fill"),
+        (table((1.0, np.inf)), "column 'age' of client 'north' is infinite .* 1 row, .* row 2"),
         (table((20.0, -np.inf)), "column 'age' .* in 1 row, the first being row 2"),
         (table((20.0, 1e200)), "beyond 1e\\+100 in 1 row"),
         (

@@ -133,7 +133,7 @@ def spoil_label(folder):
 
 
 def spoil_gap(folder):
-    write(folder / "1.parquet", pay=pa.array([None, *[1.0] * 999]))
+    write(folder / "1.parquet", income=pa.array([None, *["no"] * 999]))
 
 
 def spoil_key(folder):
@@ -158,7 +158,7 @@ def spoil_other_file(folder):
         (spoil_kind, r"column 'age' of file '1.parquet' is categorical and of file '0.parquet' numeric"),
         (spoil_column, r"file '1.parquet' has no column 'pay'"),
         (spoil_label, r"file '1.parquet' has no column 'income'"),
-        (spoil_gap, r"column 'pay' of file '1.parquet' is missing in 1 row"),
+        (spoil_gap, r"column 'income' of file '1.parquet' is missing in 1 row"),
         (spoil_arrow, r"file '2.arrow' cannot be read"),
         (spoil_other_file, r"is a folder with 'readme.txt' in it"),
     ],

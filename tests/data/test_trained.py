@@ -9,7 +9,7 @@ from helpers import client_rows, small_table, write
 
 import agnosticfair
 from agnosticfair import audit
-from agnosticfair.auditing.beyond import UNTOLD
+from agnosticfair.auditing.repeats import UNTOLD
 from agnosticfair.data.trained import beside, trained_on
 from agnosticfair.errors import DataError
 

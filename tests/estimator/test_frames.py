@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from agnosticfair import AgnosticFairClassifier, audit, fairness_scorer
+from agnosticfair import AgnosticFairClassifier, audit, fairness_scorer, method
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator.frames import layout_of, numbers_of
 from agnosticfair.mathematics import metrics
@@ -121,9 +121,11 @@ def test_a_category_that_a_fold_lacks_can_be_ignored(people):
 
 def test_parts_by_a_column_of_dates_are_named_by_dates(people):
     X, y = people
-    model = AgnosticFairClassifier(sensitive_columns=["sex"], depth=1, least=0.05).fit(X, y)
-    parts = [name for name, _ in model.worst_parts_ if name.startswith("day")]
-    assert parts, model.worst_parts_
+    model = AgnosticFairClassifier(
+        method("rule", depth=1, least=0.05), sensitive_columns=["sex"]
+    ).fit(X, y)
+    parts = [name for name, _ in model.trained_parts_ if name.startswith("day")]
+    assert parts, model.trained_parts_
     assert all(re.fullmatch(r"day = (before )?2020-\d\d-\d\d( .*)?", name) for name in parts)
     told = audit(model, X, y, sensitive_features=X["sex"], precision=0.4)
     assert any(re.match("day = before 2020-", name) for name in told.to_frame().index)
@@ -134,7 +136,7 @@ def test_parts_by_a_column_of_dates_are_named_by_dates(people):
     [
         (lambda X: X.assign(job="carter"), "'carter', unseen in the fit"),
         (lambda X: X.drop(columns="job"), "job"),
-        (lambda X: X.assign(day=pd.NaT), "missing dates"),
+        (lambda X: X.assign(day=pd.NaT), "NaN"),
         (lambda X: X.assign(age="old"), "'age' of X should be numbers"),
     ],
 )

@@ -34,13 +34,13 @@ from deployed import (
 from flwr.proto.node_pb2 import Node
 from pyarrow import csv
 
+from agnosticfair.auditing.fits import as_content, certificates
 from agnosticfair.flower import admin, control, runner
 from agnosticfair.flower.bundle import app_files
 from agnosticfair.flower.fleet import Fleet
 from agnosticfair.flower.node import cause, load_key, read_site
 from agnosticfair.flower.secrets import tls_files
 from agnosticfair.model import load_model
-from agnosticfair.runs import provenance as record
 from agnosticfair.threads import one_thread
 
 pytestmark = pytest.mark.slow
@@ -136,7 +136,7 @@ def test_a_network_and_its_certificate_are_the_in_process_ones_exactly(bank, row
     assert f"{trained[-1]['sent'] + trained[-1]['received']}" in told.replace(",", "")
     tables = site_rows(files)
     with one_thread():
-        certificate = record.certified(*record.certificates(expected, tables, seed=0))
+        certificate = as_content(*certificates(expected, tables))
     found = bank.result("certificate.json")
     assert {key: found[key] for key in certificate} == json.loads(json.dumps(certificate))
 

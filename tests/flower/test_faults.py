@@ -103,22 +103,43 @@ def test_a_question_that_cannot_be_answered_is_a_sentence_with_the_site(
     assert said in fleet.told[0]["failure"]
 
 
-def test_a_site_says_what_it_runs_on_and_its_files_digest_if_it_allows(tmp_path):
-    rows = tmp_path / "rows.csv"
-    rows.write_text("a\n1\n")
-    for allowed in (False, True):
+def test_a_site_says_what_it_runs_on_and_pins_its_rows_by_a_keyed_digest(tmp_path):
+    rows, pins = tmp_path / "rows.csv", []
+    for text in ("a\n1\n", "a\n1\n", "a\n2\n"):
+        rows.write_text(text)
         fleet = FakeFleet(asked("hello"))
-        node(tmp_path, fleet, file=str(rows), fingerprint=allowed).answer(fleet, fleet.pull())
+        node(tmp_path, fleet, file=str(rows)).answer(fleet, fleet.pull())
         about = json.loads(fleet.told[0]["about"])
         assert about["app"] == "a" * 64
         assert {"python", "agnosticfair", "numpy"} <= about["versions"].keys()
-        assert ("sha256" in about) == allowed
+        pins.append(fleet.told[0]["rows"])
+    assert pins[0] == pins[1] != pins[2]
+    assert (tmp_path / "l.pin").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "l.pin").unlink()
+    fleet = FakeFleet(asked("hello"))
+    node(tmp_path, fleet, file=str(rows)).answer(fleet, fleet.pull())
+    assert fleet.told[0]["rows"] != pins[2]  # nobody without the key can test a guess of the rows
 
 
 def test_an_answer_to_a_run_that_has_ended_is_written_down_and_the_site_goes_on(tmp_path):
     fleet = FakeFleet(asked("hello"), taken=False)
     node(tmp_path, fleet).answer(fleet, fleet.pull())
     assert trail(tmp_path)[-1]["event"] == "not taken"
+
+
+def test_an_answer_is_written_down_when_it_was_sent_and_not_before(tmp_path):
+    fleet = FakeFleet(asked("hello"))
+    site = node(tmp_path, fleet)
+
+    def broken(*_):
+        assert not (tmp_path / "north.log").exists()
+        raise httpx.ReadError("gone")
+
+    fleet.push = broken
+    with pytest.raises(httpx.ReadError):
+        site.answer(fleet, fleet.pull())
+    assert [event["event"] for event in trail(tmp_path)] == ["not sent"]
+    assert site.trail.sent == 0
 
 
 def test_a_site_connects_again_and_says_a_cause_once(tmp_path, monkeypatch, capsys):

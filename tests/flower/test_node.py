@@ -1,5 +1,8 @@
 """A site's process: its key and its one file, or a sentence."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
@@ -17,6 +20,21 @@ def test_a_key_that_others_can_read_is_refused(tmp_path):
     path.write_text("no key")
     with pytest.raises(SettingsError, match="is no private key"):
         load_key(path)
+
+
+def test_a_key_is_its_owners_alone_from_its_first_moment(tmp_path, monkeypatch):
+    """Outside of keys/, as packaged, it was 0644 until a chmod came."""
+    from agnosticfair.flower import folder, node
+
+    modes, opened = [], os.open
+
+    def watched(path, flags, mode=0o777, **more):
+        modes.append((Path(path).name, mode))
+        return opened(path, flags, mode, **more)
+
+    monkeypatch.setattr(folder.os, "open", watched)
+    node.load_key(tmp_path / "north")
+    assert modes == [("north", 0o600), ("north.pub", 0o644)]
 
 
 def test_a_file_that_is_no_sites_file_is_told(tmp_path, call):

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.client.sums import compiled
 from agnosticfair.mathematics.boosting import (
     LEAF,
     Boosting,
     G,
     H,
+    Monotone,
     N,
+    add_rows,
     best_splits,
     gradients,
     histogram,
@@ -105,14 +106,49 @@ def test_histograms_add_up_over_any_split_of_rows(seed, parts):
     assert np.array_equal(whole, added)
 
 
-def test_the_compiled_loop_has_the_same_bits():
+def test_the_compiled_loop_has_the_same_bits(monkeypatch):
     codes, g, h, bins = drawn(3, n=500)
     slot = np.random.default_rng(0).integers(-1, 4, 500).astype(np.int16)
+    monkeypatch.setattr("agnosticfair.mathematics.boosting.compiled", lambda loop: None)
     expected = histogram(codes, slot, g, h, 4, bins)
-    assert np.array_equal(compiled.histogram(codes, slot, g, h, 4, bins), expected)
-    total = np.zeros_like(expected)
-    compiled._add(codes, slot, g, h, bins.starts, total)
-    assert np.array_equal(total, expected)
+    for max_h, loop in (
+        (1.0, add_rows),
+        (2.0**17, add_rows),
+        (2.0**40, None),
+    ):  # whole, in pieces, not at all
+        used = []
+        monkeypatch.setattr(
+            "agnosticfair.mathematics.boosting.compiled",
+            lambda own: lambda *given: (used.append(len(given[1])), own(*given)),  # noqa: B023
+        )
+        more = np.append(h, np.float32(max_h))
+        own = histogram(
+            np.vstack([codes, codes[:1]]),
+            np.append(slot, np.int16(-1)),
+            np.append(g, g[:1]),
+            more,
+            4,
+            bins,
+        )
+        assert np.array_equal(own, expected)
+        assert bool(used) == (loop is not None)
+        assert max_h != 2.0**17 or len(used) > 1
+
+
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_compiled_search_has_the_same_bits(seed, missing, monkeypatch):
+    codes, g, h, bins = drawn(seed, n=300, sizes=(9, 6, 5, 7), numeric=2, missing=missing)
+    slot = np.random.default_rng(seed).integers(-1, 5, 300).astype(np.int16)
+    hist = histogram(codes, slot, g, h, 5, bins)
+    monkeypatch.setattr("agnosticfair.mathematics.boosting.compiled", lambda loop: None)
+    for settings_ in (OPEN, Boosting(min_rows=5)):
+        expected = best_splits(hist, bins, settings_)
+        with monkeypatch.context() as m:
+            m.setattr("agnosticfair.mathematics.boosting.compiled", lambda loop: loop)
+            searched = best_splits(hist, bins, settings_)
+        for name, value in vars(expected).items():
+            assert np.array_equal(getattr(searched, name), value), name
 
 
 def test_a_histogram_of_many_blocks_is_that_of_one(monkeypatch):
@@ -174,6 +210,33 @@ def test_gradients_lie_on_their_grid_and_in_float32():
     g, h = gradients(np.random.default_rng(0).normal(size=1000) * 9, np.arange(1000) % 2, 20)
     for v in (g, h):
         assert (v.astype(float) * 2**20 == np.rint(v.astype(float) * 2**20)).all()
+
+
+@pytest.mark.parametrize("missing", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_best_monotone_split_is_that_of_brute_force(seed, missing):
+    """Of two nodes the first has signs; values are kept within bounds, and score what they take off the loss."""
+    codes, g, h, bins = drawn(seed, sizes=(6, 9), numeric=2, missing=missing)
+    hist = np.repeat(histogram(codes, np.zeros(len(g), np.int16), g, h, 1, bins), 2, axis=0)
+    signs, bounds = np.array([[1, -1], [0, 0]]), np.tile([-0.3, 0.2], (2, 1))
+    splits = best_splits(hist, bins, OPEN, Monotone(bounds, signs))
+
+    def taken_off(rows):
+        own_g, own_h = float(g[rows].astype(float).sum()), float(h[rows].astype(float).sum())
+        value = np.clip(-own_g / (own_h + OPEN.l2), -0.3, 0.2)
+        return value, -2 * own_g * value - (own_h + OPEN.l2) * value**2
+
+    for q in range(2):
+        best = 0.0
+        for c, size in enumerate(bins.sizes):
+            for t in range(size):
+                for on in (False, True):
+                    left = (codes[:, c] <= t) & ((codes[:, c] > 0) | on)
+                    if 0 < left.sum() < len(g):
+                        (a, one), (b, two) = taken_off(left), taken_off(~left)
+                        if (b - a) * signs[q, c] >= 0:
+                            best = max(best, one + two - taken_off(np.ones(len(g), bool))[1])
+        assert splits.gain[q] == pytest.approx(best, abs=1e-9)
 
 
 def test_leaf_values_keep_their_bounds():

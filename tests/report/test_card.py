@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from math import nan
 
 import numpy as np
 import pytest
@@ -10,16 +11,18 @@ from helpers import dealt, small_table
 from markdown_it import MarkdownIt
 
 from agnosticfair.auditing.certificate import upper
+from agnosticfair.auditing.fits import certificates
 from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.methods import Network, Surrogate, method
-from agnosticfair.report.card import card, html, markdown
-from agnosticfair.runs.provenance import certificates
+from agnosticfair.report.card import card
+from agnosticfair.report.page import card_html as html
+from agnosticfair.report.page import card_markdown as markdown
 
 CLIENTS = dealt(small_table(400, 2), 2)
 FITTED = fit(CLIENTS, "agnosticfair", positive="yes")
-CERTIFIED = certificates(FITTED, CLIENTS, bootstrap=0)[0]
+CERTIFIED = certificates(FITTED, CLIENTS)[0]
 SECTIONS = card(FITTED, CLIENTS, CERTIFIED, "loan")
 
 
@@ -54,20 +57,26 @@ def test_it_has_the_sections_of_a_model_card():
 
 def test_it_begins_with_the_verdict_of_the_page():
     def said(**certified):
-        return card(FITTED, CLIENTS, certified, "loan")[0].verdict
+        shown = card(FITTED, CLIENTS, certified, "loan")[0].glance
+        return shown and (shown.state, shown.answer)
+
+    def of(difference, high=nan):
+        part = replace(sex.parts[0], difference=difference, high=high, estimable=True)
+        return replace(sex, parts=(part,), upper=high)
 
     sex = CERTIFIED["sex"]
-    state, text = said(sex=sex)
-    assert (state, text[:12]) == ("keeps", "Keeps 0.05: ")
-    broken = replace(sex, difference=0.2)
-    assert said(sex=broken)[1].startswith(
-        "Does not keep 0.05: risk difference measured 0.200 on the training"
-    )
-    assert said(sex=sex, race=broken, job="too few")[0] == "does not keep", "the worst feature's"
-    assert said(sex=replace(sex, worst_difference=0.3))[0] == "not known"
+    state, text = said(sex=of(0.01, 0.04))
+    assert state == "kept"
+    assert "0.05 was asked for" in text
+    broken = of(0.2)
+    assert said(sex=broken)[1].startswith("Broken: risk difference 0.200 on the training rows")
+    assert said(sex=sex, race=broken, job="too few")[0] == "broken", "the worst feature's"
+    assert said(sex=of(0.01, 0.3))[0] == "unknown"
+    assert said(sex=sex)[0] == "unknown", "nothing is certified on the rows of a fit"
     assert said(sex="no rows") is None
-    assert "✓ Keeps 0.05" in markdown(SECTIONS)
-    assert "class='verdict keeps'" in html(SECTIONS)
+    kept = card(FITTED, CLIENTS, {"sex": of(0.01, 0.04)}, "loan")
+    assert "✓ Kept: " in markdown(kept)
+    assert 'class="verdict kept"' in html(kept)
 
 
 def test_it_says_what_training_was_about():
@@ -116,8 +125,9 @@ def test_its_numbers_are_the_measured_ones():
         assert right == f"{(y == y_hat)[s == j].mean():.1%}"
         assert false == f"{metrics.positive_rates(y_hat, s, 1.0 - y)[j]:.1%}"
     made, told = CERTIFIED["sex"], section("Certificate, by sex").says
-    assert f"at most {upper(made.worst_difference)}" in told[0]
-    assert any(made.about in text for text in told)
+    assert f"up to {made.worst_difference:.4f}" in told[0]
+    assert f"by {made.kernels.about}, the risk difference is at most" in told[0]
+    assert upper(made.kernels.worst_difference) in told[0]
     assert ("fairness.tau", "0.05") in section("How it was made").lines
 
 
@@ -181,7 +191,7 @@ def test_several_features_have_a_section_each_or_one_of_their_intersections(inte
     clients = dealt(table, 2)
     recipe = method("fairfl", intersections=intersections, notion="equal_opportunity")
     fitted = fit(clients, recipe, positive="yes", sensitive_features=("sex", "band"))
-    made, reasons = certificates(fitted, clients, bootstrap=0)
+    made, reasons = certificates(fitted, clients)
     names = ["sex & band"] if intersections else ["sex", "band"]
     assert (list(made), reasons) == (names, {})
     assert {one.notion for one in made.values()} == {"equal_opportunity"}

@@ -4,10 +4,15 @@ import html
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from helpers import ROLES
 
-from agnosticfair.auditing.beyond import UNTOLD
+from agnosticfair.auditing.fits import certificates
+from agnosticfair.auditing.repeats import UNTOLD
+from agnosticfair.methods import method
+from agnosticfair.model import load_model
 
 METHOD = "rule"
 
@@ -30,18 +35,41 @@ def flat(text):
     return " ".join(text.replace("\\", "").split())
 
 
-def test_the_four_places_of_a_fit_say_one_sentence(call, files):
-    code, out, _ = call("fit", *files, *ROLES, "--method", METHOD, "--run", "run")
+@pytest.mark.parametrize("name", ["rule", "fairfl", "agnosticfair", "fl"])
+def test_the_four_places_of_a_fit_say_one_sentence(call, files, name):
+    code, out, _ = call("fit", *files, *ROLES, "--method", name, "--run", "run")
     assert code == 0
     told = json.loads(Path("run/certificate.json").read_text())
     said = told["says"]
     assert f"up to {told['worst_difference']:.4f}" in said
     assert said in flat(out)
     assert said in flat(Path("model-card.md").read_text())
+    assert said in flat(html.unescape(Path("model-card.html").read_text()))
     assert call("report", "run")[0] == 0
-    page = next(Path().rglob("report.html"))
-    assert said in texts(page_of(page))
-    code, out, _ = call("fit", *files, *ROLES, "--method", METHOD, "--json")
+    page = page_of(next(Path().rglob("report.html")))
+    assert said in texts(page)
+    (method,) = page["studies"][0]["methods"]
+    assert method["certified"] is None  # nothing is, on the rows of the fit
+    assert method["parts"]["estimable"][0]["difference"] == told["worst_difference"]
+    code, out, _ = call("fit", *files, *ROLES, "--method", name, "--json")
+    assert json.loads(out)["certificate"] == {"sex": said}
+
+
+@pytest.mark.usefixtures("seeded_noise")
+def test_the_places_of_a_private_fit_say_one_sentence(call, files):
+    assert call("schema", *files, *ROLES, "--outside", "clip", "--out", "agreed.json")[0] == 0
+    asked = ("--method", "fairfl", "--schema", "agreed.json", "--epsilon", "200")
+    code, out, err = call("fit", *files, *ROLES, *asked)
+    assert code == 0, err
+    fitted = SimpleNamespace(model=load_model("model.safetensors"), method=method("fairfl"))
+    (made,) = certificates(fitted, {})[0].values()
+    said = str(made)
+    assert f"up to {made.worst_difference:.4f}" in said
+    assert "under noise, at most" in said
+    assert said in flat(out)
+    assert said in flat(Path("model-card.md").read_text())
+    assert said in flat(html.unescape(Path("model-card.html").read_text()))
+    code, out, _ = call("fit", *files, *ROLES, *asked, "--force", "--json")  # the same answers
     assert json.loads(out)["certificate"] == {"sex": said}
 
 
@@ -72,6 +100,6 @@ def test_a_limit_that_is_kept_shows_as_kept_and_one_that_is_not_ends_with_its_ow
     ask = ("fit", *files, *ROLES, "--precision", 0.9)
     code, _, _ = call(*ask, "--limit", 0.97)
     card = Path("model-card.md").read_text()
-    assert (code, "Keeps 0.97" in card, "Not known" in card) == (0, True, False)
+    assert (code, "Kept: " in card, "Not known" in card) == (0, True, False)
     assert call(*ask, "--limit", 0.01)[0] == 3
     assert Path("model-card.md").exists()

@@ -25,7 +25,7 @@ def test_a_rule_that_had_to_act_nowhere_shows_its_rounds():
     made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=1.0))
     assert made.multipliers == ()
     assert "learner&#x27;s own decisions" in made._repr_html_()
-    assert made.plot().axes[0].get_ylabel() == "loss" or made.worst_parts
+    assert made.plot().axes[0].get_ylabel() == "loss" or made.trained_parts
 
 
 def test_a_fit_over_kernels_shows_its_rounds():

@@ -5,13 +5,15 @@ import re
 import pytest
 from helpers import dealt, small_table
 
+from agnosticfair.auditing.fits import as_content, certificates
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.report import card, rule
 from agnosticfair.report.figures import png
-from agnosticfair.report.page import data
+from agnosticfair.report.page import card_html, card_markdown
+from agnosticfair.report.page import page_data as data
 from agnosticfair.report.runs import fit_run
-from agnosticfair.runs.provenance import certificates, certified, run_files
+from agnosticfair.runs.provenance import run_files
 from agnosticfair.runs.ruled import about
 
 ROWS = small_table(600, 1)
@@ -25,21 +27,21 @@ def fitted(request):
 
 
 def test_a_card_says_how_the_rule_decides_and_draws_it(fitted):
-    sections = card.card(fitted, CLIENTS, certificates(fitted, CLIENTS, bootstrap=0)[0], "loan")
+    sections = card.card(fitted, CLIENTS, certificates(fitted, CLIENTS)[0], "loan")
     titles = [section.title for section in sections]
     wanted = ["How it decides", rule.ACTED, "Do the estimates agree with the rows?"]
     assert titles[3:7] == [*wanted, "What the estimates hang on"]
-    text, page = card.markdown(sections), card.html(sections)
+    text, page = card_markdown(sections), card_html(sections)
     assert "never the feature itself" in text
     assert fitted.statements[-1].split(";")[0] in text
     assert f"{0.01 * fitted.multipliers[0].price:.5f}" in text
     assert "data:image/png" not in text
-    assert len(re.findall("src='data:image/png;base64,", page)) == 2
-    assert all("alt=''" not in tag for tag in re.findall("<img[^>]*>", page))
+    assert len(re.findall('src="data:image/png;base64,', page)) == 2
+    assert all('alt=""' not in tag for tag in re.findall("<img[^>]*>", page))
 
 
 def test_a_page_carries_the_same_words(fitted):
-    made = certified(*certificates(fitted, CLIENTS, bootstrap=0))
+    made = as_content(*certificates(fitted, CLIENTS))
     kept = run_files(fitted, CLIENTS, made, target="loan", training_rows=[])
     (study,) = data([fit_run(kept, fitted.model)], None, ())["studies"]
     told = study["methods"][0]["rule"]

@@ -5,14 +5,12 @@ from dataclasses import asdict
 import pytest
 
 from agnosticfair.mathematics.notions import PARITY
-from agnosticfair.report.facts import poor
-from agnosticfair.report.words import direction, verdict
+from agnosticfair.report.words import direction, glance, poor, scope_of, verdict
 
 
-def study(measured, certified=None, interval=None, limit=0.1, kind="audit"):
-    method = {"name": "m", "seeds": 1, "difference": {"mean": measured}}
-    method["certified"] = None if certified is None else {"mean": certified}
-    method["certified_interval"] = interval
+def study(measured, certified=None, limit=0.1, kind="audit"):
+    method = {"name": "m", "difference": measured}
+    method["certified"] = certified
     rates = {"F": {"rate": 0.2}, "M": {"rate": 0.5}, "X": {"rate": None}}
     return {
         "methods": [method],
@@ -28,33 +26,31 @@ def study(measured, certified=None, interval=None, limit=0.1, kind="audit"):
 @pytest.mark.parametrize(
     ("given", "state"),
     [
-        (study(0.05, 0.09), "keeps"),
-        (study(0.05, 0.09, [0.04, 0.12]), "not known"),
-        (study(0.05, 0.09, [0.04, 0.1]), "keeps"),
-        (study(0.05, 0.2), "not known"),
-        (study(0.05), "not known"),
-        (study(0.11, 0.2), "does not keep"),
-        (study(0.11), "does not keep"),
-        (study(0.11, 0.12, limit=0.2), "keeps"),
+        (study(0.05, 0.09), "kept"),
+        (study(0.05, 0.2), "unknown"),
+        (study(0.05), "unknown"),
+        (study(0.11, 0.2), "broken"),
+        (study(0.11), "broken"),
+        (study(0.11, 0.12, limit=0.2), "kept"),
     ],
 )
 def test_the_verdict_is_about_the_limit(given, state):
-    found = verdict(given)
-    assert found["state"] == state
-    assert f"{given['limit']:g}" in found["text"]
+    found, text = verdict(given)
+    assert found == state
+    assert f"{given['limit']:g}" in text
 
 
-def test_an_interval_certifies_nothing_and_a_part_over_the_limit_breaks_it():
-    given = study(0.03, interval=[0.02, 0.04])
-    assert verdict(given)["state"] == "not known"
+def test_a_subgroup_over_the_limit_breaks_it():
+    given = study(0.03)
+    assert verdict(given)[0] == "unknown"
     given["methods"][0]["parts"] = {"estimable": [{"difference": 0.16, "name": "job = cook"}]}
-    assert verdict(given)["state"] == "does not keep"
-    assert "0.160 where job = cook, measured" in verdict(given)["text"]
+    assert verdict(given)[0] == "broken"
+    assert "0.160 where job = cook" in verdict(given)[1]
 
 
 def test_there_is_no_verdict_before_the_end():
-    assert verdict(study(0.05, kind="running")) == {}
-    assert verdict(study(None)) == {}
+    assert verdict(study(0.05, kind="running")) == ("", "")
+    assert verdict(study(None)) == ("", "")
 
 
 def test_who_is_favoured():
@@ -72,3 +68,50 @@ def test_a_model_that_hardly_decides_is_told():
     assert "99.9%" in constant
     assert "negatively" in constant
     assert "positively" in poor(0.75, 0.75, 1.0)[0]
+
+
+def named(**changes):
+    part = {"name": "job = cook", "rows": 90, "difference": 0.05, "low": 0.0, "high": 0.25}
+    part |= {"ratio": 0.85, "ratio_low": 0.7, **changes}
+    return {"estimable": [part], "few": [], "certified": True, "counts": [1, 0], "ratio": None} | {
+        "overall": part
+    }
+
+
+def test_the_first_screen_says_what_was_asked_how_many_rows_would_do_and_the_worst_subgroup():
+    given = study(0.05, 0.25, limit=0.15) | {"rows": 1000}
+    given["methods"][0] |= {"parts": named(), "confidence": 0.95, "accuracy": 0.8}
+    shown = glance(given)
+    assert shown.state == "unknown"
+    assert shown.answer.startswith("Not enough rows")
+    assert "About 4,000 rows" in shown.answer  # (0.25 - 0.05)^2 / (0.15 - 0.05)^2 as many
+    tiles = {label: (value, about) for label, value, about in shown.tiles}
+    assert tiles["Asked"][0] == "≤ 0.15"
+    assert tiles["Worst subgroup"] == ("0.050", "job = cook (90 rows); at most 0.250")
+    assert tiles["Accuracy"][0] == "0.800"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "said"), [(0.7, 0.6, "not met"), (0.9, 0.7, "met here"), (0.9, 0.81, "met")]
+)
+def test_the_first_screen_has_the_four_fifths_rule(ratio, low, said):
+    given = study(0.05, 0.09)
+    given["methods"][0]["parts"] = named(ratio=ratio, ratio_low=low)
+    tiles = {label: value for label, value, _ in glance(given).tiles}
+    assert tiles["Four-fifths rule"] == said
+
+
+def test_without_a_limit_the_first_screen_says_so():
+    shown = glance(study(0.05, 0.09, limit=None))
+    assert (shown.state, shown.sign) == ("", "")
+    assert shown.answer.startswith("No limit was asked for")
+
+
+def test_a_limit_on_everybody_is_not_said_to_be_one_on_subgroups():
+    given = study(0.03)
+    part = {"difference": 0.16, "name": "job = cook", "rows": 9}
+    given["methods"][0] |= {"parts": named() | {"estimable": [part]}, "scope": "overall"}
+    state, text = verdict(given)
+    assert (state, "0.1 was asked for overall" in text) == ("broken", True)
+    assert "every named subgroup" not in glance(given).tiles[0][2]
+    assert scope_of({"basis": {"kind": "gaussian"}}) == "for every reweighting in its set"

@@ -9,8 +9,9 @@ from helpers import dealt, small_table, streamed
 from agnosticfair import load_dataset
 from agnosticfair.data import files, stream
 from agnosticfair.data.table import Column, Table
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import asking, census_of_all, fit, in_process, summaries
+from agnosticfair.learners.estimates import predict as heads_by
 from agnosticfair.learners.heads import heads
 from agnosticfair.learners.trees import predict
 from agnosticfair.mathematics.boosting import Boosting
@@ -175,7 +176,7 @@ def test_what_is_said_before_a_fit_is_as_large_as_a_fit_can_be(adult):
 
 
 def test_noise_is_refused_with_a_reason():
-    with pytest.raises(SettingsError, match="hundreds of sums in every round"):
+    with pytest.raises(SettingsError, match="it has no learner as given"):
         private_recipe(method("rule", learner="trees"))
 
 
@@ -183,3 +184,67 @@ def test_fl_learns_by_trees_alone(adult):
     made = fit(split_up(adult, 2), method("fl", learner="trees"))
     assert made.model.estimates.kind == "trees"
     assert made.model.estimates.folds == 0
+
+
+def test_a_monotone_column_moves_the_label_one_way_and_groups_freely(adult):
+    free, bound = (
+        fit({"all": adult}, method("rule", learner="trees", tau=1.0, **more)).model
+        for more in ({}, {"monotone": {"age": -1}})
+    )
+    rows = adult.take(np.arange(200))
+    path = []
+    for model in (free, bound):
+        ages = [
+            replace(rows, numeric={**rows.numeric, "age": np.full(200, a)}) for a in range(17, 90)
+        ]
+        p = np.array([heads_by(model.estimates, model.encoding, 0, own) for own in ages])
+        path.append(np.diff(p, axis=0).max(axis=(0, 2)))
+    assert path[0][0] > 0
+    assert path[1][0] <= 0
+    assert path[1][1] > 0  # the group's head knows no sign
+    pooled = fit(split_up(adult, 3), method("rule", learner="trees", tau=1.0, monotone="age=-1"))
+    assert pooled.model.digest == bound.digest
+
+
+def test_monotone_is_refused_where_it_has_no_meaning(adult):
+    for learner in ("additive", "linear", "auto"):
+        with pytest.raises(
+            SettingsError, match=f"monotone is for trees, .* {learner!r}: take learner 'trees'"
+        ):
+            method("fl", learner=learner, monotone={"age": 1})
+    for wrong in ({"age": 2}, "age", "age=up", {"age": 0}):
+        with pytest.raises(SettingsError, match="monotone is"):
+            method("fl", learner="trees", monotone=wrong)
+    for name in ("occupation", "nobody"):
+        with pytest.raises(SettingsError, match=f"monotone names {name!r}, .* there are: 'age'"):
+            fit({"all": adult}, method("fl", learner="trees", monotone={name: 1}))
+
+
+def test_ten_thousand_categories_share_a_byte():
+    r = np.random.default_rng(0)
+    job, sex = r.integers(0, 10_000, 20_000), r.integers(0, 2, 20_000)
+    job[:6000] = job[:6000] % 300  # some are frequent, and tell
+    y = (job < 150) ^ (r.random(20_000) < 0.2)
+    rows = Table(
+        {}, {"job": Column.of([f"{k:05d}" for k in job])}, Column.of(np.where(y, "yes", "no")),
+        {"sex": Column.of(np.where(sex, "F", "M"))},
+    )  # fmt: skip
+    made = [grown(split_up(rows, k), folds=0)[0] for k in (1, 3)]
+    same(made[0].arrays, made[1].arrays)
+    p = predict(made[0].arrays, grown_encoding(rows), 0, rows, "the data")[0]
+    assert np.log(np.where(y, p, 1 - p)).mean() > np.log([y.mean(), 1 - y.mean()]) @ [
+        y.mean(),
+        1 - y.mean(),
+    ]
+
+
+def test_infinite_numbers_are_refused_by_name(adult):
+    age = np.array(adult.numeric["age"])
+    age[3] = np.inf
+    with pytest.raises(
+        FederationError, match=r"'age' .* is infinite .* row 4: correct these values"
+    ):
+        fit(
+            {"all": replace(adult, numeric={**adult.numeric, "age": age})},
+            method("fl", learner="trees"),
+        )

@@ -11,7 +11,7 @@ from agnosticfair.data import files
 from agnosticfair.data.census import take_census
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column
-from agnosticfair.errors import DataError, FederationError, SettingsError
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import heads
@@ -97,7 +97,7 @@ def test_a_given_probability_is_taken_as_it_is():
     assert (made.learner, made.rounds) == ("given", 0)
     np.testing.assert_allclose(made.model.probabilities(table), p, atol=1e-6)
     bad = replace(table, numeric={**table.numeric, "score": 2 * p})
-    with pytest.raises(FederationError, match="no probability"):
+    with pytest.raises(SettingsError, match="from 0 to 1, not scores or percentages"):
         fit({"a": bad}, Method("plain", rule=Rule(probability="score")), positive="yes")
     with pytest.raises(SettingsError, match="'nothing' is no column of numbers"):
         fit({"a": table}, Method("plain", rule=Rule(probability="nothing")), positive="yes")

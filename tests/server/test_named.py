@@ -134,7 +134,7 @@ def test_the_estimator_names_parts_in_the_columns_names_and_units():
     X, y, s = people()
     fair = AgnosticFairClassifier(tau=0.1, parts_by="town").fit(X, y, sensitive_features=s)
     assert fair.fit_.method.name == "rule"
-    named_, decided = dict(fair.worst_parts_), fair.predict(X)
+    named_, decided = dict(fair.trained_parts_), fair.predict(X)
     assert {name.split(" = ")[0] for name in named_} <= {"age", "job", "town"}
     for name, worst in named_.items():
         rows = inside(X, name)
@@ -157,7 +157,7 @@ def test_the_estimator_takes_columns_by_their_names(columns, starts):
     fair = AgnosticFairClassifier(basis=subpopulations(columns, depth=1), parts_by=["town"])
     owners = np.where(np.arange(300) % 2 == 0, "north", "south")
     fair.fit(X, y, sensitive_features={"sex": s}, clients=owners)
-    assert {name.split(" = ")[0] for name, _ in fair.worst_parts_} <= {*starts, "town"}
+    assert {name.split(" = ")[0] for name, _ in fair.trained_parts_} <= {*starts, "town"}
     assert {axis.name.removeprefix("column ") for axis in fair.fit_.named.agreed[0]} <= {
         *starts,
         "town",

@@ -88,7 +88,7 @@ def weighed(monkeypatch) -> dict[str, tuple[int, int]]:
     return sizes
 
 
-@pytest.mark.parametrize("name", ["fl", "fairfl", "agnosticfair"])
+@pytest.mark.parametrize("name", ["fl", "fairfl", "agnosticfair", "rule"])
 def test_every_message_of_a_private_fit_is_explained_with_its_bytes(
     name, monkeypatch, capsys, tmp_path
 ):
@@ -111,8 +111,8 @@ def test_every_message_of_a_private_fit_is_explained_with_its_bytes(
             # a setting may have more digits than the one that is shown
             assert size - 64 <= told[step, sender]["size"] <= 1.2 * size + 800
     places = len(made.named.agreed[1]) + 1 if made.named else 1
-    assert (places > 1) == name.startswith("agnosticfair")
-    hat = told["private_slopes", "site"]["fields"]["hat"]
+    assert (places > 1) == (name in ("agnosticfair", "rule"))
+    hat = told["private_decisions", "site"]["fields"]["hat"]
     assert hat == f"{6 + 1 if made.named else 1} x 2"  # three jobs and three bands
 
 
@@ -134,7 +134,7 @@ def test_every_message_of_a_rule_is_explained_and_none_is_larger(learner, monkey
 
 
 def test_the_messages_of_an_audit_are_small_and_explained():
-    audit = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000), 50)
+    audit = explain_audit(method("agnosticfair"), _supposed(34, 2, 30000))
     assert [m.step for m in audit] == ["decisions", "histograms", *["part_decisions"] * 3]
     assert audit[0].size < 1_000_000
     assert all({*m.reveals} == {*m.fields} for m in audit)

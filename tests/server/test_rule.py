@@ -1,5 +1,6 @@
 """From learners to subgroups: who is compared where, by expected people."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -7,9 +8,12 @@ import pytest
 from helpers import dealt, small_table
 
 from agnosticfair.data.axes import bins_of, histogram
+from agnosticfair.data.table import Column
+from agnosticfair.errors import SettingsError
 from agnosticfair.federation import FitRequest, _census, _plan, asking, fit, in_process
 from agnosticfair.learners.estimates import out_of_fold
 from agnosticfair.learners.heads import joint
+from agnosticfair.mathematics.basis import subpopulations
 from agnosticfair.mathematics.parts import members
 from agnosticfair.methods import method
 from agnosticfair.protocol.faults import policy
@@ -68,6 +72,12 @@ def test_where_no_subgroup_has_enough_people_the_difference_overall_is_limited()
         "No subgroup has 5000 expected people of each group (min_people): the difference overall alone is limited."
     )
     assert made.worst_surrogate <= 0.05 + 1e-3
+
+
+def test_subgroups_named_by_a_column_of_one_value_are_refused():
+    same = replace(ROWS, categorical={**ROWS.categorical, "same": Column.of(["a"] * len(ROWS))})
+    with pytest.raises(SettingsError, match="named by 'same', where all rows have one value"):
+        fit({"a": same}, method("rule", learner="linear", basis=subpopulations(("same",))))
 
 
 def test_a_third_group_that_is_small_takes_no_subgroup_away():

@@ -11,6 +11,7 @@ from agnosticfair.data import files
 from agnosticfair.errors import DataError
 from agnosticfair.estimator.classifier import AgnosticFairClassifier
 from agnosticfair.federation import fit, fit_along
+from agnosticfair.learners.rule import Rule
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.server import trainers
@@ -77,7 +78,7 @@ def test_a_path_of_taus_learns_once():
 
 
 def test_an_audit_at_clients_counts_the_model_s_decisions():
-    made = audit_clients(ONE.model, dealt(ROWS, 3), held_out=False, bootstrap=0)
+    made = audit_clients(ONE.model, dealt(ROWS, 3), held_out=False)
     right = ONE.model.predict(ROWS) == ROWS.labels("yes")
     assert made.accuracy == pytest.approx(right.mean())
 
@@ -92,7 +93,7 @@ def test_aware_needs_the_feature_to_decide():
 def test_the_estimator_fits_the_rule():
     X = np.column_stack([*ROWS.numeric.values()])
     y, s = ROWS.labels("yes"), ROWS.column("sex").values()
-    made = AgnosticFairClassifier("rule", tau=0.05, learner="additive").fit(
+    made = AgnosticFairClassifier("rule", tau=0.05, rule=Rule("additive")).fit(
         X, y, sensitive_features=s
     )
     p = made.predict_proba(X)

@@ -70,7 +70,7 @@ def test_a_result_that_is_nearly_constant_says_so_with_the_smallest_tau_that_was
     )
     assert not lax.nearly_constant
     assert lax.collapsed is None
-    one = replace(strict, worst_difference=0.0, nearly_constant=True, smallest_tau=0.04321)
+    one = replace(strict, trained_difference=0.0, nearly_constant=True, smallest_tau=0.04321)
     assert "smallest that other decisions had in a round is 0.0432: raise tau" in one.collapsed
     assert "no other decisions were met" in replace(one, smallest_tau=None).collapsed
     shares = [e for e in lax.history if "positive" in e]

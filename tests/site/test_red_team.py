@@ -49,7 +49,9 @@ from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateHeads,
     PrivateMoments,
+    PrivateRates,
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
@@ -453,7 +455,7 @@ groups = st.sampled_from(
 )
 clients = st.sampled_from([SITES, ("north",), (), ("north", "south", "west")])
 HEADS = heads([("sex", tuple(SCHEMA.sensitive_features["sex"]))])
-SHORT, LONG = (np.zeros((1, 2, D)) for D in (4, PLAN.task.encoding.width + 1))
+SHORT, LONG = (np.arange(2.0 * D).reshape(1, 2, D) - D for D in (4, PLAN.task.encoding.width + 1))
 estimates = st.builds(
     Estimates,
     kind=st.sampled_from(["additive", "linear", "trees", "given"]),
@@ -464,6 +466,12 @@ estimates = st.builds(
     columns=st.sampled_from([(), (), ("", ""), ("age", "age"), ("hours", "")]),
     aware=st.booleans(),
 )
+
+
+def rule(K, named=None):
+    return Decision((1.0, 1.0), np.zeros((K, 2)), subgroups=named)
+
+
 tasks = st.fixed_dictionaries(
     {},
     optional={
@@ -478,6 +486,7 @@ tasks = st.fixed_dictionaries(
         "n": st.sampled_from([0, 1, 240, 2**30, 2**60, -5]),
         "centres": st.just(np.zeros((1, 5))),
         "estimates": estimates,
+        "rule": st.sampled_from([None, rule(1), rule(2)]),
     },
 )
 
@@ -488,6 +497,26 @@ def _of_the_rule(draw, w, number):
     own = Learn(HEADS, folds, seed, True, np.tile(w, (folds + 1, len(HEADS), 1)))
     points = Points(np.full((1, 1, 2), number[0]), number, np.abs(number))
     return own, Cells(np.array([number])), asked_points(points, (1.0, 1.0)), Calibration()
+
+
+def rates_at(**changes):
+    """A question about the rates of a rule that decides by the label's estimate alone."""
+    usual = {"prices": (1.0, 1.0), "eps": 0.1, "shift": 0.0, "A": np.zeros((1, 2))}
+    return noisy(PrivateRates, **{**usual, "directions": np.zeros((0, 5)), **changes})
+
+
+def _of_the_private_rule(draw, w, number):
+    """Questions of heads and rates, with hostile coefficients and directions, of places and strata that are none."""
+    places = draw(st.sampled_from([1, 1, 2, 3]))
+    some = st.tuples(
+        *(st.integers(-1, 2),) * 3, *(st.sampled_from([0.0, 0.5, 1.0, 1.0, -1.0, 3.0]),) * 2
+    )
+    directions = np.array(draw(st.lists(some, max_size=4)), float).reshape(-1, 5)
+    of = {"A": np.full((places, 2), number[0]), "directions": directions, "shift": draw(numbers)}
+    eps = draw(st.sampled_from([0.0, 0.1, 1e-300, 1.0, -1.0]))
+    own = draw(st.sampled_from([HEADS, HEADS, HEADS[:1], HEADS * 2]))
+    heads_of = noisy(PrivateHeads, heads=own, w=np.tile(w, (len(own), 1)))
+    return heads_of, rates_at(eps=eps, **of), noisy(PrivateDecisions, w=np.zeros(0))
 
 
 @st.composite
@@ -503,11 +532,12 @@ def requests(draw, private=False):
         noisy(PrivateMoments),
         noisy(PrivateSlopes, temperature=draw(numbers), w=w, active=active),
         noisy(PrivateDecisions, w=w),
+        *_of_the_private_rule(draw, w, low),
     ]
     if not private:
         kinds += [
             Sums(Surrogate("sigmoid", 1e-3), 0.5, w, np.ones(1), C),
-            *(Trials(np.stack([w, -w])), PartCounts(), PartDecisions(w), Decisions(0, 2, w)),
+            *(Trials(np.stack([w, -w])), PartCounts(), PartDecisions(w), Decisions(w)),
             *(Histograms((draw(names),), low, high), Counts(SCHEMA.outline()), Outline()),
             *(Clusters(np.zeros((2, 5))), Centres(0, 1.0)),
             *_of_the_rule(draw, w, low),
@@ -634,12 +664,8 @@ def test_a_rehearsed_fit_of_a_rule_is_answered(own, schema):
     masked = fit(rows, made, positive="yes", schema=schema, secure=True)
     np.testing.assert_array_equal(masked.model.decision(ROWS), one.model.decision(ROWS))
     if own.get("basis") != by_client():  # whose rule says who holds a row: by consent
-        audit = partial(audit_clients, one.model, rows, held_out=False, bootstrap=0, schema=schema)
+        audit = partial(audit_clients, one.model, rows, held_out=False, schema=schema)
         assert audit(secure=True).accuracy == audit().accuracy
-
-
-def rule(K, named=None):
-    return Decision((1.0, 1.0), np.zeros((K, 2)), subgroups=named)
 
 
 def only_one(job="c"):
@@ -795,7 +821,7 @@ def test_nodes_of_trees_are_there_and_named_once():
         assert asked_of(unseen(), level_of(**changes), ruled_task()) == refusal()
 
 
-def test_under_epsilon_there_are_no_estimates():
+def test_under_epsilon_there_are_no_estimates_but_linear_ones_and_no_sum_of_them_without_noise():
     site = unseen(epsilon=1.0)
     good = linear_estimates()
     learning = Learn(HEADS, 0, 0, False, np.zeros((1, len(HEADS), WIDE)))
@@ -806,8 +832,21 @@ def test_under_epsilon_there_are_no_estimates():
         (program_at(), ruled_task(good)),
         (Calibration(), ruled_task(good)),
         (SubgroupMasses(), ruled_task(good, named=axes(JOB))),
-        (noisy(PrivateCounts), ruled_task(good, n=0)),
-        (noisy(PrivateCounts), ruled_task(good, n=0, rule=rule(1))),
+        (noisy(PrivateCounts), ruled_task(replace(good, kind="trees"), n=0)),
+        (noisy(PrivateCounts), ruled_task(replace(good, folds=2), n=0)),
+        (noisy(PrivateCounts), ruled_task(replace(good, aware=True), n=0)),
+        (noisy(PrivateCounts), ruled_task(replace(good, columns=("hours", "")), n=0)),
+        (rates_at(eps=-1.0), ruled_task(good)),
+        (rates_at(prices=(0.0, 1.0)), ruled_task(good)),
+        (rates_at(A=np.zeros((2, 2))), ruled_task(good)),
+        (rates_at(A=np.full((1, 2), np.nan)), ruled_task(good)),
+        (rates_at(directions=np.array([[0.0, 0, 1, 2, 0]])), ruled_task(good)),
+        (rates_at(directions=np.array([[1.0, 0, 1, 1, 1]])), ruled_task(good)),
+        (rates_at(), ruled_task()),
+        (noisy(PrivateHeads, heads=HEADS, w=np.zeros((2, WIDE - 1))), ruled_task()),
+        (noisy(PrivateHeads, heads=HEADS * 2, w=np.zeros((4, WIDE))), ruled_task()),
+        (noisy(PrivateHeads, heads=(), w=np.zeros((0, WIDE))), ruled_task()),
+        (noisy(PrivateDecisions, w=np.zeros(WIDE)), ruled_task(good, rule=rule(1))),
     ):
         assert asked_of(site, question, task) == refusal()
 

@@ -1,8 +1,8 @@
-"""The audit: what a model's decisions may do under every reweighing in A, for a model of anybody.
+"""The audit: what a model's decisions do in named subgroups, and under reweightings by kernels, for a model of anybody.
 
-All that is needed are sums of K over the rows of each cell (group, label, decision), psi of shape
-(G, 2, 2, M + 1) with a last column that counts rows; so a certificate over clients is the pooled
-one.  The module is not called ``audit``: it would hide the package's function of that name.
+All that is needed are counts by subgroup, group, label and decision and, for kernels, sums of K over the rows of each
+cell (group, label, decision); so a certificate over clients is the pooled one.  The module is not called ``audit``: it
+would hide the package's function of that name.
 """
 
 from __future__ import annotations
@@ -16,39 +16,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agnosticfair.auditing.beyond import (
-    WEIGHTED,
-    bounded,
-    cannot_tell,
-    check_clients,
-    check_held_out,
-    fitted_on,
-    looked_at,
-)
+from agnosticfair.auditing.bounds import ABOVE_ONE, certified
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import (
-    KernelInputs,
     check_labels,
     codes,
     features,
-    features_of,
     labels_and_decisions,
     table_of,
 )
-from agnosticfair.auditing.parts import (
-    Found,
-    Subpopulations,
-    asked_parts,
-    own_counts,
-    searched,
-)
+from agnosticfair.auditing.parts import Found, Subpopulations, asked_parts, own_counts, searched
 from agnosticfair.auditing.proof import rows_digest
-from agnosticfair.auditing.question import BOUND, AuditQuestion, opened
-from agnosticfair.auditing.repeats import about_rows
-from agnosticfair.auditing.worst import measured
+from agnosticfair.auditing.repeats import (
+    WEIGHTED,
+    about_rows,
+    cannot_tell,
+    check_clients,
+    check_held_out,
+    one_of_each,
+    one_of_each_note,
+)
+from agnosticfair.auditing.request import AuditRequest, audit_request
 from agnosticfair.client.answers import tally
-from agnosticfair.client.client import CHUNK
-from agnosticfair.data.axes import own_axes
+from agnosticfair.data.axes import own_axes, within
 from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import Fold
@@ -83,18 +73,13 @@ from agnosticfair.mathematics.parts import Axis, Part
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Asker, Policy
+from agnosticfair.protocol.faults import Asker, Policy, policy
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.questions import Architecture, Decisions, PartDecisions
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import named
 from agnosticfair.server import plan as server
 from agnosticfair.settings import SHARE, require
-
-MOST_ROWS = 100
-"""Rows of the worst deployment that a certificate names."""
-
-Progress = Callable[[int, int], None]
 
 
 def audit(
@@ -103,70 +88,62 @@ def audit(
     y: ArrayLike | None = None,
     *,
     sensitive_features: Any,
+    parts: Any = None,
+    confidence: float = 0.95,
+    precision: float = 0.1,
+    mixtures: bool = False,
     basis: Basis | Reweighing | None = None,
-    bound: float | None = BOUND,
+    bound: float | None = None,
     floor: float = 0.05,
     centres: ArrayLike | None = None,
     seed: int = 0,
-    tolerance: float = 1e-4,
-    bootstrap: int | None = None,
-    confidence: float = 0.95,
-    parts: Any = None,
-    precision: float = 0.1,
-    mixtures: bool = False,
     held_out: bool = True,
+    cluster: Any = None,
     notion: str = PARITY.name,
     threshold: float = 0.5,
     positive: object = None,
     scale: bool = True,
-    on_progress: Progress | None = None,
 ) -> Certificate:
-    """What a model's decisions do in every named part of the population, or under every reweighing by kernels.
+    """What a model's decisions do in every named subgroup of the population, at a stated confidence.
 
-    Unless ``basis`` asks for kernels, the set is named parts (``auditing.parts``): conjunctions of values of
-    columns, for each of which an exact interval holds at ``confidence``, for all at once, in the population that
-    the rows were drawn from.
+    Subgroups (``auditing.parts``) are conjunctions of values of columns. For each an exact interval holds, for all at
+    once, in the population that the rows were drawn from.
 
     Parameters
     ----------
     predictions_or_model : (n,) array, classifier, callable or Model
         Decisions 0/1, probabilities (positive above ``threshold``) or labels; or what gives these for X.
     X : (n, d) array, frame or Table
-        The kernels see every column of numbers scaled to [0, 1] by its range, unless ``scale`` is False, and a
-        table's rows as the model encodes them.
     y : (n,) array, optional
         Labels; of two the one that says yes is positive, else the last, unless ``positive`` names one. None leaves
         the accuracy out, or takes the table's own target.
     sensitive_features : (n,) array or str
         Values of two or more groups, or the name of a table's column.
-    basis : Basis or callable, optional
-        Gaussian kernels, or a function from X to K, (n, M).
-    bound : float, optional
-        Of the adversary's alpha, for kernels: larger is a larger set.
-    floor : float
-        Share of the mass that compared groups keep.
-    centres : (M, d) array, optional
-        Rows like those of X (a table's encoded); by default ``basis.kernels`` distinct rows drawn with ``seed``.
-    seed : int
-    tolerance : float
-        Of the worst case over kernels.
-    bootstrap : int, optional
-        Resamples of the rows (each row Poisson(1) times), 200 unless said. For each the worst case over kernels is
-        found anew while kernels, bound and floor stay: the percentiles tell the chance in the rows, not whether A
-        holds the deployment you will meet. A worst case over a set leans outwards in resamples, so its interval lies
-        on the cautious side.
+    parts : sequence of str or Basis, optional
+        Names of columns, or ``subpopulations(columns, depth, least, bands)``; all columns of X and pairs of their
+        values unless said.
     confidence : float
         Of ``upper``, the bound on the difference over the whole set; all that is in the set shares 1 - confidence
         evenly.
-    parts : sequence of str or Basis, optional
-        Names of columns, or ``subpopulations(columns, depth, least, bands)``; all columns of X and pairs of their
-        values where neither parts nor a basis are asked for.
     precision : float
-        Parts whose interval is wider than +- that are not estimable.
+        Subgroups whose interval is wider than +- that are not estimable.
     mixtures : bool
-        Bound every mixture of the estimable parts, too.
+        Bound every mixture of the estimable subgroups, too.
+    basis : Basis or callable, optional
+        Bound reweightings by kernels, too: Gaussian ones, or a function from X to K, (n, M). They see every column
+        of numbers scaled to [0, 1] by its range, unless ``scale`` is False, and a table's rows as the model encodes
+        them.
+    bound : float, optional
+        Of the adversary's alpha, for kernels: larger is a larger set; 5 unless said, infinity for none.
+    floor : float
+        Share of the mass that compared groups keep in mixtures and reweightings.
+    centres : (M, d) array, optional
+        Rows like those of X (a table's encoded); by default ``basis.kernels`` distinct rows drawn with ``seed``.
+    seed : int
     held_out : bool
-        False for rows that the model was fitted on: parts are then measured, and nothing is bounded.
+        False for rows that the model was fitted on: subgroups are then measured, and nothing is bounded.
+    cluster : (n,) array, optional
+        Which rows are one person, school or household: one row of each is audited, drawn with ``seed``.
     notion : str
         A key of ``NOTIONS``.
     threshold : float
@@ -175,8 +152,6 @@ def audit(
         The label that counts as 1.
     scale : bool
         Scale columns of numbers to [0, 1].
-    on_progress : callable, optional
-        Called with (done, total).
 
     Returns
     -------
@@ -190,117 +165,118 @@ def audit(
     ('everybody', 0.5, True)
     """
     require(SHARE, threshold=threshold)
-    ask = (basis, bound, centres, parts, precision, mixtures, bootstrap, seed)
-    asked, wanted = opened(*ask, floor, tolerance, confidence, notion)
-    if is_apart(asked.basis) or comes_with_rows(asked.basis):
+    level = {"confidence": confidence, "precision": precision}
+    what: dict[str, Any] = {"mixtures": mixtures, "notion": notion, "floor": floor}
+    request = audit_request(parts, basis, bound, centres, seed, **level, **what)
+    chosen = None if callable(basis) else request.basis
+    if chosen is not None and (is_apart(chosen) or comes_with_rows(chosen)):
         raise SettingsError(
-            f"basis {asked.basis.kind!r} needs clients: give their tables to audit_clients, or here a "
-            "function of X"
+            f"basis {chosen.kind!r} needs clients: give their tables to audit_clients, or here a function of X"
         )
-    held = _held(predictions_or_model, X, y, sensitive_features, (scale, positive, threshold))
-    K = None if wanted.own is None else checked(wanted.own, X, held.given.n)
-    made, psi = _over_rows(asked, held, K, centres, seed, on_progress)
-    if isinstance(X, Table) and X.weights is not None:
-        made = replace(made, notes=(*made.notes, WEIGHTED))
-    model = predictions_or_model if isinstance(predictions_or_model, Model) else None
-    if wanted.parts is None and (not held_out or fitted_on(model, X)):
-        return made
+    rows = _rows(predictions_or_model, X, y, sensitive_features, positive, threshold)
+    notes: tuple[str, ...] = () if rows.table.weights is None else (WEIGHTED,)
+    seen, units = _kernel_inputs(basis, request, rows, X, scale)
+    if cluster is not None:
+        some = one_of_each(cluster, len(rows.table), seed)
+        notes += (one_of_each_note(len(some), len(rows.table)),)
+        rows = replace(rows, table=rows.table.take(some), cells=rows.cells[some])
+        seen = None if seen is None else seen[some]
+    how: dict[str, Any] = {"labelled": rows.labelled, "held_out": held_out}
     if held_out:
-        tables = [X] if isinstance(X, Table) else []
-        check_held_out(model, tables)
-        made = replace(made, notes=(*made.notes, *cannot_tell(model, tables)))
-    wanted = replace(wanted, kernels=wanted.kernels and (K is None or K.max() <= 1))
-    if wanted.parts is None:
-        return bounded(made, wanted, psi)
-    table = X if isinstance(X, Table) else table_of(X)
-    agreed = wanted.parts.agreed
-    axes = agreed.axes if agreed else own_axes(table, wanted.parts.columns, wanted.parts.bands)
-    counts = own_counts(table, axes, held.cells, len(held.groups))
-    if not held_out:
-        return looked_at(made, wanted, axes, counts)
-    made = replace(made, notes=(*made.notes, *about_rows(table, held.cells)))
-    made = bounded(made, wanted, psi, axes, counts, model)
-    rows = {"rows": rows_digest(table, held.cells)}
-    return replace(made, sums={**(made.sums or {}), **rows})
+        tables = [rows.table] if isinstance(X, Table) else []
+        check_held_out(rows.model, tables)
+        notes += (*cannot_tell(rows.model, tables), *about_rows(rows.table, rows.cells))
+        how["rows"] = rows_digest(rows.table, rows.cells)
+        how |= {} if rows.model is None else {"model": rows.model.digest}
+    if seen is not None:
+        given = None if callable(basis) else (units, centres, seed)
+        request, how["psi"], how["centres"] = _kernel_sums(request, rows, seen, given)
+        if held_out and callable(basis) and seen.max() > 1:
+            notes, how["beyond"] = (*notes, ABOVE_ONE), False
+    set_ = request.parts
+    encoding = None if rows.model is None else rows.model.encoding
+    axes = (
+        set_.agreed.axes
+        if set_.agreed
+        else own_axes(rows.table, set_.columns, set_.bands, encoding)
+    )
+    counts = own_counts(rows.table, axes, rows.cells, len(rows.groups))
+    return certified(request, rows.groups, axes, counts, notes=notes, **how)
+
+
+def _kernel_inputs(
+    basis: Any, request: AuditRequest, rows: _Rows, X: Any, scale: bool
+) -> tuple[np.ndarray | None, tuple[Any, Any]]:
+    """What kernels see of the rows, (n, d), or a function's kernels themselves, (n, M), and the units of the centres;
+    None where no kernels are asked for."""
+    units: tuple[Any, Any] = (0.0, 1.0)
+    if request.basis is None:
+        return None, units
+    if callable(basis):
+        return checked(basis, X, len(rows.table)), units
+    inputs = features(X, None if rows.model is None else rows.model.encoding, scale)
+    return inputs.at(slice(None)), units if isinstance(X, Table) else (inputs.low, inputs.span)
 
 
 @dataclass(frozen=True)
-class _Held:
-    """Rows in one place.  cells: (n,) (group * 2 + label) * 2 + decision.  units: of the features, where the
-    user's centres are in others."""
+class _Rows:
+    """Rows in one place.  cells: (n,) (group * 2 + label) * 2 + decision.  model: ours, if it is one."""
 
-    given: KernelInputs
+    table: Table
     groups: tuple[str, ...]
     cells: np.ndarray
     labelled: bool
-    units: tuple[Any, Any]
+    model: Model | None
 
 
-def _held(
-    predictions_or_model: Any, X: Any, y: Any, sensitive_features: Any, how: tuple[bool, Any, float]
-) -> _Held:
-    """The rows, their groups, labels and decisions as plain arrays.  how: scale, positive, threshold."""
-    scale, positive, threshold = how
+def _rows(
+    predictions_or_model: Any, X: Any, y: Any, sensitive_features: Any, positive: Any, at: float
+) -> _Rows:
+    """The rows as a table, with their groups, labels and decisions as plain arrays."""
     model = predictions_or_model if isinstance(predictions_or_model, Model) else None
-    given = features(X, model.encoding if model else None, scale)
+    if model is not None and not isinstance(X, Table):
+        raise DataError(
+            f"the model reads a Table, not {type(X).__name__}: read the rows with 'read_rows'"
+        )
+    table = X if isinstance(X, Table) else table_of(X)
     label, decided = labels_and_decisions(
-        predictions_or_model, X, y, given.n, positive=positive, threshold=threshold
+        predictions_or_model, X, y, len(table), positive=positive, threshold=at
     )
     if isinstance(X, Table) and isinstance(sensitive_features, str):
         sensitive_features = X.column(sensitive_features).values()
-    s, groups = codes(sensitive_features, "sensitive_features", given.n)
+    s, groups = codes(sensitive_features, "sensitive_features", len(table))
     if len(groups) < 2:
         raise DataError(
             f"sensitive_features has one group ({shown(groups)}); fairness needs at least two: "
             "check the column"
         )
-    units = (0.0, 1.0) if isinstance(X, Table) else (given.low, given.span)
     cells = (s * 2 + (0 if label is None else label)) * 2 + decided
-    return _Held(given, groups, cells, label is not None, units)
+    return _Rows(table, groups, cells, label is not None, model)
 
 
-def _over_rows(
-    asked: AuditQuestion,
-    held: _Held,
-    K: np.ndarray | None,
-    centres: ArrayLike | None,
-    seed: int,
-    on_progress: Progress | None,
-) -> tuple[Certificate, np.ndarray]:
-    """What holds on the rows over the set of kernels, with the rows weighed most; and the sums psi."""
-    given, (low, span), b = held.given, held.units, None
-    if K is not None:
-        asked = replace(asked, basis=Basis("function", K.shape[1]))
-    elif is_centred(asked.basis):
+def _kernel_sums(
+    request: AuditRequest,
+    rows: _Rows,
+    x: np.ndarray,
+    given: tuple[tuple[Any, Any], ArrayLike | None, int] | None,
+) -> tuple[AuditRequest, np.ndarray, np.ndarray | None]:
+    """The request with the kernels that were taken, their sums over the cells, (4 G, M + 1), and their centres in the
+    user's units.  given: units, centres and seed; None where x are the kernels."""
+    basis, b, count = request.basis, None, 4 * len(rows.groups)
+    assert basis is not None
+    if given is None:
+        request = replace(request, basis=replace(basis, kernels=x.shape[1]))
+        return request, tally(x.__getitem__, lambda K: K, rows.cells, count), None
+    (low, span), centres, seed = given
+    if is_centred(basis):
         if centres is None:
-            b = _drawn(given, asked.basis.kernels, seed)
-            asked = replace(asked, basis=replace(asked.basis, centres="rows"))  # its holder's own
+            b = _drawn(x, basis.kernels, seed)
+            basis = replace(basis, centres="rows")  # its holder's own
         else:
-            b = (checked_centres(centres, len(given.names)) - low) / span
-        asked = replace(asked, basis=settled(replace(asked.basis, kernels=len(b)), b))
-    tell = _counter(on_progress, len(_parts(given.n)) + asked.bootstrap)
-    d = len(given.names)
-
-    def kernels(x: np.ndarray) -> np.ndarray:
-        return x[:, d:] if K is not None else design(asked.basis, x, b, "", ("",))
-
-    def at(part: slice) -> np.ndarray:  # kernels that were made beforehand travel with their rows
-        return given.at(part) if K is None else np.hstack([given.at(part), K[part]])
-
-    def rows(part: slice) -> np.ndarray:
-        tell()
-        return at(part)
-
-    rng, cells = np.random.default_rng(seed), 4 * len(held.groups)
-    sums = tally(rows, kernels, held.cells, cells, asked.bootstrap, rng)
-    sums |= {"psi_x": sums["psi_x"][:, :d], "x_squares": sums["x_squares"][:d]}
-    made = measured(asked, sums, held.groups, given, held.labelled, tell)
-    alpha = made.alpha_difference
-    theta = np.concatenate([kernels(at(part)) @ alpha for part in _parts(given.n)])
-    most = np.argsort(-theta, kind="stable")[:MOST_ROWS]
-    shown_centres = None if b is None else low + span * b
-    made = replace(made, worst_rows=most, worst_weights=theta[most], centres=shown_centres)
-    return made, sums["psi"][0]
+            b = (checked_centres(centres, x.shape[1]) - low) / span
+        basis = settled(replace(basis, kernels=len(b)), b)
+    psi = tally(x.__getitem__, lambda own: design(basis, own, b, "", ("",)), rows.cells, count)
+    return replace(request, basis=basis), psi, None if b is None else low + span * b
 
 
 def audit_clients(
@@ -308,29 +284,27 @@ def audit_clients(
     clients: Mapping[str, Table | Stream] | Engine,
     *,
     sensitive_features: str | None = None,
+    parts: Any = None,
+    confidence: float = 0.95,
+    precision: float = 0.1,
+    mixtures: bool = False,
     basis: Basis | None = None,
-    bound: float | None = BOUND,
+    bound: float | None = None,
     floor: float = 0.05,
     centres: ArrayLike | None = None,
     seed: int = 0,
-    tolerance: float = 1e-4,
-    bootstrap: int | None = None,
-    confidence: float = 0.95,
-    parts: Any = None,
-    precision: float = 0.1,
-    mixtures: bool = False,
     held_out: bool = True,
     notion: str = PARITY.name,
-    on_progress: Progress | None = None,
     deadline: float | None = None,
     secure: bool | Roster = False,
     fold: Fold | None = None,
     schema: Schema | None = None,
+    on_failure: str | Policy = "stop",
 ) -> Certificate:
     """The certificate of ``audit`` for a model of ours, over clients whose rows stay with them.
 
-    A client sends one message of sums, with resamples that it draws by itself; and counts for named parts, whose axes
-    are agreed on by counts: the bounds are the pooled ones, bit for bit.
+    A client sends counts of subgroups, whose axes are agreed on by counts, and sums of kernels: the bounds are the
+    pooled ones, bit for bit.
 
     Parameters
     ----------
@@ -338,16 +312,14 @@ def audit_clients(
     clients : mapping of str to Table or Stream, or Engine
     sensitive_features : str, optional
         The name of one, by default the model's.
-    basis, bound, floor, seed, tolerance, bootstrap, confidence
-        As in ``audit``.
-    parts, precision, mixtures, held_out, notion, on_progress
+    parts, confidence, precision, mixtures, basis, bound, floor, seed, held_out, notion
         As in ``audit``.
     centres : (M, d) array, optional
         In the encoding; by default drawn from the clients' rows, which shows these to all.
     deadline : float, optional
         Seconds a client has for an answer.
-    secure, fold, schema
-        As in ``fit``.
+    secure, fold, schema, on_failure
+        As in ``fit``; no client is left out.
 
     Returns
     -------
@@ -360,33 +332,32 @@ def audit_clients(
     >>> audit_clients(fit({"a": rows}, "fl").model, {"a": rows}, held_out=False).n
     500
     """
-    ask = (basis, bound, centres, parts, precision, mixtures, bootstrap, seed)
-    asked, wanted = opened(*ask, floor, tolerance, confidence, notion)
-    notes: tuple[str, ...] = ()
+    level = {"confidence": confidence, "precision": precision}
+    what: dict[str, Any] = {"mixtures": mixtures, "notion": notion, "floor": floor}
+    request = audit_request(parts, basis, bound, centres, seed, **level, **what)
     if schema is not None and isinstance(clients, Mapping):
         clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    consents = _consents(asked.basis, wanted.parts, centres is not None)
-    asker = asking(engine, Policy(), deadline, secure, consents, fold, schema)
+    chosen = request.basis or constant()
+    consents = _consents(chosen, request.parts, centres is not None)
+    asker = asking(engine, policy(on_failure), deadline, secure, consents, fold, schema)
     b = None if centres is None else checked_centres(centres, model.encoding.width)
-    chosen = asked.basis if b is None else replace(asked.basis, kernels=len(b))
+    chosen = chosen if b is None else replace(chosen, kernels=len(b))
     census, plan = _stated(asker, model, sensitive_features, chosen, schema)
-    if isinstance(clients, Mapping) and held_out and wanted.parts is not None:
+    notes: tuple[str, ...] = ()
+    if isinstance(clients, Mapping) and held_out:
         notes = check_clients(model, clients)
-    plan = agree_on_centres(plan, asker, seed, b)
-    asked = replace(asked, basis=plan.method.basis)
-    sums = asker.total(Broadcast(1, plan.task, Decisions(seed, asked.bootstrap, model.w))).sums
-    encoded, tell = features_of(model.encoding), _counter(on_progress, asked.bootstrap)
-    made = measured(asked, sums, plan.task.groups, encoded, True, tell)
     notes += () if census.weight is None else (WEIGHTED,)
-    made = replace(made, centres=plan.task.centres, notes=(*made.notes, *notes))
-    psi = sums["psi"][0]
-    if wanted.parts is None:
-        return bounded(made, wanted, psi) if held_out else made
-    axes, counts = _asking_parts(asker, census, plan, wanted.parts, model)
-    if not held_out:
-        return looked_at(made, wanted, axes, counts)
-    return bounded(made, wanted, psi, axes, counts, model)
+    psi = None
+    if request.basis is not None:
+        plan = agree_on_centres(plan, asker, seed, b)
+        request = replace(request, basis=plan.method.basis)
+        psi = asker.total(Broadcast(1, plan.task, Decisions(model.w))).sums["psi"]
+    axes, counts = _asking_parts(asker, census, plan, request.parts, model)
+    how: dict[str, Any] = {"held_out": held_out, "psi": psi, "centres": plan.task.centres}
+    return certified(
+        request, plan.task.groups, axes, counts, notes=notes, model=model.digest, **how
+    )
 
 
 def counting(
@@ -462,9 +433,13 @@ def _asking_parts(
     set_ = subpopulations(asked.columns, asked.depth, asked.least, asked.bands)
     fairness = Fairness(basis=set_, each=True)
     own = replace(plan, method=Method("audit", fairness=fairness))
+    axes: Sequence[Axis] = ()
     if asked.agreed is not None:
         axes = asked.agreed.axes
+    elif asked.columns == ():
+        pass
     else:
+        census = within(census, own.task.encoding)  # a site answers within the task's ranges alone
         question = named.histograms_question(own, census)
         counts = {} if question is None else named.by_column(question, asker.total(question))
         axes = named.axes_in(named.with_axes(own, census, counts))
@@ -479,18 +454,7 @@ def _asking_parts(
     return axes, ask
 
 
-def _drawn(given: KernelInputs, kernels: int, seed: int) -> np.ndarray:
+def _drawn(x: np.ndarray, kernels: int, seed: int) -> np.ndarray:
     """The distinct rows of lowest priority: those that the clients would agree on, too."""
-    parts = _parts(given.n)
-    priorities = np.concatenate([row_priorities(given.at(part), seed) for part in parts])
-    _, first = np.unique(priorities, return_index=True)
-    return np.concatenate([given.at(slice(i, i + 1)) for i in first[:kernels]])
-
-
-def _parts(n: int) -> list[slice]:
-    return [slice(first, min(first + CHUNK, n)) for first in range(0, n, CHUNK)]
-
-
-def _counter(on_progress: Progress | None, total: int) -> Callable[[], None]:
-    steps = count(1)
-    return lambda: None if on_progress is None else on_progress(next(steps), total)
+    _, first = np.unique(row_priorities(x, seed), return_index=True)
+    return x[first[:kernels]]

@@ -1,20 +1,33 @@
-"""The audit of a fit: the groups that it compared, over the set that it was held to."""
+"""What is certified of a fit: one set, the one that it was trained for, and one certificate, for every front."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
-from agnosticfair.auditing.parts import Agreed, Subpopulations, asked_parts
-from agnosticfair.data.table import Column, intersected
+from agnosticfair.auditing.audit import audit_clients
+from agnosticfair.auditing.certificate import Certificate
+from agnosticfair.auditing.parts import Agreed, PartRecord, Subpopulations, asked_parts
+from agnosticfair.data.stream import Stream
+from agnosticfair.data.table import Column, Table, intersected
+from agnosticfair.errors import AgnosticFairError
 from agnosticfair.federation import Fit
-from agnosticfair.mathematics.basis import around, comes_with_rows, design, is_apart, is_centred
+from agnosticfair.mathematics.basis import (
+    Basis,
+    around,
+    comes_with_rows,
+    constant,
+    design,
+    is_apart,
+    is_centred,
+)
 from agnosticfair.mathematics.notions import PARITY
 from agnosticfair.mathematics.parts import part_name
 from agnosticfair.methods import Fairness
+from agnosticfair.protocol.engines import Engine
 
 
 def compared(fairness: Fairness | None, columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -27,6 +40,12 @@ def compared(fairness: Fairness | None, columns: Mapping[str, Column]) -> dict[s
     if fairness is None or not fairness.intersections or len(columns) < 2:
         return dict(columns)
     return {" & ".join(columns): intersected(columns)}
+
+
+def compared_in(fitted: Fit, table: Table) -> dict[str, Column]:
+    """The groups of a table's rows that a fit compares."""
+    names = fitted.model.sensitive_features
+    return compared(fitted.method.fairness, {k: table.sensitive_features[k] for k in names})
 
 
 def agreed_in(fitted: Fit, without: str | None = None) -> Agreed:
@@ -45,77 +64,139 @@ def agreed_in(fitted: Fit, without: str | None = None) -> Agreed:
     return Agreed(tuple(axes[a] for a in there), own)
 
 
-def certified_set(
-    fairness: Fairness | None,
-    agreed: Agreed | None = None,
-    centres: np.ndarray | None = None,
-) -> dict[str, Any]:
-    """What is certified of a model: the arguments of ``audit`` and ``audit_clients`` for the set it was trained for.
+@dataclass(frozen=True, eq=False)
+class FitKernels:
+    """The kernels of a fit on rows at hand, (n, M), as ``audit`` takes a function of the rows."""
 
-    Named subgroups where it was held to some; its kernels, with their bound and floor, where it was held to these;
-    else, as for a model that was held to nothing, every subgroup that columns name.
+    basis: Basis
+    K: np.ndarray
 
-    Parameters
-    ----------
-    fairness : Fairness or None
-        Of the fit's method.
-    agreed : Agreed, optional
-        The named subgroups of the fit.
-    centres : (M, d) array, optional
-        Of the fit's kernels.
+    def __call__(self, X: Any) -> np.ndarray:
+        return self.K
 
-    Examples
-    --------
-    >>> certified_set(None)["parts"].depth, certified_set(Fairness(0.05))["notion"]
-    (2, 'demographic_parity')
+
+def certified_set(fitted: Fit, without: str | None = None) -> dict[str, Any]:
+    """What is certified of a fit: the arguments of ``audit`` and ``audit_clients`` for the set it was trained for.
+
+    The subgroups that it was held to, or every one that columns name; and its kernels, with their bound, where it was
+    held to these and they can be asked of any rows: those by client are of the rows of the fit alone.
     """
+    fairness = fitted.method.fairness
     if fairness is None:
         return {"parts": Subpopulations(), "notion": PARITY.name}
-    own: dict[str, Any] = {"notion": fairness.notion, "floor": fairness.floor}
+    options: dict[str, Any] = {"notion": fairness.notion, "floor": fairness.floor}
     basis = replace(fairness.basis, split=False)
     if basis.kind == "named":
-        return own | {"parts": replace(asked_parts(basis), agreed=agreed)}
-    if is_centred(basis) and centres is not None:
-        return own | {
-            "basis": basis,
-            "bound": fairness.bound,
-            "centres": centres[: basis.kernels],
-        }
-    return own | {"parts": Subpopulations()}
+        return options | {"parts": replace(asked_parts(basis), agreed=agreed_in(fitted, without))}
+    options["parts"] = Subpopulations()
+    if not is_centred(basis) or fitted.centres is None:
+        return options
+    centres = fitted.centres[: basis.kernels]
+    return options | {"basis": basis, "bound": fairness.bound, "centres": centres}
 
 
-def own_set(
+def kernels_on(
     fairness: Fairness,
     X: np.ndarray,
     centres: np.ndarray | None,
     kernels: np.ndarray | None = None,
     weights: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """What ``audit`` is asked with on these rows, for the set and the notion of a fit.
+    """The kernels of a fit on rows at hand, as ``audit`` is asked with them; none by client, for who holds a row is not
+    known here.
 
-    Who holds a row is not known here: no kernel is split by client, and for kernels by client it is the audit's
-    own set.
-
-    Parameters
-    ----------
-    fairness : Fairness
-        Of the fit's method.
-    X : (n, d) array
-        Rows as the fit saw them.
-    centres : (M, d) array or None
-        Of the fit's kernels.
-    kernels : (n, M) array, optional
-        Where kernels come with the rows.
-    weights : (n,) array, optional
-        The centre of the set; None for equal ones.
+    X: (n, d) rows as the fit saw them.  kernels: (n, M), where they come with the rows.  weights: (n,), the centre of
+    the set; None for equal ones.
     """
-    own = {"bound": fairness.bound, "floor": fairness.floor, "notion": fairness.notion}
     basis = replace(fairness.basis, split=False)
+    plain = weights is None and fairness.trust == 0
+    if is_apart(basis) or (basis.kind == constant().kind and kernels is None and plain):
+        return {}
     b = None if centres is None else centres[: basis.kernels]
-    if is_apart(basis):
-        return {key: value for key, value in own.items() if key != "bound"}
-    if not comes_with_rows(basis) and weights is None and fairness.trust == 0:
-        return own | {"basis": basis} | ({"centres": b} if is_centred(basis) else {})
     K = design(basis, X, b, "", ("",)) if kernels is None else kernels
+    if comes_with_rows(basis) or not plain:
+        basis = Basis("function", K.shape[1])
     K = around(K, weights, fairness.trust)
-    return own | {"basis": lambda _: K}
+    return {"basis": FitKernels(basis, K), "bound": fairness.bound}
+
+
+def certificates(
+    fitted: Fit, clients: Mapping[str, Table | Stream] | Engine, **how: Any
+) -> tuple[dict[str, Certificate], dict[str, str]]:
+    """The certificates of a fit on the rows that made it, by what they compare; and where there is none, why: a site
+    may refuse it, and the model is no worse for that.
+
+    Nothing is bounded beyond these rows. A private fit was measured under its noise, and no row is looked at again.
+    Tables can be asked about intersections, too; over an engine, and of streams, each sensitive feature is by itself.
+    """
+    if fitted.model.privacy is not None:
+        return {" & ".join(fitted.model.sensitive_features): noisy_certificate(fitted)}, {}
+    names: Iterable[str] = fitted.model.sensitive_features
+    if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
+        tables = cast("Mapping[str, Table]", clients)
+        columns = {k: compared_in(fitted, t) for k, t in tables.items()}
+        clients = {k: replace(t, sensitive_features=columns[k]) for k, t in tables.items()}
+        names = next(iter(columns.values()))
+    made, reasons = {}, {}
+    ask = {**certified_set(fitted), "held_out": False, **how}
+    for name in names:
+        try:
+            made[name] = audit_clients(fitted.model, clients, sensitive_features=name, **ask)
+        except AgnosticFairError as error:
+            if not getattr(error, "declined", True):
+                raise  # nobody refused: a site was lost, or has other rows now
+            reasons[name] = str(error)
+    return made, reasons
+
+
+def noisy_certificate(fitted: Fit) -> Certificate:
+    """The certificate of a differentially private fit, of what noise let through: every subgroup's difference on the
+    training rows, and what it is at most there, all at once."""
+    told, nothing = fitted.model.privacy or {}, float("nan")
+    parts = tuple(
+        PartRecord(
+            name,
+            rows=int(rows),
+            difference=difference,
+            low=0.0,
+            high=at_most,
+            estimable=True,
+            ratio=nothing,
+            ratio_low=nothing,
+            ratio_high=nothing,
+            pair=(),
+            rates=(),
+            depth=min(k, 1),
+        )
+        for k, (name, rows, difference, at_most) in enumerate(told["subgroups"])
+    )
+    each = (
+        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
+    )
+    spent = (
+        f"Differentially private for {each}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
+        f"against the coordinator together with {told['colluding']:.0f} of the other sites."
+    )
+    return Certificate(
+        notion=fitted.method.fairness.notion if fitted.method.fairness else PARITY.name,
+        confidence=told["confidence"],
+        precision=nothing,
+        floor=nothing,
+        n=fitted.model.rows,
+        accuracy=told["accuracy"],
+        parts=parts,
+        noisy=True,
+        notes=(spent,),
+    )
+
+
+def as_content(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> dict[str, Any]:
+    """Certificates as JSON with what they ``say``: the worst one, and what the ``others`` say."""
+    others = {name: f"There is no certificate: {why}" for name, why in reasons.items()}
+    if not made:
+        none = "There is no certificate: the model protects nobody."
+        return {"says": " ".join(others.values()) or none}
+    worst = max(made, key=lambda name: made[name].worst_difference)
+    others |= {name: str(other) for name, other in made.items() if name != worst}
+    about = {"says": str(made[worst]), "sensitive_feature": worst, "others": others}
+    return {**about, **made[worst].to_json()}

@@ -66,10 +66,7 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Ke
     values, names = _numbers(X)
     low, high = values.min(axis=0).astype(float), values.max(axis=0).astype(float)
     for name, *ends in zip(names, low, high, strict=True):
-        if not np.isfinite(ends).all():
-            raise DataError(
-                f"column {name!r} of X has values that are not finite: fill or drop them"
-            )
+        _check_finite(ends, name)
     low, span = units(low, high, scale)
 
     def at(rows: slice) -> np.ndarray:  # on the grid other units give the same numbers
@@ -77,6 +74,14 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Ke
         return on_grid(x, FEATURE_BITS) if scale else x
 
     return KernelInputs(names, low, span, len(values), at)
+
+
+def _check_finite(values: Any, name: str) -> np.ndarray:
+    """The numbers of a column, (n,), all of which are finite."""
+    numbers = np.asarray(values, float)
+    if not np.isfinite(numbers).all():
+        raise DataError(f"column {name!r} of X has values that are not finite: fill or drop them")
+    return numbers
 
 
 def _has_texts(X: Any) -> bool:
@@ -94,33 +99,31 @@ def table_of(X: Any) -> Table:
     """
     if not hasattr(X, "columns"):
         values, names = _numbers(X)
-        return Table(
-            {name: values[:, k].astype(float) for k, name in enumerate(names)}, {}, None, {}
-        )
+        own = {name: _check_finite(values[:, k], name) for k, name in enumerate(names)}
+        return Table(own, {}, None, {})
     numeric: dict[str, np.ndarray] = {}
     categorical: dict[str, Column] = {}
     dates: list[str] = []
     for name in X.columns:
         values = np.asarray(X[name])
         if values.dtype.kind in NUMBERS and values.dtype.kind != "b":
-            numeric[str(name)] = values.astype(float)
+            numeric[str(name)] = _check_finite(values, str(name))
         elif values.dtype.kind == "M":
-            numeric[str(name)] = days(values, str(name))
+            numeric[str(name)] = days(values)
             dates.append(str(name))
         else:
             categorical[str(name)] = Column.of(map(name_of, values))
     return Table(numeric, categorical, None, {}, how=dict.fromkeys(dates, DATED))
 
 
-def days(values: np.ndarray, name: str) -> np.ndarray:
-    """Dates as days since 1970, (n,).
+def days(values: np.ndarray) -> np.ndarray:
+    """Dates as days since 1970, (n,); NaN where they are missing.
 
-    >>> days(np.array(["1970-01-02T12:00"], "M8[us]"), "day")
+    >>> days(np.array(["1970-01-02T12:00"], "M8[us]"))
     array([1.5])
     """
-    if np.isnat(values).any():
-        raise DataError(f"column {name!r} of X has missing dates: fill them or drop the rows")
-    return values.astype("datetime64[us]").astype(float) / 86_400e6
+    numbers = values.astype("datetime64[us]").astype(float) / 86_400e6
+    return np.where(np.isnat(values), np.nan, numbers)
 
 
 def _numbers(X: Any) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.audit import audit_clients, counting
-from agnosticfair.auditing.beyond import WEIGHTED
 from agnosticfair.auditing.certificate import Certificate, in_the_way, limit_sentence
-from agnosticfair.data.rows import Fold
+from agnosticfair.auditing.repeats import WEIGHTED, one_of_each, one_of_each_note
+from agnosticfair.data.rows import Fold, folds_by_features
 from agnosticfair.data.schema import Schema
 from agnosticfair.data.stream import Stream, of_fold
 from agnosticfair.data.table import Table
@@ -167,12 +167,13 @@ class Half:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for, whoever holds the rows, but for the limit."""
+    """What is asked for, whoever holds the rows, but for the limit.  notes: about the rows that certify."""
 
     confidence: float
     precision: float
     parts: Any
     features: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require(CONFIDENCE, confidence=self.confidence)
@@ -190,7 +191,7 @@ class Asked:
         }
         if any(WEIGHTED in one.notes for one in made.values()):
             raise SettingsError(UNWEIGHTED)
-        return made
+        return {name: replace(one, notes=(*self.notes, *one.notes)) for name, one in made.items()}
 
     def foreseen(self, model: Model, rows: Half) -> Callable[[Model], Foreseen]:
         """A function from a model of the path to what its own rows foresee of its certificates."""
@@ -223,6 +224,7 @@ def fit_within(
     confidence: float = 0.95,
     precision: float = 0.1,
     parts: Any = None,
+    cluster: str | None = None,
     seed: int = 0,
     on_trial: Callable[[Trial], None] | None = None,
     deadline: float | None = None,
@@ -240,6 +242,8 @@ def fit_within(
         The largest difference in any estimable part.
     confidence, precision, parts
         As in ``audit``: parts whose interval is wider than +- precision do not count towards the limit.
+    cluster : str, optional
+        A column of the tables that says which rows are one person: all of these fit, or one of them certifies.
     deadline, secure, schema
         As in ``fit``, whose other arguments may follow.
 
@@ -250,9 +254,13 @@ def fit_within(
     """
     require(CONFIDENCE, limit=limit)
     names = (sensitive_features,) if isinstance(sensitive_features, str) else (*sensitive_features,)
-    asked = Asked(confidence, precision, parts, names)
     asking = {"deadline": deadline, "secure": secure, "schema": schema}
-    fitting, held = dealt_apart(clients, seed, asking)
+    notes: tuple[str, ...] = ()
+    if cluster is None:
+        fitting, held = dealt_apart(clients, seed, asking)
+    else:
+        fitting, held, notes = dealt_by_cluster(clients, cluster, seed, asking)
+    asked = Asked(confidence, precision, parts, names, notes)
     how = {"sensitive_features": names, "seed": seed, **how}
     path = [*walked(asked, fitting, recipe_of(method), limit, **how)]
     return answered(path, limit, asked.confidence, partial(asked.certified, rows=held), on_trial)
@@ -328,6 +336,28 @@ def dealt_apart(
         raise SettingsError(UNWEIGHTED)
     fitting, held = ({k: of_fold(rows, fold) for k, rows in clients.items()} for fold in folds)
     return Half(_with_rows(fitting), None, how), Half(_with_rows(held), None, how)
+
+
+def dealt_by_cluster(
+    clients: Mapping[str, Table | Stream] | Engine, cluster: str, seed: int, how: Mapping[str, Any]
+) -> tuple[Half, Half, tuple[str, ...]]:
+    """The rows of half of the clusters, which fit; one row of each of the others, drawn at random, which certify; and
+    the note that says so."""
+    fitting, held, rows = {}, {}, 0
+    for key, table in clients.items() if isinstance(clients, Mapping) else ():
+        if not isinstance(table, Table) or cluster not in table.other:
+            raise SettingsError(f"client {key!r} has no rows in memory with a column {cluster!r}")
+        who = table.other[cluster]
+        alone = Table({}, {cluster: who}, None, {})
+        first = folds_by_features(alone, 2, seed) == 0
+        bare = replace(table, other={k: v for k, v in table.other.items() if k != cluster})
+        rest = bare.take(~first)
+        fitting[key], rows = bare.take(first), rows + len(rest)
+        held[key] = rest.take(one_of_each(who.values()[~first], len(rest), seed))
+    if not fitting:
+        raise SettingsError("clusters are dealt where rows lie in memory: leave out cluster")
+    note = one_of_each_note(sum(map(len, held.values())), rows)
+    return Half(_with_rows(fitting), None, how), Half(_with_rows(held), None, how), (note,)
 
 
 def _with_rows(clients: Mapping[str, Table | Stream]) -> dict[str, Table | Stream]:

@@ -227,6 +227,8 @@ def _compared(
     """Every part's difference and ratio, and their ends, all of which together may fail with ``spends`` over
     OF_DIFFERENCES; nan unless bounded."""
     delta, able, keep = found.levels(notion, precision, spends)
+    if not bounded:  # what is only measured compares all groups
+        keep = np.all(confidence.compared(found.counts, notion)[1] > 0, axis=0).T
     rough = ~able | (not bounded)
     apart = confidence.differences(found.counts, delta, notion, keep, rough)
     of_ratios = (1 - OF_DIFFERENCES) / OF_DIFFERENCES * delta

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.parts import Asked, Found
+from agnosticfair.auditing.request import AuditRequest
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import row_hashes
 from agnosticfair.data.table import Table
@@ -26,6 +27,9 @@ from agnosticfair.mathematics.parts import Axis, sizes_of
 
 PURPOSE = b"agnosticfair-certificate-1"
 SIGNING = "a signature needs the package 'cryptography'"
+MOST_BYTES = 100_000_000
+"""Of a certificate's file; more are not read."""
+
 SEALS = ("digest", "signature")
 
 
@@ -106,31 +110,38 @@ def rows_digest(table: Table, cells: np.ndarray) -> str:
 
 
 def mixtures_of(
-    found: Found,
-    notion: str,
-    level: float,
-    precision: float,
-    share: float,
-    floor: float,
-    duals: Sequence[Any] | None = None,
+    found: Found, request: AuditRequest, duals: Sequence[Any] | None = None
 ) -> reweighed.Proved:
     """The bound over mixtures of the estimable parts: looked for, or shown by duals."""
-    delta = share * (1 - level)
+    notion, precision = request.notion, request.precision
+    delta = request.share * (1 - request.confidence)
     able = found.levels(notion, precision, delta)[1]
     if not able.any():
         return reweighed.Proved(1.0, ())
     there = confidence.reached(found.sample(notion, precision), delta)
     left = 1 - confidence.COUNTS - reweighed.SUPPORT * confidence.ONE
-    return reweighed.mixtures(found.counts[there], left * delta, notion, floor, duals=duals)
+    return reweighed.mixtures(found.counts[there], left * delta, notion, request.floor, duals=duals)
 
 
 def read(path: Path) -> Any:
     """A certificate's file as JSON, or the sentence that says why it is none."""
     try:
-        return json.loads(path.read_text())
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise DataError(
+                f"{str(path)!r} has more than {MOST_BYTES:,} bytes, and no certificate has: give the certificate.json "
+                "that 'audit' wrote"
+            )
+        return json.loads(content.decode())
     except OSError as error:
         raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except DataError:
+        raise
+    except (
+        ValueError,
+        RecursionError,
+    ):  # no JSON, or nested too deeply, or a number of thousands of digits
         raise DataError(
             f"{str(path)!r} is not JSON: give the certificate.json that 'audit' wrote"
         ) from None

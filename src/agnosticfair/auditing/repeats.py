@@ -1,16 +1,40 @@
-"""Rows that are not independent: repeats beyond what chance makes equal, and one row per cluster."""
+"""Rows that a bound does not hold for: those of the fit, those that two clients share, and those that repeat each other
+or stand for one person."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from math import inf, lgamma
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.auditing.inputs import codes
-from agnosticfair.data.rows import row_hashes
+from agnosticfair.data.rows import digest_of, in_common, row_hashes, sketch_of
 from agnosticfair.data.table import Table
+from agnosticfair.errors import DataError
+from agnosticfair.model import Model
+
+UNTOLD = (
+    "Whether these are rows of the fit nobody can tell: what knows them again (NAME.trained-on.json) is not beside the \
+model. The bounds hold for rows held out from the fit."
+)
+"""Of a model of ours that came alone."""
+
+WEIGHTED = (
+    "The rows' weights are left out: what is measured and bounded counts every row once, and no bound holds for \
+weighted rows."
+)
+
+SHARED = r"Clients '[^']*' and '[^']*' have about [\d,]+ rows in common, [a-z ]+: bounds hold only if [a-z ]+\."
+REPEATED = r"[\d,]+ of the (?P<n>[\d,]+) rows repeat another one, which [a-z ]+\. Bounds hold only if [a-z :()-]+\."
+CLUSTERED = r"One row of each of (?P<n>[\d,]+) clusters among [\d,]+ rows[a-z ,:]+\."
+"""Notes about the rows themselves, which no sums show, as regular expressions."""
+
+FEW_CLIENTS = 64
+"""Up to so many, rows in common are looked for with a finer sketch."""
 
 SURE = 1e-6
 """The probability under which a pattern of repeats is not put down to chance."""
@@ -79,3 +103,60 @@ def one_of_each(clusters: Any, n: int, seed: int = 0) -> np.ndarray:
     _, first = np.unique(owner[order], return_index=True)
     assert len(first) == len(names)
     return np.sort(order[first])
+
+
+def one_of_each_note(clusters: int, rows: int) -> str:
+    """What is said of one row of each cluster."""
+    return f"One row of each of {clusters:,} clusters among {rows:,} rows was audited: bounds count every cluster once."
+
+
+def known_again(model: Model | None, tables: Sequence[Table]) -> float:
+    """About how many of these rows are among those of the fit; 0 where nobody can tell."""
+    labelled = bool(tables) and all(table.target is not None for table in tables)
+    if model is None or model.training is None or not labelled:
+        return 0.0
+    return model.training.among(model.reading, tables)
+
+
+def cannot_tell(model: Model | None, tables: Sequence[Table]) -> tuple[str, ...]:
+    """A note where nobody can tell whether these are rows of the fit."""
+    if model is None or not tables or model.training is not None:
+        return ()
+    return (UNTOLD,)
+
+
+def check_held_out(model: Model | None, tables: Sequence[Table]) -> None:
+    """Raise where rows of the fit are among these, as far as what is beside the model tells."""
+    rows, n = known_again(model, tables), sum(map(len, tables))
+    if rows:
+        which = "these are the" if rows >= n else f"about {rows:,.0f} of these {n:,} are"
+        raise DataError(
+            f"{which} rows that the model was fitted on, and say nothing beyond them: audit rows "
+            "held out from the fit (in Python, held_out=False measures these and bounds nothing)"
+        )
+
+
+def check_clients(model: Model, clients: Mapping[str, Any]) -> tuple[str, ...]:
+    """Raise where clients hold rows of the fit, or two of them mostly the same rows; a note where they have fewer in
+    common."""
+    tables = {key: table for key, table in clients.items() if isinstance(table, Table)}
+    check_held_out(model, [*tables.values()])
+    keys, held = [*tables], [*tables.values()]
+    notes = [*cannot_tell(model, held)]
+    if len(keys) < 2:
+        return tuple(notes)
+    buckets = 1 << (16 if len(keys) <= FEW_CLIENTS else 12)
+    common = np.triu(in_common(np.stack([sketch_of([table], buckets) for table in held])))
+    digests = [digest_of([table]) for table in held]
+    for i, j in combinations(range(len(keys)), 2):
+        rows = len(held[i]) if digests[i] == digests[j] else common[i, j]
+        if rows >= min(len(held[i]), len(held[j])) / 2:
+            raise DataError(
+                f"clients {keys[i]!r} and {keys[j]!r} hold the same rows, which would count twice: leave one out"
+            )
+        if rows:
+            notes.append(
+                f"Clients {keys[i]!r} and {keys[j]!r} have about {rows:,.0f} rows in common, more than chance makes "
+                "equal: bounds hold only if these are different people."
+            )
+    return tuple(notes)

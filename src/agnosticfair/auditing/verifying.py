@@ -9,39 +9,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from itertools import combinations, pairwise
-from math import comb, inf, isfinite, prod
+from math import comb, inf, prod
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.beyond import (
-    CLUSTERED,
-    REPEATED,
-    SHARED,
-    UNTOLD,
-    WEIGHTED,
-    over_parts,
-)
-from agnosticfair.auditing.certificate import Certificate, Group, limit_sentence, plain
-from agnosticfair.auditing.inputs import KernelInputs
+from agnosticfair.auditing.bounds import ABOVE_ONE, from_sums
+from agnosticfair.auditing.certificate import FORMAT, Certificate, limit_sentence
 from agnosticfair.auditing.parts import Found, Subpopulations, thin_of
-from agnosticfair.auditing.proof import (
-    PURPOSE,
-    SEALS,
-    SIGNING,
-    axes_of,
-    canonical,
-    mixtures_of,
-)
-from agnosticfair.auditing.question import AuditQuestion, Wanted
-from agnosticfair.auditing.worst import group_of, measured
+from agnosticfair.auditing.proof import PURPOSE, SEALS, SIGNING, axes_of, canonical
+from agnosticfair.auditing.repeats import CLUSTERED, REPEATED, SHARED, UNTOLD, WEIGHTED
+from agnosticfair.auditing.request import AuditRequest
 from agnosticfair.errors import AgnosticFairError, needing
-from agnosticfair.mathematics import reweighed
-from agnosticfair.mathematics.basis import Basis, constant
-from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.parts import part_name, sizes_of, starts_of
+from agnosticfair.mathematics.basis import Basis
+from agnosticfair.mathematics.parts import check_depth, part_name, sizes_of, starts_of
 from agnosticfair.mathematics.parts import read as sums_at
 
 CLOSE = 1e-9
@@ -68,7 +51,22 @@ ABOUT = (
 )
 """Fields beside those of the certificate itself."""
 
-SUMS = ("pairs", "parts", "counts", "axes", "depth", "least", "model", "rows", "duals")
+PROPERTIES = ("groups", "difference", "worst_difference")
+"""What a certificate computes of its own fields, and its file has, too."""
+
+SUMS = (
+    "pairs",
+    "parts",
+    "counts",
+    "axes",
+    "depth",
+    "least",
+    "model",
+    "rows",
+    "duals",
+    "psi",
+    "kernel_duals",
+)
 
 
 def verify(told: Any, public: str | None = None) -> tuple[str, ...]:
@@ -76,13 +74,14 @@ def verify(told: Any, public: str | None = None) -> tuple[str, ...]:
 
     public: the issuer's public key, 64 hexadecimal digits; a certificate not signed with it is refused.
     """
-    if not isinstance(told, Mapping) or not str(told.get("format", "")).startswith(
-        "agnosticfair-certificate"
-    ):
+    if not isinstance(told, Mapping) or told.get("format") != FORMAT:
         return ("this is no certificate: give the certificate.json that 'audit' wrote",)
     try:
         return (*_seals(told, public), *_fields_known(told), *_recomputed(told))
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
+    except (
+        *(KeyError, TypeError, ValueError, IndexError),
+        *(OverflowError, AttributeError, RecursionError),
+    ) as error:
         return (f"its sums cannot be read ({type(error).__name__}): it was changed or cut",)
     except AgnosticFairError as error:
         return (f"no audit gives such a certificate ({error})",)
@@ -90,24 +89,25 @@ def verify(told: Any, public: str | None = None) -> tuple[str, ...]:
 
 def unchecked(told: Mapping[str, Any]) -> tuple[str, ...]:
     """What a certificate says that its sums cannot show, in words."""
-    words = {"intervals": "intervals by resampling", "profile": "the profile of features"}
-    words |= {"worst_rows": "the rows that weigh most", "data": "which rows were audited"}
-    return tuple(text for key, text in words.items() if told.get(key))
+    found = ["which rows were audited"] if told.get("data") else []
+    found += ["its method, command and versions"] if told.get("command") else []
+    found += ["what it says of other sensitive features"] if told.get("others") else []
+    if told["kernels"] is not None and "psi" not in told["sums"]:
+        found.append("the worst case over kernels")
+    return tuple(found)
 
 
 def scope(told: Mapping[str, Any]) -> str:
     """What the certificate is about, in words: which subgroups, and how small they may be."""
-    what = []
-    if told["sums"] is not None:
-        sums = told["sums"]
-        names = ", ".join(name for name, _, _ in sums["axes"]) or "no column"
-        deep = f"of up to {sums['depth']} value{'s' * (sums['depth'] != 1)} of {names}"
-        what.append(
-            f"{len(told['parts']):,} parts ({deep}, with at least {100 * sums['least']:g}% of the rows)"
-        )
+    sums = told["sums"]
+    names = ", ".join(name for name, _, _ in sums["axes"]) or "no column"
+    deep = f"of up to {sums['depth']} value{'s' * (sums['depth'] != 1)} of {names}"
+    what = [
+        f"{len(told['parts']):,} parts ({deep}, with at least {100 * sums['least']:g}% of the rows)"
+    ]
     what += ["all their mixtures"] * (told["mixtures"] is not None)
     if told["kernels"] is not None:
-        what.append(f"every reweighing by {len(told['alpha_difference']):,} kernels")
+        what.append(f"every reweighting by {len(told['kernels']['alpha']):,} kernels")
     return " and ".join(what)
 
 
@@ -131,7 +131,7 @@ def _seals(told: Mapping[str, Any], public: str | None) -> Iterator[str]:
 
 
 def _fields_known(told: Mapping[str, Any]) -> Iterator[str]:
-    known = {*ABOUT, *(one.name for one in fields(Certificate))}
+    known = {*ABOUT, *PROPERTIES, *(one.name for one in fields(Certificate))}
     for name in sorted({*told} - known):
         yield f"it has a field {name!r}, which no certificate has"
     for name in sorted({*(told["sums"] or {})} - {*SUMS}):
@@ -140,133 +140,117 @@ def _fields_known(told: Mapping[str, Any]) -> Iterator[str]:
 
 def _recomputed(told: Mapping[str, Any]) -> Iterator[str]:
     """The sums against each other, and everything printed against what follows from them."""
-    sums, kernels = told["sums"], told["kernels"]
-    if sums is None and kernels is None:
+    if told["sums"] is None:
         yield "it carries no sums, so nothing in it can be checked: audit rows held out from the fit"
         return
-    found = None if sums is None else _found(sums, len(told["groups"]))
-    if kernels is not None:
-        yield from _cells_hold(told)
-    if found is not None:
-        yield from _sums_hold(told, found)
+    apart = {"duals": "mixtures", "psi": "kernels", "kernel_duals": "kernels"}
+    if alone := [key for key in apart if key in told["sums"] and told[apart[key]] is None]:
+        yield f"its sums have {alone[0]!r}, and it says nothing of {apart[alone[0]]}"
+        return
+    found = _found(told["sums"], len(told["groups"]))
+    yield from _sums_hold(told, found)
     true = _rebuilt(told, found)
     yield from _printed(told, true)
     yield from _notes_hold(told, true)
     yield from _limit_holds(told, true)
+    if isinstance(told.get("asked"), Mapping):
+        yield from _request_holds(told, told["asked"])
 
 
-def _rebuilt(told: Mapping[str, Any], found: Found | None) -> Certificate:
+def _request_holds(told: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[str]:
+    """Whether it is the certificate of the audit that it says was asked for."""
+    names = asked["sensitive_features"]
+    compared = [" & ".join(names)] if asked["intersections"] else names
+    printed = {k: told[k] for k in ("precision", "notion", "floor")}
+    printed |= {k: told["sums"][k] for k in ("depth", "least")}
+    printed["mixtures"] = told["mixtures"] is not None
+    wrong = [name for name, value in printed.items() if asked[name] != value]
+    if not same(told["confidence"], 1 - (1 - asked["confidence"]) / len(compared)):
+        wrong.append("confidence")
+    if (asked["kernels"] is None) != (told["kernels"] is None):
+        wrong.append("kernels")
+    if asked["columns"] is not None and {*asked["columns"]} != {
+        a for a, *_ in told["sums"]["axes"]
+    }:
+        wrong.append("columns")
+    clustered = any(re.fullmatch(CLUSTERED, note) for note in told["notes"])
+    if clustered != (asked["cluster"] is not None):
+        wrong.append("cluster")
+    if told["sensitive_feature"] not in compared:
+        wrong.append("sensitive_feature")
+    rows = sum(entry["rows"] for entry in told["data"].values())
+    if asked["cluster"] is None and rows != told["n"]:
+        wrong.append("data")
+    if wrong:
+        yield f"{wrong[0]} is not what was asked for"
+
+
+def _rebuilt(told: Mapping[str, Any], found: Found) -> Certificate:
     """The certificate that the sums give."""
-    kernels, groups = told["kernels"], tuple(told["groups"])
-    wanted = Wanted(
-        None if found is None else Subpopulations(least=found.least),
-        told["precision"],
-        told["mixtures"] is not None,
-        kernels is not None,
-    )
-    if kernels is None:
-        assert found is not None
-        basis, bound = constant(), inf
-        psi = np.repeat(found.counts[0][..., None], 2, axis=-1).astype(float)
-    else:
-        basis, bound = Basis(**told["basis"]), inf if told["bound"] is None else told["bound"]
-        psi = np.array(kernels["psi"], float)
-    asked = AuditQuestion(basis, bound, told["floor"], 1e-4, 0, told["confidence"], told["notion"])
-    width = psi.shape[-1]
-    of_cells = {"psi": psi[None], "psi_x": np.zeros((width, 0)), "x_squares": np.zeros(0)}
-    nothing = KernelInputs((), np.zeros(0), np.zeros(0))
-    labelled = told["accuracy"] is not None
-    made = measured(asked, of_cells, groups, nothing, labelled, lambda: None)
-    made = replace(made, precision=wanted.precision, share=wanted.share)
+    kernels = told["kernels"]
+    basis, bound = None, inf
     if kernels is not None:
-        made = replace(made, kernels={}, upper=_kernels(told, wanted.share))
-    if found is None:
-        return made
-    mixed = None
-    if wanted.mixtures:
-        how = (made.notion, made.confidence, made.precision, made.share, made.floor)
-        mixed = mixtures_of(found, *how, told["sums"].get("duals")).value
-    return over_parts(made, found, mixed)
-
-
-EXACT = ("difference", "accuracy", "n", "under_floor", "share", "mixtures", "upper")
-
-
-ALIKE = (
-    "groups",
-    "pair",
-    "worst_difference",
-    "worst_accuracy",
-    "tolerance",
-    "outcome",
-    "basis",
-    "bound",
-    "alpha_difference",
-    "alpha_accuracy",
-)
+        basis = Basis(**kernels["basis"])
+        bound = inf if kernels["bound"] is None else kernels["bound"]
+    request = AuditRequest(
+        parts=Subpopulations(least=found.least),
+        confidence=told["confidence"],
+        precision=told["precision"],
+        mixtures=told["mixtures"] is not None,
+        notion=told["notion"],
+        floor=told["floor"],
+        basis=basis,
+        bound=bound,
+    )
+    labelled = told["accuracy"] is not None or bool(found.counts[0][:, 1].any())
+    return from_sums(request, found, tuple(told["groups"]), labelled, dict(told["sums"]))
 
 
 def _printed(told: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     """Every number that is printed against the one that the sums give."""
-    made = plain(asdict(replace(true, kernels=None, sums=None)))
-    for name in EXACT:
-        if not same(told[name], made[name]):
-            yield f"{name} is {told[name]} where its sums give {made[name]}"
+    made = true.to_json()
     if len(told["parts"]) != len(true.parts):
         yield f"it has {len(told['parts'])} parts where its sums give {len(true.parts)}"
-    for said, part in zip(told["parts"], true.parts, strict=False):
-        shown = asdict(part)
-        wrong = [key for key, value in shown.items() if not same(said.get(key), value)]
-        wrong += sorted({*said} - {*shown})
+    for said, part in zip(told["parts"], made["parts"], strict=False):
+        wrong = [key for key in {*said, *part} if not same(said.get(key), part.get(key))]
         if wrong:
-            yield f"part {part.name!r} says another {wrong[0]} than its sums"
-    if told["kernels"] is not None:
-        yield from _over_kernels(told, true)
-        return
-    for name in ALIKE:
+            yield f"part {part['name']!r} says another {min(wrong)} than its sums"
+    for name in sorted({*made} - {"format", "parts", "sums", "kernels", "notes"}):
         if not same(told[name], made[name]):
-            yield f"{name} is another one than its sums give"
+            yield f"{name} is {str(told[name])[:60]} where its sums give {str(made[name])[:60]}"
+    if told["kernels"] is not None and "psi" in told["sums"]:
+        yield from _over_kernels(told, made)
 
 
-def _over_kernels(told: Mapping[str, Any], true: Certificate) -> Iterator[str]:
-    """What a search found over kernels, to its tolerance, and what its worst reweighing shows."""
-    kernels = told["kernels"]
-    if not same(kernels["upper"], _kernels(told, true.share)):
-        yield "the bound over kernels is not the one that its sums give"
-    if kernels["about"] != true.about or kernels["alpha"] != told["alpha_difference"]:
-        yield "the set of kernels is another one than its sums are of"
-    if {*kernels} != {"upper", "psi", "alpha", "about", "duals"}:
-        yield "the bound over kernels has a field that no certificate has"
-    slack = CLOSE + true.tolerance + max(float(told["tolerance"]), 0.0)
-    gap = told["worst_difference"] - true.worst_difference
-    if not abs(gap) <= slack or not told["tolerance"] <= 1:
-        yield f"worst_difference is {told['worst_difference']} where its sums give {true.worst_difference:.6f}"
-    said, least = told["worst_accuracy"], true.worst_accuracy
-    if (said is None) != (not isfinite(least)) or (said is not None and abs(said - least) > 1e-6):
-        yield f"worst_accuracy is {said} where its sums give {least:.6f}"
-    psi, alpha = np.array(kernels["psi"], float), np.array(told["alpha_difference"], float)
-    total = psi.sum(axis=(0, 1, 2))[:-1]
-    bound = inf if told["bound"] is None else told["bound"]
-    if (
-        not ((alpha >= -1e-6) & (alpha <= bound + 1e-6)).all()
-        or abs(alpha @ total / told["n"] - 1) > 1e-4
-    ):
-        yield "its worst reweighing is not in the set"
-    if not any(same(told["groups"], groups) for groups in _groups(told, psi, alpha)):
-        yield "groups are other ones than its sums give"
-    if not {*told["pair"]} <= {*told["groups"]}:
-        yield "pair names a group that is not there"
+SEARCHED = ("alpha", "alpha_accuracy", "worst_difference", "worst_accuracy", "tolerance", "pair")
 
 
-def _groups(
-    told: Mapping[str, Any], psi: np.ndarray, alpha: np.ndarray
-) -> Iterator[dict[str, Group]]:
-    """The groups on the rows and under the worst reweighing, for each set of labels that the notion looks at."""
-    for labels in NOTIONS[told["notion"]].labels:
-        yield {
-            name: asdict(group_of(psi[g], labels, alpha, told["n"], told["notion"]))  # type: ignore[misc]
-            for g, name in enumerate(told["groups"])
-        }
+def _over_kernels(told: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
+    """What holds over kernels; what was searched for, to its tolerance."""
+    said, true = told["kernels"], made["kernels"]
+    wrong = [k for k in {*said, *true} - {*SEARCHED} if not same(said.get(k), true.get(k))]
+    if wrong:
+        yield f"of kernels it says another {min(wrong)} than its sums"
+    slack = CLOSE + true["tolerance"] + max(float(said["tolerance"]), 0.0)
+    gap = abs(said["worst_difference"] - true["worst_difference"])
+    if not gap <= slack or not said["tolerance"] <= 1 or not {*said["pair"]} <= {*told["groups"]}:
+        yield f"the worst case over kernels is not the one that its sums give, {true['worst_difference']:.6f}"
+    least, wanted = said["worst_accuracy"], true["worst_accuracy"]
+    if (least is None) != (wanted is None) or (wanted is not None and abs(least - wanted) > 1e-6):
+        yield f"the accuracy over kernels is {least} where its sums give {wanted}"
+    psi, rows = np.array(told["sums"]["psi"], float), np.array(told["sums"]["counts"][0])
+    if said["basis"]["kind"] != "by_client" and said["basis"]["kernels"] != psi.shape[-1] - 1:
+        yield f"it names {said['basis']['kernels']} kernels, and its sums are of {psi.shape[-1] - 1}"
+    if psi.shape[:-1] != rows.shape or (psi[..., -1] != rows).any():
+        yield "the kernels' sums are of other rows than the parts'"
+    elif not (psi >= 0).all() or (psi > rows[..., None] + CLOSE * told["n"]).any():
+        yield "a kernel has less than nothing, or more than one, in a row"
+    total, bound = psi.sum(axis=(0, 1, 2))[:-1], inf if said["bound"] is None else said["bound"]
+    for name in ("alpha", "alpha_accuracy") if wanted is not None else ("alpha",):
+        alpha = np.array(said[name], float)
+        inside = ((alpha >= -1e-6) & (alpha <= bound + 1e-6)).all()
+        if not inside or abs(alpha @ total / told["n"] - 1) > 1e-4:
+            yield "its worst reweighting is not in the set"
 
 
 def _notes_hold(told: Mapping[str, Any], true: Certificate) -> Iterator[str]:
@@ -275,16 +259,16 @@ def _notes_hold(told: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     for note in true.notes:
         if note not in notes:
             yield f"it leaves out the note {note!r}"
-    about_rows = (re.escape(WEIGHTED), re.escape(UNTOLD), SHARED, REPEATED, CLUSTERED)
+    about_rows = (*map(re.escape, (WEIGHTED, UNTOLD, ABOVE_ONE)), SHARED, REPEATED, CLUSTERED)
     limit = told.get("says") if told.get("limit") is not None else None
     for note in notes:
         known = note in true.notes or note == limit
         if not known and not any(re.fullmatch(one, note) for one in about_rows):
             yield f"its sums give no note {str(note)[:60]!r}"
-    if told["intervals"] and not all(
-        low <= high for low, high in map(tuple, told["intervals"].values())
-    ):
-        yield "an interval ends before it begins"
+        for form in (CLUSTERED, REPEATED):
+            counted = re.fullmatch(form, note)
+            if counted and int(counted["n"].replace(",", "")) != told["n"]:
+                yield f"its note {note[:60]!r} is of other rows"
 
 
 def _limit_holds(told: Mapping[str, Any], true: Certificate) -> Iterator[str]:
@@ -292,7 +276,7 @@ def _limit_holds(told: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     if told.get("limit") is None:
         if told.get("kept") is not None:
             yield "it keeps a limit and names none"
-        shown = replace(true, notes=tuple(told["notes"]), profile=())
+        shown = replace(true, notes=tuple(told["notes"]))
         if told.get("says") is not None and told["kernels"] is None and told["says"] != str(shown):
             yield "what it says is not what its sums give"
         return
@@ -358,22 +342,9 @@ def _nested(found: Found, sizes: Sequence[int], depth: int, thin: int) -> Iterat
                 return
 
 
-def _cells_hold(told: Mapping[str, Any]) -> Iterator[str]:
-    """Whether the sums of kernels in [0, 1] are no more than rows, of which there are as many as is said."""
-    psi = np.array(told["kernels"]["psi"], float)
-    rows = psi[..., -1]
-    if rows.shape != (len(told["groups"]), 2, 2) or not (psi >= 0).all():
-        raise ValueError("psi")
-    if rows.sum() != told["n"]:
-        yield f"n is {told['n']} where the kernels' sums have {rows.sum():g} rows"
-    if (psi > rows[..., None] + CLOSE * told["n"]).any():
-        yield "a kernel has more than one in a row"
-    if told["sums"] is not None and (rows != np.array(told["sums"]["counts"][0])).any():
-        yield "the kernels' sums are of other rows than the parts'"
-
-
 def _found(sums: Mapping[str, Any], groups: int) -> Found:
     counts = np.array(sums["counts"])
+    check_depth(sums["depth"])
     axes = axes_of(sums)
     sizes, deep = sizes_of(axes), range(sums["depth"] + 1)
     if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[1:] != (groups, 2, 2):
@@ -406,13 +377,6 @@ def _pairs_hold(pairs: np.ndarray, found: Found, sizes: Sequence[int]) -> bool:
     shallow = [part for part in found.parts if 0 < len(part) <= 2]
     counts = [found.counts[found.parts.index(part)].sum() for part in shallow]
     return not shallow or bool((sums_at(pairs, sizes, shallow) == counts).all())
-
-
-def _kernels(told: Mapping[str, Any], share: float) -> float:
-    psi = np.array(told["kernels"]["psi"], float)
-    delta = share * (1 - told["confidence"])
-    asked = (float(told["n"]), delta, told["notion"], told["bound"], told["floor"])
-    return reweighed.reweighings(psi[..., :-1], *asked, duals=told["kernels"].get("duals")).value
 
 
 def same(said: Any, true: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -67,24 +66,15 @@ def clusters(client: Client, broadcast: Broadcast[Clusters]) -> Reply:
 
 
 def decisions(client: Client, broadcast: Broadcast[Decisions]) -> Reply:
-    """What an audit needs of the decisions d_w(x) > 0: ``tally`` over cells (group, label, decision).
-
-    The resamples' seed is made of the rows, so that it is the same at every asking and yet unknown
-    to the server: who knew how often each row was drawn could solve for the rows.
-    """
-    task, asked = broadcast.task, broadcast.asked
-    rows = client.prepare(task)
-    X, cells = rows.X[:, :-1], decided_cells(client, task, asked.w)
-    digest = hashlib.sha256(np.ascontiguousarray(rows.X).data).digest()
-    rng = np.random.default_rng([asked.seed, *digest])
+    """What an audit over kernels needs of the decisions d_w(x) > 0: ``tally`` over cells (group, label, decision)."""
+    task = broadcast.task
+    X, cells = client.prepare(task).X[:, :-1], decided_cells(client, task, broadcast.asked.w)
 
     def kernels(x: np.ndarray) -> np.ndarray:
         return design(task.basis, x, task.centres, client.key, task.clients)
 
-    count = 4 * len(task.groups)
-    return Reply(
-        broadcast.round, tally(X.__getitem__, kernels, cells, count, asked.replicates, rng)
-    )
+    psi = tally(X.__getitem__, kernels, cells, 4 * len(task.groups))
+    return Reply(broadcast.round, {"psi": psi})
 
 
 def decided_cells(client: Client, task: Task, w: np.ndarray) -> np.ndarray:
@@ -118,24 +108,17 @@ def tally(
     kernels: Callable[[np.ndarray], np.ndarray],
     cells: np.ndarray,
     count: int,
-    replicates: int,
-    rng: np.random.Generator,
-) -> dict[str, np.ndarray]:
-    """Sums of (K, 1) over the rows of each cell, in one pass of CHUNK rows at a time.
+) -> np.ndarray:
+    """Sums of (K, 1) over the rows of each cell, (count, M + 1), in one pass of CHUNK rows at a time.
 
     rows: from a slice to x, (k, d).  kernels: from x to K, (k, M).  cells: (n,), each < count.
-    psi[0, c] = sum_{i in c} (K_i, 1); psi[r, c], r = 1..replicates, is the same over a resample that
-    has row i Poisson(1) times; psi_x = sum_i (K_i, 1) x_i^T; x_squares = sum_i x_i^2.
     """
-    psi, psi_x, squares = np.zeros(()), np.zeros(()), np.zeros(())
+    psi = np.zeros(())
     for first in range(0, len(cells), CHUNK):
         part = slice(first, first + CHUNK)
         order = np.argsort(cells[part], kind="stable")
         ends = np.searchsorted(cells[part][order], np.arange(count + 1))
         x = rows(part)[order]
         K = np.hstack([kernels(x), np.ones((len(x), 1))])
-        times = np.ones((1 + replicates, len(x)))
-        times[1:] = rng.poisson(1.0, size=(replicates, len(x)))
-        psi = psi + np.stack([times[:, a:b] @ K[a:b] for a, b in pairwise(ends)], axis=1)
-        psi_x, squares = psi_x + K.T @ x, squares + (x * x).sum(axis=0)
-    return {"psi": psi, "psi_x": psi_x, "x_squares": squares}
+        psi = psi + np.stack([np.ones(b - a) @ K[a:b] for a, b in pairwise(ends)])
+    return psi

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch.nn.functional import softplus
 
-from agnosticfair.client import replay
 from agnosticfair.client.client import CHUNK, Client, Rows
 from agnosticfair.client.sums.float64 import KERNEL_BYTES, designed
 from agnosticfair.client.sums.torch_device import is_full, room_for
@@ -379,12 +378,10 @@ def descend(
         m.lerp_(gradient, 1.0 - keep)
         net.values.sub_((scale * m).clamp_(-1.0, 1.0), alpha=asked.rate)
 
-    with training(net, rng), replay.aside(where):
-        take = replay.Replayed(step) if replay.suits(net) else step
+    with training(net, rng):
         for rows in batches(len(held.y), asked.batch, asked.steps, rng):
             # sent without a wait: where several fits share a GPU, each wait is a turn of all the others
-            sent = None if rows is None else torch.from_numpy(rows).to(where, non_blocking=True)
-            take(sent)
+            step(None if rows is None else torch.from_numpy(rows).to(where, non_blocking=True))
     return (squares / asked.steps).double().cpu().numpy()
 
 

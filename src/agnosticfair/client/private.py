@@ -16,15 +16,21 @@ from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table
 from agnosticfair.data.wire import LARGEST
 from agnosticfair.errors import DataError
+from agnosticfair.learners.decisions import scores
+from agnosticfair.learners.estimates import predict
+from agnosticfair.learners.heads import joint, targets
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.parts import members
+from agnosticfair.mathematics.scores import smoothed, utility
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateHeads,
     PrivateMoments,
     PrivatePlan,
+    PrivateRates,
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import clip_of
@@ -49,9 +55,10 @@ def truncated(v: np.ndarray, bits: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PrivateRows:
-    """Rows as the private steps see them.  X: encoded.  y, s: labels and cells.  inside: (1 + M, n), whether
-    everybody, and each part, has the row."""
+    """Rows as the private steps see them.  table: those that fit.  X: encoded.  y, s: labels and cells.  inside:
+    (1 + M, n), whether everybody, and each part, has the row."""
 
+    table: Table
     X: np.ndarray
     y: np.ndarray
     s: np.ndarray
@@ -86,7 +93,7 @@ def prepared(client: Client, task: Task, most: int) -> PrivateRows:
     axes, parts = ((), []) if task.named is None else task.named.agreed
     codes = codes_of(table, axes, client.who, client.key)
     inside = np.array([members(codes, part) for part in [(), *parts]], np.float64)
-    return PrivateRows(X, table.labels(task.positive), cells_of(client, table, task), inside)
+    return PrivateRows(table, X, table.labels(task.positive), cells_of(client, table, task), inside)
 
 
 def fitting(table: Table, task: Task) -> np.ndarray:
@@ -120,7 +127,12 @@ def moments(client: Client, broadcast: Broadcast[PrivateMoments]) -> Reply:
 
 
 def _clipped(rows: PrivateRows, task: Task) -> np.ndarray:
-    return clipped(rows.X, clip_of(task), min(16, bits("moments", task) // 2))
+    return clipped(rows.X, clip_of(task), pair_bits(task))
+
+
+def pair_bits(task: Task) -> int:
+    """Bits after the point of factors, so that their products lie on the grid of the sums."""
+    return min(16, bits("moments", task) // 2)
 
 
 def bits_of(task: Task) -> int:
@@ -152,6 +164,56 @@ def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
     )
 
 
+def heads(client: Client, broadcast: Broadcast[PrivateHeads]) -> Reply:
+    """At w, of every head: the gradient sum (p - t) x, and sum 4 p (1 - p)."""
+    rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
+    X, fine = _clipped(rows, task), bits_of(task)
+    t, counts = targets(asked.heads, rows.y, rows.table.sensitive_features)
+    gradient, curve = np.zeros(asked.w.shape), np.zeros(len(asked.heads))
+    for h, p in enumerate(sigmoid(X @ asked.w.T).T):
+        gradient[h] = truncated(((p - t[h]) * counts[h])[:, None] * X, fine).sum(axis=0)
+        curve[h] = truncated(4 * p * (1 - p) * counts[h], fine).sum()
+    return Reply(broadcast.round, {"gradients": gradient, "curves": curve})
+
+
+def probabilities(client: Client, task: Task, most: int) -> np.ndarray:
+    """The task's estimates of the fitting rows, (H, n), each from 0 to 1; for ``client.kept``."""
+    rows = client.kept(task, prepared, most)
+    assert task.estimates is not None
+    with np.errstate(all="ignore"):  # weights may be as large as they like
+        P = predict(task.estimates, task.encoding, 0, rows.table, client.who)
+    return np.clip(np.nan_to_num(P, nan=0.5), 0.0, 1.0)
+
+
+def rates(client: Client, broadcast: Broadcast[PrivateRates]) -> Reply:
+    """With coefficients A: rates[m, c] = sum_{in m} d pi_c, and the upper triangle of sum 4 d (1 - d) v v^T."""
+    rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
+    P, fine = client.kept(task, probabilities, asked.most), bits_of(task)
+    assert task.estimates is not None
+    pi, inside = joint(task.estimates.heads, P), rows.inside
+    score = utility(P[0], asked.prices) - asked.shift
+    score -= np.einsum("cn,cn->n", pi, asked.A.T @ inside)
+    _, d, curve = smoothed(score, asked.eps)
+    k, j, other = asked.directions[:, :3].astype(int).T
+    first, second = asked.directions[:, 3:].T
+    v = inside[k] * (first[:, None] * pi[j] - second[:, None] * pi[other])
+    # products of two multiples of 2^-16 are exact, as those of the moments
+    v = truncated(np.sqrt(curve) * v, pair_bits(task))
+    upper = (v @ v.T)[np.triu_indices(len(v))]
+    return Reply(
+        broadcast.round,
+        {"rates": inside @ truncated(d * pi, fine).T, "rates_hessian": upper},
+    )
+
+
+def _decided(client: Client, task: Task, rows: PrivateRows, w: np.ndarray) -> np.ndarray:
+    """The score of every row: positive where the decision is."""
+    if task.rule is None or task.estimates is None:
+        return rows.X @ w
+    with np.errstate(all="ignore"):
+        return scores(task.rule, task.estimates, task.encoding, rows.table, client.who, client.key)
+
+
 def by_cell(cells: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     """Sums over the rows of each cell, (count, ...)."""
     return np.stack([values[cells == j].sum(axis=0) for j in range(count)])
@@ -160,7 +222,7 @@ def by_cell(cells: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
 def decisions(client: Client, broadcast: Broadcast[PrivateDecisions]) -> Reply:
     """What the certificate needs: rows, and positive and right decisions, of the model on unclipped rows."""
     rows, G = seen(client, broadcast), broadcast.task.cells
-    d = rows.X @ broadcast.asked.w
+    d = _decided(client, broadcast.task, rows, broadcast.asked.w)
     return Reply(
         broadcast.round,
         {

@@ -87,6 +87,8 @@ STEPS: dict[str, Step] = {
         Step("private_counts", private.counts, in_memory=True),
         Step("private_moments", private.moments, in_memory=True),
         Step("private_slopes", private.slopes, in_memory=True),
+        Step("private_heads", private.heads, in_memory=True),
+        Step("private_rates", private.rates, in_memory=True),
         Step("private_decisions", private.decisions, in_memory=True),
     )
 }

@@ -1,4 +1,4 @@
-"""``agnosticfair audit``: a certificate for a model file of ours or of others, or for predictions in a column."""
+"""``agnosticfair audit`` and ``plan-audit``: a certificate for any model, and how many rows one needs."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from agnosticfair.commands import options
-from agnosticfair.commands.measuring import labelled
-from agnosticfair.commands.output import check_folder, deliver, percent
-from agnosticfair.commands.reading import tell
-from agnosticfair.errors import DataError, SettingsError, SolverError
+from agnosticfair.commands.output import check_folder, deliver, grid, show
+from agnosticfair.commands.rows import labelled, tell
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.notions import PARITY
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.data.decided import Decided
     from agnosticfair.data.files import Roles
     from agnosticfair.data.table import Table
 
 ROWS_FILE = "rows.parquet"
-LEAST_RESAMPLES = 20
-"""With fewer an interval may leave out its own estimate."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,12 @@ class Request:
     precision: float
     mixtures: bool
     kernels: int | None
-    bound: float
+    bound: float | None
     sigma: float
     floor: float
-    tolerance: float
     seed: int
-    bootstrap: int
     cluster: str | None = None
+    limit: float | None = None
 
     @property
     def roles(self) -> Roles:
@@ -88,36 +87,41 @@ class Request:
             how = (self.positive, (trust_code, self.threshold))
             made = _of_model(model, file, self.roles, dialect, *how)
         if self.cluster is not None:
-            made = _one_each(made, self.clusters(file, dialect), self.seed)
+            made = replace(made, cluster=self.clusters(file, dialect))
         return replace(made, table=_intersected(made.table)) if self.intersections else made
 
     def of_audit(self, names: int) -> dict[str, Any]:
         """The arguments of ``audit``, where so many certificates share 1 - confidence."""
-        ask = _set(self.kernels, self.sigma, self.bound, self.bootstrap)
-        parts = _parts(self.columns, self.depth, self.least, self.bands, self.kernels)
+        from agnosticfair.auditing.parts import Subpopulations
+        from agnosticfair.mathematics.basis import gaussian
+
         same = [
             "floor",
             "seed",
             "notion",
             "precision",
             "mixtures",
-            "tolerance",
             "positive",
             "threshold",
+            "bound",
         ]
-        level = 1 - (1 - self.confidence) / names
-        own = {name: getattr(self, name) for name in same}
-        return {**ask, **own, "parts": parts, "confidence": level}
+        return {
+            **{name: getattr(self, name) for name in same},
+            "basis": None if self.kernels is None else gaussian(self.kernels, self.sigma),
+            "parts": Subpopulations(self.columns, self.depth, self.least, self.bands),
+            "confidence": 1 - (1 - self.confidence) / names,
+        }
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What is certified: a model or its predictions, the rows, and what it is called.  notes: about the rows."""
+    """What is certified: a model or its predictions, the rows, and what it is called.  cluster: who the rows are
+    about, (n,), where that is said."""
 
     given: Any
     table: Table
     name: str
-    notes: tuple[str, ...] = ()
+    cluster: Any = None
 
 
 @options.with_dialect
@@ -153,25 +157,27 @@ def audit(
     depth: Annotated[int, Option(help="Most values in one part: 1, 2 or 3.")] = 2,
     least: Annotated[float, Option(help="Least share of the rows that a part holds.")] = 0.01,
     bands: Annotated[int, Option(help="Bands of a column of numbers.")] = 4,
+    limit: Annotated[
+        float | None, Option(help="Largest difference asked for: the page says whether it is kept.")
+    ] = None,
     confidence: Annotated[float, Option(help="With which the bounds hold, all at once.")] = 0.95,
     precision: Annotated[
         float, Option(help="Parts whose interval is wider than +- this are not estimable.")
     ] = 0.1,
     mixtures: Annotated[bool, Option("--mixtures", help="Bound mixtures of parts, too.")] = False,
     kernels: Annotated[
-        int | None, Option(help="Instead of parts: Gaussian kernels around rows drawn at random.")
+        int | None, Option(help="Besides parts: Gaussian kernels around rows drawn at random.")
     ] = None,
-    bound: Annotated[float, Option(help="Bound B on the adversary's alpha, for kernels.")] = 5.0,
+    bound: Annotated[
+        float | None, Option(help="Bound B on the adversary's alpha, for kernels; else 5.")
+    ] = None,
     sigma: Annotated[float, Option(help="Kernels' width; features are scaled to [0, 1].")] = 1.0,
     floor: Annotated[float, Option(help="Least share of the mass a compared group keeps.")] = 0.05,
-    tolerance: Annotated[float, Option(help="How near the search comes to the worst.")] = 1e-4,
-    seed: Annotated[int, Option(help="Draws the kernels' centres and the resamples.")] = 0,
-    bootstrap: Annotated[int, Option(help="Resamples for kernels' intervals; 0: none.")] = 200,
+    seed: Annotated[int, Option(help="Draws the kernels' centres, and a cluster's row.")] = 0,
     cluster: Annotated[
         str | None,
         Option(help="Column that says which rows are one person: one of each is audited."),
     ] = None,
-    strict: Annotated[bool, Option("--strict", help="Fail if the search stops early.")] = False,
     key: Annotated[Path | None, Option(help="Sign with this key (extra 'secure').")] = None,
     keep_rows: Annotated[
         bool,
@@ -183,15 +189,18 @@ def audit(
     """Certify any model on rows it was not fitted on: every named part of the population, at a confidence.
 
     Give a model file, ours or another's, or the column with a model's predictions. Writes certificate.json,
-    which 'verify' checks without the rows, and certificate.png; in a folder each where there are several sensitive
-    features, whose certificates then hold together. These files hold no row: with --keep-rows rows.parquet holds them
-    all (features, label, group, decision), for the explorer of 'report', and is not to travel with the certificate.
+    which 'verify' checks without the rows, certificate.png and audit.html, which answers at a glance; in a folder each
+    where there are several sensitive features, whose certificates then hold together. These files hold no row: with
+    --keep-rows rows.parquet holds them all (features, label, group, decision), for the explorer of 'report', and is not
+    to travel with the certificate.
     The options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
     given = dict(locals())
     from agnosticfair.auditing.proof import read_key
     from agnosticfair.report import certificate as report
-    from agnosticfair.report.facts import of_decisions
+    from agnosticfair.report.page import page_data, report_page
+    from agnosticfair.report.runs import Run
+    from agnosticfair.report.words import of_decisions
 
     if (model is None) == (predictions is None):
         raise SettingsError("name either a model by --model or a column by --predictions")
@@ -206,13 +215,18 @@ def audit(
         tell({file.stem: judged.table}, target, getattr(judged.given, "positive", positive))
     told = {}
     for name in names:
-        made = certified(judged, name, ask, strict)
+        made = certified(judged, name, ask)
         rows = _decided(judged, name, of_rows)
         about = {"sensitive_feature": name, "asked": asdict(request)}
         files, told[name] = _files(judged, made, about, file, secret)
         folder = out if len(names) == 1 else out / name
         files |= _kept_rows(folder, rows, keep_rows)
-        said = "\n".join((*of_decisions(rows, judged.name), str(made)))
+        content = page_data(
+            [Run(folder, "audit", told[name], decided={ROWS_FILE: rows} if keep_rows else {})]
+        )
+        files["audit.html"] = report_page(content).encode()
+        answer = content["studies"][0]["glance"]["answer"]
+        said = "\n".join((*of_decisions(rows, judged.name), str(made), answer))
         deliver(folder, files, report.grids(made), said, "" if as_json else None)
     if as_json:
         print(json.dumps(told if len(told) > 1 else told[names[0]], indent=1, allow_nan=False))
@@ -226,18 +240,12 @@ def _request(given: Mapping[str, Any]) -> Request:
     return Request(**wanted | {"columns": tuple(given["columns"]) if given["columns"] else None})
 
 
-def certified(
-    judged: Judged, name: str, ask: Mapping[str, Any], strict: bool = False
-) -> Certificate:
-    """The certificate for one sensitive feature; with --strict none that is not to the tolerance."""
+def certified(judged: Judged, name: str, ask: Mapping[str, Any]) -> Certificate:
+    """The certificate for one sensitive feature."""
     from agnosticfair.auditing.audit import audit as certify
 
-    with percent() as told:
-        made = certify(judged.given, judged.table, sensitive_features=name, on_progress=told, **ask)
-    made = replace(made, notes=(*judged.notes, *made.notes))
-    if strict and made.warnings and made.outcome != "optimal":
-        raise SolverError(f"{made.warnings[-1]} Allow a larger tolerance or fewer kernels.")
-    return made
+    rows = {"sensitive_features": name, "cluster": judged.cluster}
+    return certify(judged.given, judged.table, **rows, **ask)
 
 
 def _files(
@@ -278,45 +286,6 @@ def _decided(judged: Judged, sensitive_feature: str, how: Mapping[str, Any]) -> 
     y, decided = labels_and_decisions(judged.given, table, None, len(table), **how)
     label = next(iter(table.target.values()[y]), "positive") if table.target else "positive"
     return Decided.of(table, sensitive_feature, label, {judged.name: decided.astype(float)})
-
-
-def _set(kernels: int | None, sigma: float, bound: float, bootstrap: int) -> dict[str, Any]:
-    """The kernels that were asked for, if any."""
-    from agnosticfair.mathematics.basis import gaussian
-
-    if bootstrap != 0 and bootstrap < LEAST_RESAMPLES:
-        raise SettingsError(
-            f"bootstrap is {bootstrap}; an interval needs {LEAST_RESAMPLES} resamples or more: take these, or 0, none"
-        )
-    if kernels is None:
-        return {}
-    return {"basis": gaussian(kernels, sigma), "bound": bound, "bootstrap": bootstrap}
-
-
-def _parts(
-    columns: tuple[str, ...] | None, depth: int, least: float, bands: int, kernels: int | None
-) -> Any:
-    """The parts that were asked for: none where it is kernels without columns."""
-    from agnosticfair.auditing.parts import Subpopulations
-
-    if kernels is not None and columns is None:
-        return None
-    return Subpopulations(columns, depth, least, bands)
-
-
-def _one_each(judged: Judged, clusters: Any, seed: int) -> Judged:
-    """One row of each cluster, and the note that says so."""
-    from agnosticfair.auditing.repeats import one_of_each
-    from agnosticfair.model import Model
-
-    some = one_of_each(clusters, len(judged.table), seed)
-    ours = isinstance(judged.given, Model)
-    note = (
-        f"One row of each of {len(some):,} clusters among {len(clusters):,} rows was audited: bounds count every "
-        "cluster once."
-    )
-    given = judged.given if ours else judged.given[some]
-    return replace(judged, given=given, table=judged.table.take(some), notes=(note,))
 
 
 def _intersected(table: Table) -> Table:
@@ -383,3 +352,51 @@ def _of_column(predictions: str, file: Path, roles: Roles, dialect: options.Dial
                 f"({shown(labels)}) nor a number: write labels, 0 and 1, or probabilities"
             ) from None
     return Judged(np.array(numbers)[column.codes], table, predictions)
+
+
+@options.with_dialect
+@options.example("plan-audit test.csv --target income --sensitive-features sex")
+def plan_audit(
+    file: Annotated[Path, Argument(help="CSV or Parquet with some rows like those to audit.")],
+    target: options.Target,
+    sensitive_features: options.SensitiveFeatures,
+    dialect: options.Dialect,
+    drop: options.Drop = None,
+    precision: Annotated[
+        float, Option(help="How well a difference is to be known, +- this.")
+    ] = 0.1,
+    confidence: Annotated[float, Option(help="With which all bounds are to hold at once.")] = 0.95,
+) -> None:
+    """Say how many rows an audit needs for everybody, and for every value of a column, before it is made.
+
+    The shares of groups and values come from the rows at hand; the two largest groups are compared.
+    """
+    from agnosticfair.data.axes import codes_of, own_axes
+    from agnosticfair.data.files import Roles, read_table
+
+    names = tuple(sensitive_features)
+    table = read_table(file, Roles(target, names, None, (), (), tuple(drop or ())), dialect=dialect)
+    axes = own_axes(table, None, 4)
+    codes, parts = codes_of(table, axes), sum(len(axis.values) for axis in axes)
+    ask = (precision, 1 - (1 - confidence) / len(names))
+    print(f"There are {len(table):,} rows now. More than two groups, and conjunctions, need more.")
+    for name in names:
+        group = table.sensitive_features[name].codes
+        lines = [("everybody", _needed(group, group >= 0, *ask, None))]
+        for a, axis in enumerate(axes):
+            every = [_needed(group, codes[:, a] == v, *ask, parts) for v in range(len(axis.values))]
+            lines.append((f"every value of {axis.name}", max(every, key=lambda n: n or inf)))
+        title = f"Rows for +-{precision:g} by {name}, at {confidence:.0%} confidence"
+        show(grid(title, ("of", "rows in all"), lines))
+
+
+def _needed(
+    group: np.ndarray, inside: np.ndarray, precision: float, confidence: float, parts: int | None
+) -> int | None:
+    """The rows in all for the two largest groups of a part; None where it has not two.  inside: (n,) of bool."""
+    import numpy as np
+
+    from agnosticfair.auditing.planning import rows_needed
+
+    one, other = np.sort(np.bincount(group[inside], minlength=2))[::-1][:2] / len(group)
+    return rows_needed(one, other, precision, confidence, parts) if other > 0 else None

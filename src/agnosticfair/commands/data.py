@@ -1,16 +1,18 @@
-"""``agnosticfair data``: the example data as ready files, one for each site."""
+"""``agnosticfair data`` and ``methods``: the example data as ready files, and the methods by name."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from agnosticfair.commands.options import example
-from agnosticfair.commands.output import check_folder, write_files
+from agnosticfair.commands.options import Json, example
+from agnosticfair.commands.output import check_folder, grid, show, write_files
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -59,3 +61,30 @@ def _csv(table: Table, target: str) -> bytes:
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     return text.getvalue().encode()
+
+
+@example("methods --json")
+def list_methods(as_json: Json = False) -> None:
+    """List the methods by name, with what each minimises and its main values."""
+    from dataclasses import asdict
+
+    from agnosticfair.auditing.certificate import plain
+    from agnosticfair.mathematics.basis import is_centred
+    from agnosticfair.methods import METHODS
+
+    if as_json:
+        return print(json.dumps([plain(asdict(m)) for m in METHODS.values()], indent=1))
+    lines = []
+    for m in METHODS.values():
+        tau = (
+            m.fairness.tau
+            if m.fairness
+            else m.averaging.tau
+            if m.averaging and m.averaging.penalty
+            else ""
+        )
+        kernels = f" {m.basis.kernels}" if is_centred(m.basis) else ""
+        bound = f"{m.bound:g}" if isfinite(m.bound) else ""
+        values = (f"{m.basis.kind}{kernels}", bound, f"{tau}", f"{m.max_rounds}")
+        lines.append((m.name, m.summary, *values))
+    return show(grid("", ("method", "what it does", "basis", "B", "tau", "rounds"), lines))

@@ -1,4 +1,4 @@
-"""``agnosticfair deploy``: a federation of real sites over Flower, from a folder that a person can read."""
+"""``agnosticfair deploy`` and ``site``: real sites over Flower, from a folder that a person can read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typer
 from typer import Argument, Option
 
 from agnosticfair.commands import options
-from agnosticfair.commands.reading import with_parts
-from agnosticfair.errors import SettingsError
+from agnosticfair.commands.rows import with_parts
+from agnosticfair.errors import SettingsError, plain
 from agnosticfair.settings import DEFAULT, from_config, to_config
 
 EPILOG = (
@@ -168,7 +168,7 @@ def run(
 
 
 def _trouble(sentence: str) -> None:
-    print("Note:", sentence, file=sys.stderr, flush=True)
+    print("Note:", plain(sentence), file=sys.stderr, flush=True)
 
 
 def _interrupted(folder: Path, run: str) -> NoReturn:
@@ -234,8 +234,7 @@ def check(
         (
             key,
             "masked" if about["rows"] is None else cell(about["rows"]),
-            about["versions"]["agnosticfair"],
-            about["versions"]["python"],
+            *(dict(about.get("versions") or {}).get(k, "?") for k in ("agnosticfair", "python")),
         )
         for key, about in sites.items()
     ]
@@ -362,3 +361,34 @@ def _sites(text: str) -> dict[str, Path]:
             raise SettingsError(f"--sites has {part.strip()!r}: write NAME=FILE, each name once")
         found[key] = Path(file)
     return found
+
+
+# --- for a site's own people ---
+
+SITE_EPILOG = "Example: agnosticfair site policy bank/sites/north.toml"
+
+site_app = typer.Typer(help="For a site's own people: what it answers.", no_args_is_help=True)
+
+
+@site_app.callback()
+def _site() -> None:
+    """For a site's own people."""
+
+
+@site_app.command(epilog=SITE_EPILOG)
+def policy(
+    file: Annotated[Path, Argument(help="The site's one file, as 'deploy init' wrote it.")],
+) -> None:
+    """Print in words what a site answers and what it refuses, for its people to sign off."""
+    from agnosticfair.flower.node import read_site
+    from agnosticfair.flower.site import policy_of, site_of
+    from agnosticfair.site.policy import words
+
+    found = policy_of(site_of(read_site(file).config))
+    answered, refused = words(found)
+    print(f"Site {found.site!r} answers:")
+    for sentence in answered:
+        print(f"  - {sentence}")
+    print("It refuses:")
+    for sentence in refused:
+        print(f"  - {sentence}")

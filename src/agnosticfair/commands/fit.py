@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from agnosticfair.commands import options, reading
-from agnosticfair.commands.leaving import certificate_name, leave, note_rows, pages_of, present
-from agnosticfair.commands.measuring import labelled, scores
+from agnosticfair.commands import options
+from agnosticfair.commands.leaving import (
+    certificate_name,
+    check_alone,
+    leave,
+    note_rows,
+    pages_of,
+    present,
+    private_fit,
+)
 from agnosticfair.commands.output import check_file, check_folder, progress, round_words
-from agnosticfair.commands.private import check_alone, private_fit
+from agnosticfair.commands.rows import columns_of, labelled, scores, with_parts
+from agnosticfair.commands.rows import tell as say_read
+from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
@@ -48,6 +57,9 @@ def fit(
     limit: options.Limit = None,
     confidence: options.LimitConfidence = 0.95,
     precision: options.LimitPrecision = 0.1,
+    cluster: Annotated[
+        str | None, Option(help="Column that says which rows are one person, for --limit.")
+    ] = None,
     seed: options.Seed = 0,
     strict: Annotated[bool, Option("--strict", help="Fail if it does not converge.")] = False,
     checkpoint: Annotated[
@@ -96,14 +108,14 @@ def fit(
     folders = {"--run": run, "--checkpoint": checkpoint}
     _check_places(out, beside, (*files, *(test or ())), force, folders)
     chosen, device = _recipe(method, settings, device, limit)
-    roles = reading.with_parts(roles, chosen)
+    roles = _clustered(with_parts(roles, chosen), cluster, limit, workers, device)
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     clients = _read(files, test or (), roles, dialect)
     if not as_json:
-        reading.tell(clients, target, positive)
+        say_read(clients, target, positive)
         note_rows(chosen)
-    columns = reading.columns_of(clients)
+    columns = columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
         check_alone(test=test, limit=limit, run=run, checkpoint=checkpoint, track=track)
@@ -116,9 +128,10 @@ def fit(
     with tracker(track) as tell:
         held = {key: len(table) for key, table in clients.items()}
         tell("parameters", parameters(chosen, seed=seed, rows=held))
-        ask = {"limit": limit, "confidence": confidence, "precision": precision}
+        ask: dict[str, Any] = {"limit": limit, "confidence": confidence, "precision": precision}
+        ask["cluster"] = cluster
         fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, ask)
-        told: dict[str, Any] = {"target": target, "seed": seed, "run": run, "promise": promise}
+        told: dict[str, Any] = {"target": target, "run": run, "promise": promise}
         left = leave(fitted, clients, out, **told, keep=track is not None)
         if track is not None:
             tell("results", results(fitted, left.certified[0]))
@@ -162,6 +175,19 @@ def _read(
     return read_sources(files, roles, dialect=dialect)
 
 
+def _clustered(
+    roles: options.Roles, cluster: str | None, limit: float | None, workers: int, device: str | None
+) -> options.Roles:
+    """The roles of columns, with the one that names clusters."""
+    if cluster is None:
+        return roles
+    if limit is None or workers > 1 or device is not None:
+        raise SettingsError(
+            "--cluster deals the rows of --limit, in one process: give a limit, or audit the model with --cluster"
+        )
+    return replace(roles, parts=(*roles.parts, cluster))
+
+
 def _recipe(
     name: str, settings: options.Settings, device: str | None, limit: float | None
 ) -> tuple[Method, str | None]:
@@ -192,7 +218,6 @@ def _fitted(
     promises, where there is a limit."""
     from agnosticfair import federation
     from agnosticfair.auditing.limit import fit_within
-    from agnosticfair.errors import SettingsError
     from agnosticfair.runs import provenance as record
     from agnosticfair.server.checkpoints import FILE
 

@@ -1,25 +1,27 @@
-"""What a fit leaves behind: its card, its run's files, what is said of it on the terminal."""
+"""What a fit leaves behind: its card, its run's files, what is said of it; and fits with differential privacy."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from agnosticfair.commands import reading
-from agnosticfair.commands.measuring import scores, show_scores
-from agnosticfair.commands.output import cell, write_files
+from agnosticfair.commands.output import cell, check_folder, write_files
+from agnosticfair.commands.rows import scores, show_scores, warned
+from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.auditing.limit import Promise
+    from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
+    from agnosticfair.private import Budget
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,13 @@ def leave(
     out: Path,
     *,
     target: str,
-    seed: int,
     run: Path | None,
     keep: bool,
     promise: Promise | None = None,
 ) -> Left:
     """Measure and certify a fit on its clients' rows, and write model and card; and a run's files where there is a
     folder for them, or where they are to be kept for a tracker. What is promised was certified on rows held out."""
+    from agnosticfair.auditing.fits import as_content, certificates
     from agnosticfair.auditing.limit import said_in
     from agnosticfair.runs import provenance as record
 
@@ -57,10 +59,10 @@ def leave(
     if promise is not None:
         certified = (said_in(promise), {})
     elif keep or not any(source.streamed for source in clients.values()):
-        certified = record.certificates(fitted, clients, seed=seed)
+        certified = certificates(fitted, clients)
     if keep:  # each is another pass over the rows
         told = {"target": target, "training_rows": found}
-        kept = record.run_files(fitted, clients, record.certified(*certified), **told)
+        kept = record.run_files(fitted, clients, as_content(*certified), **told)
     if run is not None:
         write_files(run, kept)
     limit = None if promise is None else promise.limit
@@ -166,7 +168,7 @@ def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
 
     own = fitted.method.rule
     priced = own is not None and own.costs is not None  # then accuracy is not what is asked for
-    said = [] if priced else reading.warned(found, tau=fitted.method.fairness is not None)
+    said = [] if priced else warned(found, tau=fitted.method.fairness is not None)
     if fitted.collapsed is not None:
         said.append(fitted.collapsed)
     if not fitted.converged:
@@ -199,21 +201,92 @@ def cards_of(
     """The model's card, in both forms, by file name. It is made of rows in memory: where some are
     streamed there is none."""
     from agnosticfair.report import card
+    from agnosticfair.report.page import card_files
 
     if any(source.streamed for source in sources.values()):
         return {}
     clients = cast("Mapping[str, Table]", sources)
     made, reasons = certified
     sections = card.card(fitted, clients, {**made, **reasons}, target, limit)
-    texts = {"md": card.markdown(sections), "html": card.html(sections)}
-    return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+    return card_files(sections, stem)
 
 
 def pages_of(fitted: Fit, left: Left) -> dict[str, bytes]:
     """What a tracker keeps besides model and card: the certificates, and the report of the run."""
-    from agnosticfair.report.page import data, html
+    from agnosticfair.report.page import page_data, report_page
     from agnosticfair.report.runs import fit_run
 
     told = json.dumps({name: made.to_json() for name, made in left.certified[0].items()}, indent=1)
-    report = html(data([fit_run(left.kept, fitted.model)], None, ()))
+    report = report_page(page_data([fit_run(left.kept, fitted.model)]))
     return {"certificates.json": told.encode(), "report.html": report.encode()}
+
+
+def check_alone(**given: Any) -> None:
+    """Raise where an option was given that a private fit would not heed."""
+    unheeded = [f"--{option}" for option, value in given.items() if value is not None]
+    if unheeded:
+        raise SettingsError(
+            f"a private fit has no {' and no '.join(unheeded)}: leave it out, and measure by 'evaluate' on rows "
+            "that took no part"
+        )
+
+
+def private_fit(
+    clients: Mapping[str, Table | Stream],
+    method: Method,
+    budget: Budget,
+    schema: Schema | None,
+    about: tuple[str, tuple[str, ...], str | None],
+    out: Path,
+    as_json: bool,
+) -> None:
+    """A model and its card, with what was spent and certified. Nothing else is measured on the rows here, for that
+    would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
+    from agnosticfair.auditing.fits import certificates
+    from agnosticfair.private import fit_private
+    from agnosticfair.protocol.privacy.store import ledger_folder
+    from agnosticfair.report.card import private_card
+    from agnosticfair.report.page import card_files
+
+    if schema is None:
+        raise SettingsError(
+            "differential privacy needs --schema: ranges and categories taken from rows would show some of them"
+        )
+    place = budget.ledgers or ledger_folder()
+    check_folder(place, option="--ledgers")
+    held = _in_memory(clients)
+    target, names, positive = about
+    fitted = fit_private(
+        held,
+        method,
+        budget=replace(budget, ledgers=place),
+        schema=schema,
+        sensitive_features=names,
+        positive=positive,
+    )
+    fitted.model.save(out)
+    cards = card_files(private_card(fitted, target), out.stem)
+    write_files(out.parent, cards)
+    certified = {name: str(made) for name, made in certificates(fitted, held)[0].items()}
+    if as_json:
+        told = {"certificate": certified, **dict(fitted.model.privacy or {})}
+        return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
+    print(f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s.")
+    for name, sentence in certified.items():
+        print(f"Certificate, by {name}: {sentence}")
+    print(f"What these rows have spent over all fits is kept in {place}.")
+    return print(
+        f"Written: {out}, which predicts {fitted.model.positive!r}, and {', '.join(sorted(cards))}."
+    )
+
+
+def _in_memory(clients: Mapping[str, Table | Stream]) -> Mapping[str, Table]:
+    """The clients' tables; one that streams its rows is refused."""
+    from agnosticfair.data.table import Table
+
+    for key, rows in clients.items():
+        if not isinstance(rows, Table):
+            raise SettingsError(
+                f"client {key!r} streams its rows: a private fit needs them in memory"
+            )
+    return cast("Mapping[str, Table]", clients)

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from agnosticfair.commands import options
 from agnosticfair.commands.output import grid, show
-from agnosticfair.commands.reading import with_parts
+from agnosticfair.commands.rows import with_parts
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT
 
@@ -42,7 +42,6 @@ def explain_messages(
     sites: Annotated[int, Option(help="Number of sites, taken to be of equal size.")] = 2,
     method: options.MethodName = DEFAULT,
     settings: options.Settings = options.NONE,
-    bootstrap: Annotated[int, Option(help="Resamples of the certificate; 0 for none.")] = 50,
     secure: Annotated[bool, Option("--secure", help="As they are under secure sums.")] = False,
     epsilon: options.Epsilon = None,
     delta: options.Delta = 1e-5,
@@ -59,8 +58,6 @@ def explain_messages(
     from agnosticfair.private import Budget
     from agnosticfair.server.reveals import explain, explain_audit, explain_secure, learned
 
-    if bootstrap < 0:
-        raise SettingsError(f"bootstrap is {bootstrap}; it must not be negative")
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
     chosen = recipe(method, **settings)
@@ -75,7 +72,7 @@ def explain_messages(
         found = _private(chosen, census, names, Budget(epsilon, delta, most_rows=site_rows), agreed)
     else:
         found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
-        found += explain_audit(chosen, census, bootstrap, names)
+        found += explain_audit(chosen, census, names)
         found = explain_secure(found, census, sites, chosen) if secure else found
     if as_json:
         return print(json.dumps([asdict(message) for message in found], indent=1))
@@ -116,8 +113,10 @@ def _private(
             cut = {k: tuple(np.linspace(*ends, 5)[1:-1]) for k, ends in drawn.numeric.items()}
             drawn = replace(drawn, bands=cut)
         axes = schema_axes(drawn, basis.columns)
-    noise = budget.multipliers(ROUNDS, parts=basis.kind == "named")
-    return explain_private(method, census, sites, noise, axes, budget.most_rows)
+    ruled = method.rule is not None
+    noise = budget.multipliers(ROUNDS, parts=basis.kind == "named", rule=ruled)
+    bands = {} if agreed is None else agreed.bands
+    return explain_private(method, census, sites, noise, axes, budget.most_rows, bands)
 
 
 def _agreed(schema: Schema, rows: int) -> Census:

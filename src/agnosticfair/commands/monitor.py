@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Exit, Option
+from typer import Exit, Option
 
 from agnosticfair.commands.options import Columns, Json, ModelFile, example
 from agnosticfair.commands.output import grid, show, write_files
@@ -43,13 +43,6 @@ def monitor(
     add: Annotated[
         list[Path] | None, Option(help="Another site's state to add; nothing is then written.")
     ] = None,
-    masked: Annotated[
-        Path | None,
-        Option(help="Folder where sites shared their states under masks; shows their total."),
-    ] = None,
-    keys: Annotated[
-        Path | None, Option(help="List of the sites' public masking keys, for --masked.")
-    ] = None,
     labels: Annotated[Path | None, Option(help="Labels that came late, joined by --key.")] = None,
     key: Annotated[
         str | None,
@@ -72,20 +65,17 @@ def monitor(
     alert: Annotated[
         str | None, Option(help="Command to run on an alarm; it gets the verdict as JSON.")
     ] = None,
-    track: Annotated[
-        str | None, Option(help="Tell the timeline and verdict to MLflow: mlflow:URI.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Count a batch of decided rows: are they inside the certified set, and is the limit kept?"""
+    from agnosticfair.auditing import proof
     from agnosticfair.model import load_model
     from agnosticfair.monitoring.monitor import Monitor
 
     loaded = load_model(model)
-    watch = Monitor(
-        loaded, read_baseline(certificate, loaded, limit), state=state, confidence=confidence
-    )
-    if not (rows or sample or add or masked or watch.state.rows):
+    told = proof.read(certificate)
+    watch = Monitor(loaded, told, limit=limit, state=state, confidence=confidence)
+    if not (rows or sample or add or watch.state.rows):
         raise SettingsError("there is nothing to watch yet: name a batch by --rows")
     if (labels is None) != (key is None):
         raise SettingsError(
@@ -102,10 +92,7 @@ def monitor(
         )
     if add:
         watch, verdict = _added(watch, add)
-    if masked is not None:
-        watch, verdict = _unmasked(watch, masked, keys)
     _deliver(watch, verdict, page, prometheus)
-    _track(watch, verdict, track)
     if as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
@@ -113,21 +100,6 @@ def monitor(
     if verdict.alarm and alert is not None:
         _alert(alert, verdict)
     raise Exit(ALARM if verdict.alarm else 0)
-
-
-def read_baseline(path: Path, model: Model, limit: float | None = None) -> Baseline:
-    """The baseline in a certificate's file."""
-    from dataclasses import replace
-
-    from agnosticfair.monitoring.baseline import as_baseline
-
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no JSON"
-        raise DataError(f"cannot read the certificate {str(path)!r}: {why}") from None
-    found = as_baseline(content, model)
-    return found if limit is None else replace(found, limit=limit, limits=None)
 
 
 def _batch(
@@ -205,11 +177,12 @@ def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None
 
 def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
     """The monitor of all sites together."""
-    from agnosticfair.monitoring.monitor import Monitor
+    from copy import copy
+
     from agnosticfair.monitoring.state import from_bytes
 
-    whole = Monitor(watch.model, watch.baseline, confidence=watch.confidence)
-    whole.state = watch.state
+    whole = copy(watch)
+    whole.path = None
     for path in files:
         if not path.is_file():
             raise DataError(f"there is no state file {str(path)!r}: check the path")
@@ -217,59 +190,12 @@ def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
     return whole, whole.verdict()
 
 
-def _unmasked(watch: Monitor, folder: Path, keys: Path | None) -> tuple[Monitor, Verdict]:
-    """The monitor of all sites together, from what they shared under masks."""
-    from agnosticfair.flower.masking import read_key_list
-    from agnosticfair.monitoring.masked import together
-    from agnosticfair.monitoring.monitor import Monitor
-
-    if keys is None:
-        raise SettingsError("masked states are checked by the sites' public keys: give --keys")
-    whole = Monitor(watch.model, watch.baseline, confidence=watch.confidence)
-    whole.state = together(folder, watch.baseline, read_key_list(keys).sites)
-    return whole, whole.verdict()
-
-
-@example(
-    "share-state model.safetensors meeting --certificate certificate.json --state north.json "
-    "--site north --secret keys/north.mask --keys keys/masking.json"
-)
-def share_state(
-    model: ModelFile,
-    folder: Annotated[Path, Argument(help="Folder that all sites can write to, empty at first.")],
-    certificate: Annotated[Path, Option(help="What the model is watched against.")],
-    state: Annotated[Path, Option(help="This site's state, written by 'monitor'.")],
-    site: Annotated[str, Option(help="This site's name in the list of keys.")],
-    secret: Annotated[Path, Option(help="This site's secret masking key; 'deploy init' has them.")],
-    keys: Annotated[Path, Option(help="List of all sites' public masking keys.")],
-) -> None:
-    """Share a monitor's counts under masks: only the total of all sites can be read.
-
-    Run it at every site until it says that the counts are there; 'monitor --masked' then shows the total.
-    """
-    from agnosticfair.flower.masking import read_key_list, read_secret
-    from agnosticfair.model import load_model
-    from agnosticfair.monitoring.masked import share
-    from agnosticfair.monitoring.state import from_bytes
-
-    if not state.is_file():
-        raise DataError(f"there is no state file {str(state)!r}: check the path")
-    baseline = read_baseline(certificate, load_model(model))
-    counted = from_bytes(state.read_bytes(), f"file {state.name!r}")
-    identity, roster = read_secret(secret, site), read_key_list(keys).sites
-    missing = share(folder, counted, baseline, identity, roster, secret.parent)
-    if missing:
-        print(f"Waiting for the keys of {', '.join(missing)}: run this again when they are there.")
-    else:
-        print(f"The counts of {site} are in {folder}, under masks.")
-
-
 def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Path | None) -> None:
     if page is not None:
         from agnosticfair.report.monitor import page_data
-        from agnosticfair.report.page import html
+        from agnosticfair.report.page import monitor_page
 
-        text = html(page_data(watch, verdict), "monitor.js")
+        text = monitor_page(page_data(watch, verdict))
         write_files(page.parent, {page.name: text.encode()})
     if prometheus is not None:
         from agnosticfair.monitoring.metrics import exposition
@@ -288,24 +214,6 @@ def _time(when: str | None) -> float | None:
     except ValueError:
         raise SettingsError(f"{when!r} is no time: write it as 2026-11-16T08:00+00:00") from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-
-
-def _track(watch: Monitor, verdict: Verdict, where: str | None) -> None:
-    """Tell a tracker the whole timeline and the verdict."""
-    from agnosticfair.runs.tracking import numbers, tracker
-
-    if where is None:
-        return
-    about = {"model": watch.baseline.model, "limit": verdict.limit, "notion": watch.baseline.notion}
-    with tracker(where) as tell:
-        tell(
-            "parameters", {k: str(v) for k, v in (about | {"decisions": verdict.decisions}).items()}
-        )
-        for point in watch.state.timeline:
-            tell("round", {**point, "round": point["rows"]})
-        own = {"rows": verdict.rows, "distance": verdict.distance, "alarm": verdict.alarm}
-        tell("results", numbers({**own, "everybody": vars(verdict.everybody)}))
-        tell("files", {"verdict.json": json.dumps(verdict.to_json(), indent=1).encode()})
 
 
 def _show(watch: Monitor, verdict: Verdict) -> None:

@@ -164,9 +164,9 @@ PANELS = {
     "Data": "target sensitive_features client_column numeric categorical drop positive separator encoding "
     "test predictions model trust_code threshold columns mix keep schema "
     "certificate rows sample labels when again",
-    "Sites": "state add masked keys site secret",
+    "Sites": "state add",
     "Fairness": "taus limit",
-    "Set": "depth least mixtures confidence precision bootstrap",
+    "Set": "depth least mixtures confidence precision",
     "Training": "method methods seed seeds strict checkpoint workers device secure "
     "epsilon delta ledgers site_rows folds jobs",
     "Output": "out explain as_json force run track onnx key page prometheus alert",

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from agnosticfair.data.storage import write_atomically
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, plain
 
 if TYPE_CHECKING:
     from agnosticfair.report.tables import Grid
@@ -40,7 +40,7 @@ def cell(value: Any) -> str:
         return {None: "none", True: "yes", False: "no"}[value]
     if isinstance(value, float):
         return f"{value:.4f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else plain(value)
 
 
 def show(table: Grid) -> None:
@@ -117,18 +117,6 @@ def round_words(entry: Mapping[str, Any]) -> str:
     told = entry.get("loss", entry.get("held_out"))
     stage = entry.get("stage", "loss")
     return stage if told is None else f"{stage} {told:.4f}"
-
-
-@contextmanager
-def percent() -> Iterator[Callable[[int, int], None]]:
-    """``progress`` for what tells how much of how much is done."""
-    with progress(100, "percent") as advance:
-
-        def tell(done: int, total: int) -> None:
-            for _ in range(100 * (done - 1) // total, 100 * done // total):
-                advance("")
-
-        yield tell
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from agnosticfair.commands.measuring import labelled
 from agnosticfair.commands.options import Columns, Force, example
 from agnosticfair.commands.output import check_file, write_files
+from agnosticfair.commands.rows import labelled
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def report(
 
     Runs of fit are measured on --test rows side by side; audits keep their own test rows.
     """
-    from agnosticfair.report.page import data, html
+    from agnosticfair.report.page import page_data, report_page
     from agnosticfair.report.runs import read_run
 
     check_file(out, test or (), force)
     found = [read_run(path) for path in dict.fromkeys(runs)]
     tested = None if not test else _tested(found, test, target, client_column)
-    text = html(data(found, tested, mix or ()))
+    text = report_page(page_data(found, tested, mix or ()))
     write_files(out.parent, {out.name: text.encode()})
     print(f"Written: {out}, {len(text.encode()) / 1e6:.1f} MB; open it in a browser.")
 
@@ -96,7 +96,7 @@ def _look(
     state: Path, model: Path | None, certificate: Path | None, confidence: float
 ) -> Callable[[], Monitor]:
     """What reads a monitor's state file as it is now."""
-    from agnosticfair.commands.monitor import read_baseline
+    from agnosticfair.auditing import proof
     from agnosticfair.model import load_model
     from agnosticfair.monitoring.monitor import Monitor
 
@@ -105,8 +105,8 @@ def _look(
             "a monitor's state is watched with its model and certificate: give --model and --certificate"
         )
     loaded = load_model(model)
-    baseline = read_baseline(certificate, loaded)
-    return lambda: Monitor(loaded, baseline, state=state, confidence=confidence)
+    told = proof.read(certificate)
+    return lambda: Monitor(loaded, told, state=state, confidence=confidence)
 
 
 def _tested(runs: list[Run], files: list[Path], target: str | None, client: str | None) -> Decided:

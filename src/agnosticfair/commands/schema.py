@@ -86,7 +86,7 @@ def _bins(
     def counted(table: Table) -> np.ndarray:
         return np.array([histogram(table.numeric[name], *ends) for name, ends in ranges])
 
-    ranges = sorted(census.numeric.items())
+    ranges = list(census.ranges.items())
     if not ranges:
         return {}
     counts = np.sum([source.added_up(counted) for source in clients.values()], axis=0)

@@ -12,7 +12,7 @@ from typer import Option
 from agnosticfair.commands import options
 from agnosticfair.commands.leaving import leave, note_rows
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
-from agnosticfair.commands.reading import tell, with_parts
+from agnosticfair.commands.rows import tell, with_parts
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT, TAUS
 from agnosticfair.threads import cpus
@@ -77,7 +77,7 @@ def tune(
         picked = found.pick(tau)
         advance("")
     write_files(out, {})
-    left = leave(picked, clients, out / MODEL, target=target, seed=seed, run=out, keep=True)
+    left = leave(picked, clients, out / MODEL, target=target, run=out, keep=True)
     written = dict.fromkeys((MODEL, *left.cards, *left.kept))
     said = [
         *picked.statements,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from agnosticfair.commands.options import example
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, SettingsError, plain
 
 
 @example("verify audit/certificate.json --key 64-hexadecimal-digits")
@@ -51,7 +51,9 @@ def verify(
     if not wrong and rows is not None:
         wrong = (*_again(told, rows, model, trust_code),)
     if wrong:
-        raise DataError(f"{str(certificate)!r} does not hold: {'; '.join(wrong[:5])}")
+        raise DataError(
+            f"{str(certificate)!r} does not hold: {'; '.join(plain(why, 400) for why in wrong[:5])}"
+        )
     print(said(told, key is not None, model is not None, rows is not None))
 
 
@@ -61,7 +63,7 @@ def said(told: Mapping[str, Any], key: bool, model: bool, rows: bool) -> str:
     from agnosticfair.auditing.verifying import scope, unchecked
 
     most = f"at most {upper(told['upper'])} with {told['confidence']:.0%} confidence"
-    if told["kernels"] is None and not any(part["estimable"] for part in told["parts"]):
+    if not any(part["estimable"] for part in told["parts"]):
         most = "of which none has rows enough: nothing is certified"
     how = f"recomputed from {told['n']:,} rows' sums"
     if rows:

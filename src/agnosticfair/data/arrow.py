@@ -33,7 +33,7 @@ def readable(who: str) -> Iterator[None]:
 
 
 def to_numbers(values: Any) -> np.ndarray:
-    """A chunked Arrow column without nulls as float64, (n,), read-only; dates as days since 1970."""
+    """A chunked Arrow column as float64, (n,), read-only; dates as days since 1970, and NaN where it is null."""
     import pyarrow as pa
 
     if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from agnosticfair.data.census import MOST_VALUES, Census, take_census
-from agnosticfair.data.encoding import band_names, check_finite, shown
+from agnosticfair.data.encoding import Encoding, band_codes, band_names, check_finite, shown
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.parts import FEATURES, SITE, Axis
@@ -22,12 +23,13 @@ MIN_BIN = 20
 
 
 def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Rows in each of FINE equal cells from low to high, (FINE,): sums, which add up over clients.
+    """Rows in each of FINE equal cells from low to high, (FINE,): sums, which add up over clients. Missing numbers are
+    in none.
 
     >>> histogram(np.array([0.0, 1.0, 1.0]), 0.0, 1.0)[[0, -1]]
     array([1., 2.])
     """
-    width = (high - low) or 1.0
+    values, width = values[~np.isnan(values)], (high - low) or 1.0
     cell = np.clip((values - low) / width * FINE, 0, FINE - 1).astype(int)
     return np.bincount(cell, minlength=FINE).astype(float)
 
@@ -35,19 +37,21 @@ def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def edges_of(counts: np.ndarray, low: float, high: float, bands: int) -> tuple[float, ...]:
     """Edges near the quantiles 1 / bands, 2 / bands, ... of what clients counted; fewer where cells are heavy.
 
-    Between two cells with rows an edge may lie anywhere: it is the number of fewest digits there.
+    Between two cells with rows an edge may lie anywhere: it is the number of fewest digits there, and of whole numbers
+    the first of the upper cell.
 
     >>> edges_of(histogram(np.arange(100.0), 0.0, 100.0), 0.0, 100.0, 2)
     (50.0,)
+    >>> edges_of(histogram(np.arange(17.0, 91.0), 17.0, 90.0), 17.0, 90.0, 3)
+    (42.0, 67.0)
     """
-    below, full = np.cumsum(counts), np.flatnonzero(counts)
+    below, full, edge = np.cumsum(counts), np.flatnonzero(counts), _edges_between(counts, low, high)
     found = set()
     for k in range(1, bands):
         cell = int(np.searchsorted(below, below[-1] * k / bands - 1e-9))
         after = full[full > cell]
         if len(after):
-            width = (high - low) / FINE
-            found.add(_shortest(low + (cell + 1) * width, low + after[0] * width))
+            found.add(edge(cell, int(after[0])))
     return tuple(sorted(found))
 
 
@@ -57,7 +61,7 @@ def bins_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[flo
 
     >>> spike = np.concatenate([np.zeros(900), np.arange(1.0, 101.0)])
     >>> bins_of(histogram(spike, 0.0, 100.0), 0.0, 100.0, 5)
-    (0.1, 25.1, 50.1, 75.1)
+    (1.0, 26.0, 51.0, 76.0)
     """
     full = np.flatnonzero(counts)
     heavy = counts[full] > counts.sum() / bins
@@ -68,11 +72,25 @@ def bins_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[flo
     for k in range(1, room):
         cell = int(np.searchsorted(below, below[-1] * k / room - 1e-9))
         after = np.append(after, cell)
-    width = (high - low) / FINE
+    edge = _edges_between(counts, low, high)
     places = [k for k in sorted({*after.tolist()}) if k + 1 < len(full)]
-    return tuple(
-        sorted({_shortest(low + (full[k] + 1) * width, low + full[k + 1] * width) for k in places})
-    )
+    return tuple(sorted({edge(int(full[k]), int(full[k + 1])) for k in places}))
+
+
+def _edges_between(counts: np.ndarray, low: float, high: float) -> Callable[[int, int], float]:
+    """The edge between two cells with rows. Where every cell with rows holds a whole number, and no more than one, the
+    column is taken to be of whole numbers."""
+    width, near = (high - low) / FINE, 1e-9 * max(1.0, abs(low), abs(high))
+    starts = low + np.flatnonzero(counts) * width - near
+    whole = width < 1.0 and bool((np.ceil(starts) <= starts + width + 2 * near).all())
+
+    def edge(below: int, above: int) -> float:
+        start = low + above * width
+        return (
+            float(np.ceil(start - near)) if whole else _shortest(low + (below + 1) * width, start)
+        )
+
+    return edge
 
 
 def _shortest(low: float, high: float) -> float:
@@ -92,7 +110,7 @@ def bands_of(
     declares bins, these."""
     if name in census.bands:
         return tuple(census.bands[name])
-    low, high = census.numeric[name]
+    low, high = census.ranges[name]
     assert counts is not None
     edges = edges_of(counts, low, high, bands)
     if name in census.dates and low.is_integer() and high.is_integer():
@@ -100,15 +118,17 @@ def bands_of(
     return edges
 
 
-def band_axis(name: str, edges: Sequence[float], dated: bool = False) -> Axis:
-    """The axis of a number's bands, named by their edges.
+def band_axis(
+    name: str, edges: Sequence[float], dated: bool = False, missing: bool = False
+) -> Axis:
+    """The axis of a number's bands, named by their edges; rows that lack it have a value of their own.
 
     >>> band_axis("age", (30.0, 50.0)).values
     ('under 30', '30 to 50', '50 or more')
     """
-    if not edges:
+    if not edges and not missing:
         return Axis(name, ("any",))
-    return Axis(name, band_names(edges, dated), tuple(edges))
+    return Axis(name, band_names(edges, dated, missing), tuple(edges))
 
 
 def chosen_columns(
@@ -176,7 +196,7 @@ def axes_of(
     for name in chosen_columns(census, columns, others, clients):
         if name in census.numeric:
             edges = bands_of(census, name, counts.get(name), bands)
-            found.append(band_axis(name, edges, name in census.dates))
+            found.append(band_axis(name, edges, name in census.dates, name in census.missing))
         elif name in census.categorical:
             found.append(Axis(name, tuple(census.categorical[name])))
         else:
@@ -185,15 +205,27 @@ def axes_of(
     return tuple(axis for axis in found if len(axis.values) > 1)
 
 
+def within(census: Census, encoding: Encoding | None) -> Census:
+    """The census with the ranges of an encoding."""
+    if encoding is None:
+        return census
+    ranges = {name: (low, high) for name, low, high in encoding.numeric if name in census.numeric}
+    return replace(census, numeric={**census.numeric, **ranges})
+
+
 def own_axes(
-    table: Table, columns: Sequence[str] | None = None, bands: int = 4
+    table: Table,
+    columns: Sequence[str] | None = None,
+    bands: int = 4,
+    encoding: Encoding | None = None,
 ) -> tuple[Axis, ...]:
-    """The axes of rows that lie in one place: those that they would agree on as the only client."""
+    """The axes of rows that lie in one place: those that they would agree on as the only client.  encoding: of the
+    model that is audited, within whose ranges bins lie."""
     further = {**table.sensitive_features, **table.other}
     nothing = Column(np.zeros(len(table), np.int32), ("",))
     rows = Table(table.numeric, table.categorical, nothing, {}, further, how=table.how)
-    census = take_census(rows, "the rows")
-    counts = {name: histogram(v, *census.numeric[name]) for name, v in table.numeric.items()}
+    census = within(take_census(rows, "the rows"), encoding)
+    counts = {name: histogram(v, *census.ranges[name]) for name, v in table.numeric.items()}
     others = {name: column.categories for name, column in further.items()}
     return axes_of(census, counts, bands, columns, others)
 
@@ -209,13 +241,14 @@ def codes_of(
     """
     codes = np.empty((len(table), len(axes)), np.int16)
     for c, axis in enumerate(axes):
-        if axis.edges:
+        if axis.edges or axis.name in table.numeric:
             if axis.name not in table.numeric:
                 raise DataError(
                     f"{who} has no column of numbers {axis.name!r}, whose bands name parts: add it"
                 )
-            check_finite(axis.name, table.numeric[axis.name], who)
-            codes[:, c] = np.searchsorted(axis.edges, table.numeric[axis.name], "right")
+            check_finite(axis.name, table.numeric[axis.name], who, missing=True)
+            band = band_codes(table.numeric[axis.name], axis.edges)
+            codes[:, c] = np.where(band < len(axis.values), band, -1)
         elif axis.name == SITE and client in axis.values:
             codes[:, c] = axis.values.index(client)
         else:

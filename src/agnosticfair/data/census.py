@@ -34,7 +34,8 @@ class Census:
     column -> (low, high).  categorical: column -> sorted vocabulary, of which not all need occur.
     weight: of all rows, where they have weights; None for one each.  other: the values of columns that are no
     features and may name parts, of those that all clients have.  dates: the numeric columns that are dates, at all
-    clients.  bands: column -> edges of its bins, where a schema declares them.
+    clients.  bands: column -> edges of its bins, where a schema declares them.  missing: the numeric columns that some
+    rows lack; the range of one that all rows lack is empty: its low end is LARGEST, its high end -LARGEST.
 
     >>> one = Census(2, {"no": 2}, {}, {"age": (20.0, 30.0)}, {"job": ("a",)})
     >>> one + Census(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
@@ -50,6 +51,7 @@ class Census:
     other: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     dates: tuple[str, ...] = field(default=(), repr=False)
     bands: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
+    missing: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def mass(self) -> float:
@@ -76,7 +78,13 @@ class Census:
             },
             tuple(sorted({*self.dates} & {*other.dates})),
             {k: v for k, v in self.bands.items() if other.bands.get(k) == v},
+            tuple(sorted({*self.missing} | {*other.missing})),
         )
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The ranges of columns of numbers, in the order of their names; (0, 0) where all rows lack the number."""
+        return {k: (v if v[0] <= v[1] else (0.0, 0.0)) for k, v in sorted(self.numeric.items())}
 
     def outline(self) -> Census:
         """The same without a count: which labels and groups there are, ranges and categories."""
@@ -89,7 +97,7 @@ class Census:
         data = asdict(self)
         if self.weight is None:
             del data["weight"]
-        for name in ("other", "dates", "bands"):
+        for name in ("other", "dates", "bands", "missing"):
             if not data[name]:
                 del data[name]
         return data
@@ -123,7 +131,7 @@ def take_census(table: Table, who: str) -> Census:
         raise DataError(f"{who} has no rows: drop it or check its file")
     numeric = sorted(table.numeric.items())
     for name, values in numeric:
-        check_finite(name, values, who)
+        check_finite(name, values, who, missing=True)
     for name, column in table.categorical.items():
         _counts(column, f"column {name!r}", who)
     return Census(
@@ -133,7 +141,13 @@ def take_census(table: Table, who: str) -> Census:
             k: _counts(table.sensitive_features[k], f"sensitive feature {k!r}", who)
             for k in sorted(table.sensitive_features)
         },
-        {k: (float(v.min()) + 0.0, float(v.max()) + 0.0) for k, v in numeric},  # -0.0 is 0.0
+        {
+            k: (  # -0.0 is 0.0; fmin and fmax pass over missing numbers
+                float(np.fmin.reduce(v, initial=wire.LARGEST)) + 0.0,
+                float(np.fmax.reduce(v, initial=-wire.LARGEST)) + 0.0,
+            )
+            for k, v in numeric
+        },
         {k: tuple(sorted(c.categories)) for k, c in sorted(table.categorical.items())},
         None if table.weights is None else _on_grid(float(table.weights.sum())),
         {
@@ -142,6 +156,7 @@ def take_census(table: Table, who: str) -> Census:
             if len(c.categories) <= MOST_VALUES
         },
         table.dates,
+        missing=tuple(k for k, v in numeric if np.isnan(v).any()),
     )
 
 
@@ -243,10 +258,11 @@ def encoding_of(census: Census, scale: bool = True) -> Encoding:
     (('age', 20.0, 40.0),)
     """
     return Encoding(
-        tuple((name, low, high) for name, (low, high) in sorted(census.numeric.items())),
+        tuple((name, low, high) for name, (low, high) in census.ranges.items()),
         tuple(sorted(census.categorical.items())),
         scale,
         dates=census.dates,
+        missing=census.missing,
     )
 
 
@@ -344,7 +360,8 @@ def number_in(text: str) -> float | None:
 
 
 def _parse(data: object) -> Census:
-    optional = {"weight", "other", "dates", "bands"} & {*data} if isinstance(data, dict) else set()
+    more = {"weight", "other", "dates", "bands", "missing"}
+    optional = more & {*data} if isinstance(data, dict) else set()
     fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"} | optional)
     n = wire.count(fields["n"], "'n'")
 
@@ -363,19 +380,29 @@ def _parse(data: object) -> Census:
     categorical = wire.mapping(fields["categorical"], "'categorical'")
     other = wire.mapping(fields.get("other", {}), "'other'")
     bands = wire.mapping(fields.get("bands", {}), "'bands'")
+    missing = wire.texts(fields.get("missing", ()), "'missing'")
+    if not {*numeric} >= {*missing}:
+        raise ValueError("'missing' should be columns of numbers")
     if both := sorted({*numeric} & {*categorical}):
         raise ValueError(f"column {both[0]!r} is both numeric and categorical")
     return Census(
         n,
         counts(fields["labels"], "'labels'"),
         {k: counts(v, f"the counts of {k!r}") for k, v in sorted(groups.items())},
-        {k: wire.limits(v, f"the range of {k!r}") for k, v in sorted(numeric.items())},
+        {k: _range(v, k, k in missing) for k, v in sorted(numeric.items())},
         vocabularies(categorical),
         wire.limits([0, fields["weight"]], "'weight'")[1] if "weight" in optional else None,
         vocabularies(other),
         wire.texts(fields.get("dates", ()), "'dates'"),
         {k: edges_in(v, f"the bands of {k!r}") for k, v in sorted(bands.items())},
+        missing,
     )
+
+
+def _range(value: Any, name: str, missing: bool) -> tuple[float, float]:
+    if missing and list(value) == [wire.LARGEST, -wire.LARGEST]:
+        return wire.LARGEST, -wire.LARGEST
+    return wire.limits(value, f"the range of {name!r}")
 
 
 def edges_in(value: object, what: str) -> tuple[float, ...]:

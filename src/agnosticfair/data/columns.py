@@ -236,9 +236,12 @@ def described(table: Table) -> dict[str, str]:
     """
     found = {}
     for name, values in table.numeric.items():
-        low, high = (values.min(), values.max()) if len(values) else (0.0, 0.0)
+        known = values[~np.isnan(values)]
+        low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
         said = table.how.get(name, f"{low:.6g} to {high:.6g}")
         found[name] = f"numeric, {said if high > low else ONE_VALUE}"
+        if rows := len(values) - len(known):
+            found[name] += f", missing in {rows} row{'s' * (rows != 1)}"
     for name, column in table.categorical.items():
         counts = np.bincount(column.codes, minlength=len(column.categories))
         size = int((counts > 0).sum())
@@ -287,6 +290,7 @@ def _full(name: str, values: Any, who: str) -> None:
         raise DataError(
             f"column {name!r} of {who} is missing in {values.null_count} {rows} (empty, NA, '?' and "
             "their like): fill them, or drop the rows or the column"
+            + (", or name it as numeric" if values.null_count == len(values) else "")
         )
 
 
@@ -308,14 +312,13 @@ def _column(name: str, values: Any, who: str) -> Column:
 def _numbers(name: str, values: Any, who: str, comma: bool) -> np.ndarray:
     import pyarrow as pa
 
-    _full(name, values, who)
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         encoded = values.dictionary_encode().unify_dictionaries().combine_chunks()
         said = [as_number(text, comma) for text in encoded.dictionary.to_pylist()]
-        if None not in said:
-            return np.array(said, float)[encoded.indices.to_numpy()]
+        if None not in said:  # a text that is missing has the last place
+            return np.array([*said, np.nan])[encoded.indices.fill_null(len(said)).to_numpy()]
     try:
         return to_numbers(values)
     except pa.ArrowException:

@@ -24,8 +24,9 @@ class Encoding:
     """How columns become features: numeric ones scaled by (low, high), then one-hots.
 
     numeric: (name, low, high) each.  categorical: (name, vocabulary) each.  bands: (name, edges) of
-    columns of numbers that are one-hots of bands, too.  dates: columns of numbers that are days since 1970.  The
-    intercept is not a feature here.
+    columns of numbers that are one-hots of bands, too.  dates: columns of numbers that are days since 1970.  missing:
+    columns of numbers that some rows lack, who have an indicator of their own behind the bands.  The intercept is not a
+    feature here.
 
     >>> Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bands=(("age", (30.0,)),)).names
     ('age', 'sex=F', 'sex=M', 'age under 30', 'age 30 or more')
@@ -36,6 +37,7 @@ class Encoding:
     scale: bool = True
     bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
     dates: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,7 +48,11 @@ class Encoding:
 
     def bands_of(self, name: str) -> tuple[str, ...]:
         """The bands of a column of numbers, in words."""
-        return band_names(dict(self.bands)[name], name in self.dates)
+        return band_names(dict(self.bands)[name], name in self.dates, name in self.missing)
+
+    def band_sizes(self) -> list[int]:
+        """How many indicators the bands of each column have."""
+        return [len(edges) + 1 + (name in self.missing) for name, edges in self.bands]
 
     @property
     def width(self) -> int:
@@ -58,8 +64,7 @@ class Encoding:
         more: dict[str, Any] = {}
         if self.bands:
             more["bands"] = [[name, list(edges)] for name, edges in self.bands]
-        if self.dates:
-            more["dates"] = list(self.dates)
+        more |= {k: list(v) for k in ("dates", "missing") if (v := getattr(self, k))}
         return {
             "numeric": [list(entry) for entry in self.numeric],
             "categorical": [[name, list(values)] for name, values in self.categorical],
@@ -72,7 +77,7 @@ class Encoding:
         """The inverse of ``to_json``; the data is not trusted.
 
         >>> Encoding.from_json({"numeric": [["age", 17, 90]], "categorical": [], "scale": True})
-        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=(), dates=())
+        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=(), dates=(), missing=())
         """
         try:
             return _parse(data)
@@ -81,9 +86,9 @@ class Encoding:
 
 
 def _parse(data: object) -> Encoding:
-    more = {"bands", "dates"} & {*data} if isinstance(data, dict) else set()
+    more = {"bands", "dates", "missing"} & {*data} if isinstance(data, dict) else set()
     known = wire.record(data, {"numeric", "categorical", "scale"} | more)
-    fields: dict[str, Any] = {"bands": [], "dates": [], **known}
+    fields: dict[str, Any] = {"bands": [], "dates": [], "missing": [], **known}
     if not isinstance(fields["scale"], bool):
         raise ValueError("'scale' should be true or false")
     numeric, categorical = [], []
@@ -97,14 +102,19 @@ def _parse(data: object) -> Encoding:
         name, values = wire.pieces(entry, 2, "an entry of 'categorical'")
         categorical.append((name, wire.texts(values, f"the vocabulary of {name!r}")))
     wire.texts([entry[0] for entry in (*numeric, *categorical)], "the list of columns")
-    bands = tuple(_edges(entry, {name for name, *_ in numeric}) for entry in fields["bands"])
-    dates = wire.texts(fields["dates"], "'dates'")
-    return Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands, dates)
+    dates, missing = (wire.texts(fields[k], repr(k)) for k in ("dates", "missing"))
+    names = {name for name, *_ in numeric}
+    bands = tuple(_edges(entry, names, missing) for entry in fields["bands"])
+    if not names >= {*missing}:
+        raise ValueError("'missing' should be columns of numbers")
+    return Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands, dates, missing)
 
 
-def _edges(entry: object, numeric: set[str]) -> tuple[str, tuple[float, ...]]:
+def _edges(
+    entry: object, numeric: set[str], missing: Sequence[str]
+) -> tuple[str, tuple[float, ...]]:
     name, edges = wire.pieces(entry, 2, "an entry of 'bands'")
-    if name not in numeric or not isinstance(edges, list | tuple) or not edges:
+    if name not in numeric or not isinstance(edges, list | tuple) or not (edges or name in missing):
         raise ValueError(f"the bands of {name!r} should be edges of a column of numbers")
     found = tuple(wire.limits([edge, edge], f"the bands of {name!r}")[0] for edge in edges)
     if list(found) != sorted({*found}):
@@ -119,7 +129,7 @@ def indicators(encoding: Encoding) -> tuple[int, ...]:
     (1, 3, 5)
     """
     sizes = [len(values) for _, values in encoding.categorical]
-    sizes += [len(edges) + 1 for _, edges in encoding.bands]
+    sizes += encoding.band_sizes()
     return tuple(accumulate(sizes, initial=len(encoding.numeric)))
 
 
@@ -145,14 +155,18 @@ def day(days: float) -> str:
     return str(minute).replace("T", " ").removesuffix(" 00:00")
 
 
-def band_names(edges: Sequence[float], dated: bool = False) -> tuple[str, ...]:
-    """The bands that edges make, in words.
+def band_names(
+    edges: Sequence[float], dated: bool = False, missing: bool = False
+) -> tuple[str, ...]:
+    """The bands that edges make, in words; the last one of rows without a number, where there are such.
 
     >>> band_names((30.0, 50.0))
     ('under 30', '30 to 50', '50 or more')
     >>> band_names((20000.0,), dated=True)
     ('before 2024-10-04', '2024-10-04 or later')
     """
+    if missing:
+        return (*(band_names(edges, dated) if len(edges) else ("known",)), "missing")
     if dated:
         inner = (f"{day(a)} to {day(b)}" for a, b in pairwise(edges))
         return f"before {day(edges[0])}", *inner, f"{day(edges[-1])} or later"
@@ -172,7 +186,7 @@ def encode(
     Scaled values are multiples of 2^-20, so that sums over rows can be exact; float32 holds them, too.
     ``out``: where to write X, of any type.  places: the row of X for each row of the table; in order unless said.
 
-    A numeric column that was constant in training encodes to 0.
+    A numeric column that was constant in training encodes to 0, as does a number that is missing.
 
     >>> encode(Encoding((("age", 20.0, 40.0),), ()), Table({"age": np.array([25.0])}, {}, None, {}))
     array([[0.25]])
@@ -187,9 +201,18 @@ def encode(
         X[rows, start + _codes(table, name, categories, who)] = 1.0
         start += len(categories)
     for name, edges in encoding.bands:
-        X[rows, start + np.searchsorted(edges, _values(table, name, who), "right")] = 1.0
-        start += len(edges) + 1
+        X[rows, start + band_codes(_values(encoding, table, name, who), edges)] = 1.0
+        start += len(edges) + 1 + (name in encoding.missing)
     return X
+
+
+def band_codes(values: np.ndarray, edges: Sequence[float]) -> np.ndarray:
+    """The band of every number, (n,); that of a missing one is behind the last.
+
+    >>> band_codes(np.array([10.0, 30.0, np.nan]), (30.0,))
+    array([0, 1, 2])
+    """
+    return np.searchsorted(edges, values, "right") + np.isnan(values)
 
 
 def codes_and_numbers(
@@ -210,16 +233,18 @@ def codes_and_numbers(
     for j, (name, categories) in enumerate(encoding.categorical):
         codes[j] = _codes(table, name, categories, who)
     for j, (name, edges) in enumerate(encoding.bands, len(sizes)):
-        codes[j] = np.searchsorted(edges, _values(table, name, who), "right")
+        codes[j] = band_codes(_values(encoding, table, name, who), edges)
     return numbers, codes
 
 
 def _scaled(
     encoding: Encoding, entry: tuple[str, float, float], table: Table, who: str
 ) -> np.ndarray:
-    """One column of numbers as the encoding scales it; zeros where it was constant in training."""
+    """One column of numbers as the encoding scales it; zeros where it was constant in training, or is missing."""
     name, low, high = entry
-    values = _values(table, name, who)
+    values = _values(encoding, table, name, who)
+    if name in encoding.missing:
+        values = np.where(np.isnan(values), low if encoding.scale else 0.0, values)
     if not encoding.scale:
         return values
     if high - low > 1 / wire.LARGEST:
@@ -227,20 +252,24 @@ def _scaled(
     return np.zeros(len(values))
 
 
-def check_finite(name: str, values: np.ndarray, who: str) -> None:
-    """Raise if a value is NaN, infinite or too large to compute with; rows count from 1.
+def check_finite(name: str, values: np.ndarray, who: str, missing: bool = False) -> None:
+    """Raise if a value is infinite or too large to compute with, or NaN unless it may be missing; rows count from 1.
 
     >>> check_finite("age", np.array([30.0, 41.0]), "client 'north'")
     """
     if len(values) and values.min() >= -wire.LARGEST and values.max() <= wire.LARGEST:
         return
-    bad = np.flatnonzero(~(np.abs(values) <= wire.LARGEST))
-    if len(bad):
-        raise DataError(
-            f"column {name!r} of {who} is NaN, infinite or beyond {wire.LARGEST:g} in {len(bad)} "
-            f"row{'s' if len(bad) > 1 else ''}, the first being row {bad[0] + 1}: "
-            "fill these values or drop the rows"
-        )
+    large = np.abs(values) > wire.LARGEST
+    for bad, what, remedy in (
+        (large, f"is infinite or beyond {wire.LARGEST:g}", "correct these values"),
+        (np.isnan(values) & (not missing), "is missing", "fill them, take learner 'trees',"),
+    ):
+        if bad.any():
+            count, first = int(bad.sum()), int(bad.argmax()) + 1
+            raise DataError(
+                f"column {name!r} of {who} {what} in {count} row{'s' * (count > 1)}, the first being row {first}: "
+                f"{remedy} or drop the rows"
+            )
 
 
 def shown(values: Iterable[str], most: int = 5) -> str:
@@ -254,11 +283,11 @@ def shown(values: Iterable[str], most: int = 5) -> str:
     return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _values(table: Table, name: str, who: str) -> np.ndarray:
+def _values(encoding: Encoding, table: Table, name: str, who: str) -> np.ndarray:
     if name not in table.numeric:
         raise _absent(name, "numeric", table.categorical, who)
     values = table.numeric[name]
-    check_finite(name, values, who)
+    check_finite(name, values, who, name in encoding.missing)
     return values
 
 

@@ -184,8 +184,10 @@ def _words(values: np.ndarray | Column, name: str) -> np.ndarray:
     if isinstance(values, Column):
         words = np.array([_word(text) for text in values.categories], np.uint64)
         return words[values.codes] ^ salt if len(words) else np.full(len(values.codes), salt)
-    # + 0.0 turns -0.0 into 0.0, which is the same number with other bits
-    return np.ascontiguousarray(values + 0.0, np.float64).view(np.uint64) ^ salt
+    # + 0.0 turns -0.0 into 0.0, which is the same number with other bits; a missing one has many kinds of bits
+    numbers = np.ascontiguousarray(values + 0.0, np.float64)
+    numbers[np.isnan(numbers)] = np.nan
+    return numbers.view(np.uint64) ^ salt
 
 
 def _word(text: str) -> int:

@@ -39,6 +39,7 @@ class Schema:
     (low, high).  categorical: column -> values.  bands: column -> edges, for the names of parts.  outside:
     'refuse' rows with other values, or 'clip' numbers to the range and take an unknown category as the
     declared value 'other'; labels and groups are never changed.  dates: the numeric columns that are days since 1970.
+    missing: the numeric columns that rows may lack.
     """
 
     target: str
@@ -49,6 +50,7 @@ class Schema:
     bands: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     outside: str = "refuse"
     dates: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -72,12 +74,13 @@ class Schema:
         }
         labels = dict.fromkeys(self.labels, 0)
         own = (dict(self.numeric), dict(self.categorical))
-        return Census(0, labels, groups, *own, dates=self.dates, bands=self.bins)
+        more = {"dates": self.dates, "bands": self.bins, "missing": self.missing}
+        return Census(0, labels, groups, *own, **more)  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the file."""
         told = {"format": FORMAT, **json.loads(json.dumps(asdict(self)))}
-        return told if self.dates else {k: v for k, v in told.items() if k != "dates"}
+        return {k: v for k, v in told.items() if v or k not in ("dates", "missing")}
 
 
 def schema_of(census: Census, target: str, outside: str = "refuse") -> Schema:
@@ -91,11 +94,12 @@ def schema_of(census: Census, target: str, outside: str = "refuse") -> Schema:
         target,
         tuple(sorted(census.labels)),
         {name: tuple(sorted(groups)) for name, groups in census.groups.items()},
-        dict(census.numeric),
+        census.ranges,
         dict(census.categorical),
         {},
         outside,
         census.dates,
+        census.missing,
     )
 
 
@@ -114,7 +118,7 @@ def load_schema(path: str | Path) -> Schema:
 
 def _parse(data: object) -> Schema:
     known = {"format", *(f.name for f in fields(Schema))}
-    given = {"dates": [], **data} if isinstance(data, dict) else data
+    given = {"dates": [], "missing": [], **data} if isinstance(data, dict) else data
     told = wire.record(given, known)
     if told["format"] != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
@@ -136,8 +140,10 @@ def _parse(data: object) -> Schema:
         _vocabularies(told["categorical"], "categorical"),
         {k: tuple(float(edge) for edge in v) for k, v in sorted(bands.items())},
         told["outside"],
-        wire.texts(told["dates"], "'dates'"),
+        *(tuple(sorted(wire.texts(told[k], repr(k)))) for k in ("dates", "missing")),
     )
+    if wrong := sorted({*made.missing} - {*made.numeric}):
+        raise ValueError(f"'missing' names {wrong[0]!r}, which is no numeric column")
     if twice := sorted({*made.numeric} & {*made.categorical}):
         raise ValueError(f"column {twice[0]!r} is both numeric and categorical")
     return made
@@ -190,11 +196,16 @@ def brought(schema: Schema, table: Table, who: str) -> Table:
     for other, column, values in columns:
         fits &= other | (column.aligned(values) >= 0)
     inside = {
-        name: np.clip(np.nan_to_num(table.numeric[name], nan=low), low, high)
+        name: np.clip(_filled(table.numeric[name], low, name in schema.missing), low, high)
         for name, (low, high) in schema.numeric.items()
     }
     rows = replace(table, numeric={**table.numeric, **inside}).take(fits)
     return applied(replace(schema, outside="clip"), rows, who)
+
+
+def _filled(values: np.ndarray, low: float, missing: bool) -> np.ndarray:
+    """Values without those that are missing, unless they may be; infinite ones are brought to the range."""
+    return values if missing else np.where(np.isnan(values), low, values)
 
 
 def _check_columns(schema: Schema, table: Table, who: str) -> Column:
@@ -216,7 +227,7 @@ def _check_columns(schema: Schema, table: Table, who: str) -> Column:
 
 
 def _inside(schema: Schema, name: str, values: np.ndarray, who: str) -> np.ndarray:
-    check_finite(name, values, who)
+    check_finite(name, values, who, name in schema.missing)
     low, high = schema.numeric[name]
     beyond = (values < low) | (values > high)
     if beyond.any() and schema.outside == "refuse":

@@ -36,8 +36,11 @@ class Reading:
 
     def marks(self, table: Table, key: bytes) -> np.ndarray:
         """A number of 64 bits for every row, (n,), as the model reads it."""
-        numbers = replace(self.encoding, categorical=(), bands=())
-        columns: list[object] = [*encode(numbers, table).T, table.labels(self.positive)]
+        names = tuple(name for name, *_ in self.encoding.numeric)
+        numbers = replace(self.encoding, categorical=(), bands=(), missing=names)
+        pairs = zip(names, encode(numbers, table).T, strict=True)
+        columns: list[object] = [np.where(np.isnan(table.numeric[k]), np.nan, x) for k, x in pairs]
+        columns.append(table.labels(self.positive))
         columns += [table.categorical[name] for name, _ in self.encoding.categorical]
         return marked(mixed_in(columns, len(table)), key)
 

@@ -7,7 +7,7 @@ same rows and seed. scikit-learn is needed here and nowhere else (``pip install 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 from warnings import warn
 
@@ -15,39 +15,21 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.auditing.fits import agreed_in, certified_set, compared, own_set
+from agnosticfair.auditing.fits import certified_set, compared, kernels_on
 from agnosticfair.auditing.inputs import codes
-from agnosticfair.auditing.limit import fit_within, within
+from agnosticfair.auditing.limit import fit_within
 from agnosticfair.data.axes import SITE
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.estimator.frames import (
-    ALL,
-    Layout,
-    check_part_columns,
-    dealt,
-    feature_columns,
-    groups_of,
-    labels_of,
-    layout_of,
-    numbers_of,
-    ranges,
-    table_as_read,
-    table_of_rows,
-)
-from agnosticfair.federation import Fit, checked_centres, fit
+from agnosticfair.estimator import frames
+from agnosticfair.estimator.frames import Layout, feature_columns
+from agnosticfair.federation import Fit, fit
 from agnosticfair.learners import local
-from agnosticfair.mathematics.basis import Basis, checked, comes_with_rows
+from agnosticfair.learners.rule import Rule
+from agnosticfair.mathematics.basis import checked, comes_with_rows
 from agnosticfair.mathematics.linear import on_grid, sigmoid
-from agnosticfair.methods import (
-    DEFAULT,
-    Method,
-    Network,
-    default_for,
-    method,
-    needs_groups,
-)
+from agnosticfair.methods import DEFAULT, Method, Network, needs_groups
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -55,17 +37,7 @@ try:
     from sklearn.utils import check_array, check_X_y
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-    from agnosticfair.estimator.parameters import (
-        TAKEN,
-        basis_of,
-        constructor,
-        described,
-        is_function,
-        network_of,
-        print_round,
-        seed_of,
-        unprotected,
-    )
+    from agnosticfair.estimator import parameters
 except ImportError as error:  # pragma: no cover
     raise ImportError(
         "AgnosticFairClassifier needs scikit-learn 1.6 or later: pip install 'agnosticfair[sklearn]'"
@@ -79,31 +51,43 @@ UNPROTECTED = (
 
 
 class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
-    __doc__ = f"""A classifier that is accurate, and fair, for every reweighing of its rows in a set A.
+    """A classifier that is accurate, and fair, in every subgroup or for every reweighting of its rows in a set A.
 
-    ``None`` leaves a setting as the method has it (``agnosticfair methods`` lists them).
+    ``None`` leaves a value as the method has it. All other settings of a method are those of ``agnosticfair.method``:
+    ``AgnosticFairClassifier(method("agnosticfair", kernels=50, bound=20))``.
 
     Parameters
     ----------
     method : str or Method
-        A name of ``METHODS``, or a recipe of one's own. 'auto' is ``rule``, and ``agnosticfair`` where a
-        setting is given that only kernels or a network have.
+        A name of ``METHODS``, or what ``agnosticfair.method`` makes of one. 'auto' is ``rule``, and ``agnosticfair``
+        with a network or a basis.
+    tau : float
+        Largest difference between groups' rates: in every subgroup, or over the set A.
+    limit : float
+        Instead of tau, the largest difference of decisions in any estimable subgroup, to be certified at
+        ``confidence`` (``precision``: docs/certificates.md); ``promise_`` says what is.
+    confidence, precision : float
+    notion : str
+        What fairness means: 'demographic_parity', 'equal_opportunity', ... (``NOTIONS``).
     sensitive_columns : str, int or a sequence of them
         Columns of X (places, in an array) that hold the groups; never features. ``fit`` then needs no
         ``sensitive_features``, nor do ``Pipeline``, ``GridSearchCV`` and ``cross_val_score``. Texts in a frame
         become one column per category, and dates days since 1970.
+    parts_by : str, int or a sequence of them
+        Columns of X that name subgroups, too, as texts, and are no features; 'site' is who holds a row.
+    rule : Rule
+        How the rule estimates and decides: learner, costs, positive rate, awareness.
+    network : str, Network or callable
+        None for the linear model; 'mlp', a ``Network``, or a function from d to a ``torch.nn.Module`` with one logit
+        (extra 'torch', docs/deep.md).
+    basis : str, Basis or callable
+        What can be weighed up: 'gaussian', 'by_client', 'constant', a ``Basis``, or a function from X, as it is given
+        to ``fit``, to K, (n, M), not negative (``gaussian_at`` makes one).
     handle_unknown : str
         Of a text that the fit has not seen: 'error', or 'ignore', which is none of its column's categories.
-    {described()}
-    limit : float
-        Instead of tau, the largest difference of decisions in any estimable part of the population, to be certified
-        at ``confidence`` (``precision``: docs/certificates.md); ``promise_`` says what is.
-    confidence, precision : float
     scale : bool
         Columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line does;
         ``coef_`` is in the units of X all the same.
-    strict : bool
-        No convergence is an error.
     random_state : int, RandomState or None
         Draws the kernels' centres and a network's weights.
     verbose : int
@@ -122,7 +106,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     converged_ : bool
     under_floor_ : tuple of str
         Groups too small for the floor, compared with none over A.
-    worst_parts_ : tuple of (str, float)
+    trained_parts_ : tuple of (str, float)
         The named parts in which decisions differ most on the training rows.
     fit_ : Fit
         All of the fit.
@@ -141,22 +125,75 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    method: Any
-    sensitive_columns: Any
-    handle_unknown: str
-    network: Any
-    tau: float | None
-    limit: float | None
-    confidence: float
-    precision: float
-    basis: Any
-    centres: Any
-    scale: bool
-    strict: bool
-    random_state: Any
-    verbose: int
+    def __init__(
+        self,
+        method: str | Method = DEFAULT,
+        *,
+        tau: float | None = None,
+        limit: float | None = None,
+        confidence: float = 0.95,
+        precision: float = 0.1,
+        notion: str | None = None,
+        sensitive_columns: Any = None,
+        parts_by: Any = None,
+        rule: Rule | None = None,
+        network: Any = None,
+        basis: Any = None,
+        handle_unknown: str = "error",
+        scale: bool = True,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.tau = tau
+        self.limit = limit
+        self.confidence = confidence
+        self.precision = precision
+        self.notion = notion
+        self.sensitive_columns = sensitive_columns
+        self.parts_by = parts_by
+        self.rule = rule
+        self.network = network
+        self.basis = basis
+        self.handle_unknown = handle_unknown
+        self.scale = scale
+        self.random_state = random_state
+        self.verbose = verbose
 
-    __init__ = constructor()
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name.
+
+        Parameters
+        ----------
+        deep : bool
+            Those of the rule, too, as ``rule__costs``.
+
+        Returns
+        -------
+        dict
+        """
+        params = super().get_params(deep=False)
+        rule = self.rule if isinstance(self.rule, Rule) else Rule()  # anything may be set
+        inner = {f"rule__{f.name}": getattr(rule, f.name) for f in fields(Rule)} if deep else {}
+        return params | inner
+
+    def set_params(self, **params: Any) -> AgnosticFairClassifier:
+        """Set parameters by name, those of the rule as ``rule__costs``.
+
+        Parameters
+        ----------
+        **params
+
+        Returns
+        -------
+        AgnosticFairClassifier
+        """
+        inner = {k: params.pop(k) for k in [*params] if k in self.get_params() and "__" in k}
+        super().set_params(**params)
+        if inner:
+            values = {key.removeprefix("rule__"): value for key, value in inner.items()}
+            self.rule = replace(self.rule or Rule(), **values)
+        return self
 
     def fit(
         self,
@@ -186,7 +223,6 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         AgnosticFairClassifier
-            Itself, fitted.
         """
         tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
         if self.limit is None:
@@ -207,7 +243,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         layout: Layout | None = self._layout
         if sensitive_features is not None or layout is None or not layout.sensitive:
             return sensitive_features
-        return groups_of(layout, X)
+        return frames.groups_of(layout, X)
 
     def _problem(
         self, X: Any, y: Any, sensitive_features: Any, clients: Any, sample_weight: Any
@@ -215,8 +251,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         """What the arrays make: tables by client, the method, how to run it, and the columns' units."""
         given = X
         X, y = self._numbers(X, y=y)
-        K = checked(self.basis, given, len(X)) if is_function(self.basis) else None
-        recipe = self._recipe(K)
+        K = checked(self.basis, given, len(X)) if callable(self.basis) else None
+        recipe = parameters.recipe_of(self, K)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         if weights is not None and (weights < 0).any():
             raise DataError(
@@ -224,46 +260,38 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             )
         if weights is not None and recipe.averaging is not None:
             raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
-        self.classes_, codes_y = labels_of(y, weights)
+        self.classes_, codes_y = frames.labels_of(y, weights)
         sensitive = feature_columns(self._groups(given, sensitive_features), len(X))
         if needs_groups(recipe) and not sensitive:
-            recipe = unprotected(self, recipe)
+            recipe = parameters.unprotected(self, recipe)
             warn(UNPROTECTED, UserWarning, stacklevel=3)
-        check_part_columns(recipe, self._layout, self._feature_names(), [*sensitive])
+        frames.check_part_columns(recipe, self._layout, self._feature_names(), [*sensitive])
         self._group_names = tuple(sensitive)
-        owners, keys = (None, (ALL,)) if clients is None else codes(clients, "clients", len(X))
-        low, span = ranges(X, weights, self.scale)
-        how = self._how(sensitive, low, span)
+        several = clients is not None
+        owners, keys = codes(clients, "clients", len(X)) if several else (None, (frames.ALL,))
+        low, span = frames.ranges(X, weights, self.scale)
+        how = {
+            "sensitive_features": tuple(sensitive) or None,
+            "positive": "1",
+            "seed": parameters.seed_of(self.random_state),
+            "on_round": parameters.print_round if self.verbose else None,
+            "scale": False,
+        }
         if recipe.rule is not None:  # as a file of these rows: a rule has no weight per column
             read = (self._feature_names(), sensitive, self._group_names, codes_y, weights)
-            table = table_as_read(self._layout, given, X, *read)
-            return dealt(table, owners, keys), recipe, how | {"scale": self.scale}, (low, span)
+            table = frames.table_as_read(self._layout, given, X, *read)
+            how["scale"] = self.scale
+            return frames.dealt(table, owners, keys), recipe, how, (low, span)
         X = (X - low) / span
         X = on_grid(X, FEATURE_BITS) if self.scale else X
-        table = table_of_rows(X, codes_y, sensitive, weights, K)
-        return dealt(table, owners, keys), recipe, how, (low, span)
+        table = frames.table_of_rows(X, codes_y, sensitive, weights, K)
+        return frames.dealt(table, owners, keys), recipe, how, (low, span)
 
     def _feature_names(self) -> list[str]:
         """Of the numbers that are fitted on, as X has them."""
         layout: Layout | None = self._layout
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         return [n if isinstance(n, str) else f"x{n}" for n in (layout.names if layout else names)]
-
-    def _how(
-        self, sensitive: Mapping[str, Column], low: np.ndarray, span: np.ndarray
-    ) -> dict[str, Any]:
-        """How to run the fit."""
-        named = self.centres is None or isinstance(self.centres, str)
-        centres = None if named else checked_centres(self.centres, len(low))
-        return {
-            "centres": None if centres is None else (centres - low) / span,
-            "sensitive_features": tuple(sensitive) or None,
-            "positive": "1",
-            "seed": seed_of(self.random_state),
-            "strict": self.strict,
-            "on_round": print_round if self.verbose else None,
-            "scale": False,
-        }
 
     def _take(self, fitted: Fit, low: np.ndarray, span: np.ndarray) -> None:
         """Keep what a fit found, its weights in the units of X."""
@@ -282,7 +310,6 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array or frame
-            Rows with the columns of the fit.
 
         Returns
         -------
@@ -297,7 +324,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         from agnosticfair.networks import decide
 
         # a process to which this estimator was sent knows the function by a name of its own
-        own = network_of(self._made_by) if callable(self._made_by) else None
+        own = parameters.network_of(self._made_by) if callable(self._made_by) else None
         name = own.name if isinstance(own, Network) else model.network["name"]
         low, span = self._units
         return decide(name, model.network["hidden"], model.w, (X - low) / span)
@@ -312,7 +339,6 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         (n,) array
-            Of ``classes_``.
         """
         positive = self.decision_function(X) > 0
         return self.classes_[positive.astype(np.int64)]
@@ -326,8 +352,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        (n, 2) array
-            A column each, in the order of ``classes_``.
+        (n, 2) array, in the order of ``classes_``
         """
         check_is_fitted(self)
         model = self.fit_.model
@@ -346,8 +371,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     ) -> Certificate | dict[str, Certificate]:
         """A certificate on these rows over the set of the fit.
 
-        Who holds a row is not known here, so for basis 'by_client' it is over the default set of
-        ``agnosticfair.audit``; ``about`` names the set.
+        Who holds a row is not known here, so for basis 'by_client' it is over named subgroups alone.
 
         Parameters
         ----------
@@ -375,21 +399,19 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         low, span = self._units
         x = (rows - low) / span
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-        audited: Any = x
-        if fairness is not None and fairness.basis.kind == "named":
-            audited = replace(self._ruled(X, given), target=None, weights=weights)
-            options = {**certified_set(fairness, agreed_in(self.fit_, without=SITE)), **options}
-        elif fairness is not None:
+        table = replace(self._ruled(X, given), target=None, weights=weights)
+        over = certified_set(self.fit_, without=SITE)
+        if fairness is not None and fairness.basis.kind != "named":
+            over = {k: v for k, v in over.items() if k not in ("basis", "bound", "centres")}
             K = checked(self.basis, X, len(x)) if comes_with_rows(fairness.basis) else None
-            options = {**own_set(fairness, x, self.fit_.centres, K, weights), **options}
+            over |= kernels_on(fairness, x, self.fit_.centres, K, weights)
         made = {
             name: audit(
                 self.predict(X),
-                audited,
+                table,
                 y,
                 sensitive_features=column.values(),
-                scale=False,
-                **{"positive": self.classes_[1], **options},
+                **{"positive": self.classes_[1], **over, **options},
             )
             for name, column in compared(fairness, given).items()
         }
@@ -401,18 +423,20 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if groups is None:
             reads = bool({*model.sensitive_features} & {*model.further_columns})
             groups = feature_columns(self._groups(X, None), len(rows)) if reads else {}
-        return table_as_read(layout, X, rows, self._feature_names(), groups, self._group_names)
+        return frames.table_as_read(
+            layout, X, rows, self._feature_names(), groups, self._group_names
+        )
 
     @property
-    def worst_parts_(self) -> tuple[tuple[str, float], ...]:
+    def trained_parts_(self) -> tuple[tuple[str, float], ...]:
         """The named parts in which decisions differ most by the rule's estimates, the worst first, in the columns' own
         names and units; none where the fit has no named parts. ``certificate_`` counts decisions by the labels."""
         check_is_fitted(self)
-        return self.fit_.worst_parts
+        return self.fit_.trained_parts
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
-        """What holds over the set on the training rows; computed when first asked for, without intervals."""
+        """What holds over the set on the training rows; computed when first asked for."""
         check_is_fitted(self)
         if self._certificate is None:
             if self._training is None or self._training[2] is None:
@@ -422,15 +446,14 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
                 )
             X, y, groups, weights = self._training
             self._certificate = self.audit(
-                X, y, sensitive_features=groups, sample_weight=weights, bootstrap=0, held_out=False
+                X, y, sensitive_features=groups, sample_weight=weights, held_out=False
             )
         return self._certificate
 
     def __getstate__(self) -> dict[str, Any]:
         """Training rows do not travel with a saved model, but for those that are kernels' centres."""
         state = dict(super().__getstate__())
-        if "_training" in state:
-            state["_training"] = None
+        state |= {"_training": None} if "_training" in state else {}
         if "fit_" in state:
             state["_classifiers"] = local.trained_classifiers(self.fit_.model.estimates)
         return state
@@ -448,20 +471,25 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = self.rule is not None and parameters.takes_missing(self)
         return tags
 
     def _numbers(self, X: Any, **fitting: Any) -> Any:
         """X as numbers; in a fit also y, and the features are noted."""
+        rule = None if fitting else self.fit_.method.rule
+        missing = parameters.takes_missing(self) if fitting else rule and rule.takes_missing
+        finite: Any = "allow-nan" if missing else True
+        numbers: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
         if fitting:
-            self._layout = layout_of(X, self.sensitive_columns, self.parts_by)
+            self._layout = frames.layout_of(X, self.sensitive_columns, self.parts_by)
         if self._layout is not None:
             y = fitting.get("y")
             validate_data(self, X, reset=bool(fitting), skip_check_array=True)
-            made = numbers_of(self._layout, X, self.handle_unknown)
-            rows = check_array(made, dtype=np.float64)
-            return rows if not fitting else check_X_y(rows, y, dtype=np.float64)
+            made = frames.numbers_of(self._layout, X, self.handle_unknown)
+            rows = check_array(made, **numbers)
+            return rows if not fitting else check_X_y(rows, y, **numbers)
         try:
-            return validate_data(self, X, reset=bool(fitting), dtype=np.float64, **fitting)
+            return validate_data(self, X, reset=bool(fitting), **numbers, **fitting)
         except ValueError as problem:
             if "could not convert string" not in str(problem):
                 raise
@@ -469,19 +497,3 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
                 f"X has columns that are not numbers ({problem}): encode them first, with a "
                 "ColumnTransformer and a OneHotEncoder in a Pipeline"
             ) from None
-
-    def _recipe(self, K: np.ndarray | None = None) -> Method:
-        """The method with this estimator's values; K where a function made the kernels."""
-        taken = {s.name: getattr(self, s.name) for s in TAKEN}
-        given = taken | {"basis": self.basis, "centres": self.centres, "network": self.network}
-        recipe = method(default_for(given) if self.method == DEFAULT else self.method)
-        if self.limit is not None:
-            recipe = within(recipe, self.tau)
-        changes = {name: value for name, value in taken.items() if value is not None}
-        changes["network"] = network_of(self.network)
-        if self.basis is not None:
-            changes["basis"] = basis_of(self.basis) if K is None else Basis("function", K.shape[1])
-        if self.centres is not None and not isinstance(self.centres, str):
-            changes["centres"] = "given"
-            changes["kernels"] = len(np.atleast_1d(np.asarray(self.centres)))
-        return method(recipe, **changes)

@@ -165,7 +165,7 @@ def _numbers(layout: Layout, X: Any, name: Any, unknown: str) -> np.ndarray:
             )
         return (np.asarray(texts)[:, None] == np.asarray(known)).astype(float)
     if values.dtype.kind == "M":
-        return days(values, name)
+        return days(values)
     try:
         return values.astype(float)
     except (TypeError, ValueError):

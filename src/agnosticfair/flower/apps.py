@@ -16,20 +16,21 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from agnosticfair.auditing.fits import as_content, certificates
 from agnosticfair.auditing.limit import Promise, fit_within, kept_in, said_in
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.census import check_census, check_labels_known
 from agnosticfair.data.schema import Schema, load_schema
-from agnosticfair.errors import AgnosticFairError, FederationError
+from agnosticfair.errors import AgnosticFairError, FederationError, plain
 from agnosticfair.federation import Fit, census_of_all, counts_of_all, fit, summaries
 from agnosticfair.flower.causes import identity, read_visits, why_missing
 from agnosticfair.flower.control import public_key
 from agnosticfair.flower.folder import write_whole
 from agnosticfair.flower.masking import BRING, read_key_list
 from agnosticfair.flower.results import publish
-from agnosticfair.flower.site import hello, reason, respond, site_of
+from agnosticfair.flower.site import hello, pin, reason, respond, site_of
 from agnosticfair.methods import Method, method
-from agnosticfair.private import Budget, fit_private, private_sentences
+from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.engines.flower import FlowerEngine, away
 from agnosticfair.protocol.engines.seam import HELLO
 from agnosticfair.protocol.faults import Asker, Missing, Policy, policy
@@ -54,6 +55,10 @@ def reply(message: Message, context: Context) -> Message:
             told |= {"site": site_of(config).key, "about": hello(config)}
         else:
             told["content"] = respond(config, step, content if isinstance(content, bytes) else b"?")
+        if config.get(
+            "mask-key"
+        ):  # without a place of its own a site has none for the key of a pin
+            told["rows"] = pin(config, Path(str(config["mask-key"])).with_suffix(".pin"))
     except Exception as error:
         told["failure"] = reason(error)
     return Message(RecordDict({"answer": ConfigRecord(told)}), reply_to=message)
@@ -69,7 +74,7 @@ def main(grid: Grid, context: Context) -> None:
         files = made(grid, config, run)
         publish(out, run, files)
     except (AgnosticFairError, OSError) as error:
-        said = " ".join(str(error).split())
+        said = plain(error, 8000)
         with suppress(OSError):
             write(out / "error.json", {"run": run, "error": said})
         raise FederationError(said) from None
@@ -109,7 +114,7 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
         certificate = sealed(
             {
                 "run": run,
-                **record.certified(said_in(promise), {}),
+                **as_content(said_in(promise), {}),
                 **kept_in(promise, promise.worst),
             }
         )
@@ -257,9 +262,6 @@ def masks_of(config: Mapping[str, Any]) -> Roster | None:
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
     """The certificate of the model over the sites that made it, unless it is not wanted."""
-    # what a private fit certifies has its share of the noise, and of the budget
-    if fitted.model.privacy is not None:
-        return {"says": " ".join(private_sentences(fitted.model.privacy)), **fitted.model.privacy}
     if not config.get("certify", True):
         return {"says": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
@@ -269,9 +271,9 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
         "deadline": float(config["deadline"]),
     }
     asked |= {"secure": masks_of(config) or False, "schema": schema_of(config)}
+    asked["on_failure"] = policy_of(config)
     with one_thread():
-        made = record.certificates(fitted, engine, **asked)
-    return record.certified(*made)
+        return as_content(*certificates(fitted, engine, **asked))
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

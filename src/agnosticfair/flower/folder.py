@@ -17,7 +17,7 @@ from typing import Any
 
 from agnosticfair.data.files import Roles
 from agnosticfair.data.storage import write_atomically
-from agnosticfair.errors import SettingsError, needing
+from agnosticfair.errors import SettingsError, needing, plain
 from agnosticfair.flower.bundle import app_hash
 from agnosticfair.flower.masking import KEEPERS_KEY, LIST, keeper_of, masking_files
 from agnosticfair.flower.secrets import key_pair, tls_files
@@ -35,6 +35,9 @@ SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
 
 SETTINGS, SCHEMA = "federation.toml", "schema.json"
 TOKEN = "state/control.token"  # noqa: S105 - where it is, not what it is
+RESERVED = ("superlink", "masking")
+"""Names that no site can have: start-superlink.sh, keys/masking.json."""
+
 LISTS = ("numeric", "categorical", "drop", "parts")
 
 
@@ -118,8 +121,14 @@ class Settings:
 
 def check_site(key: str, file: Path | str) -> None:
     """Raise where a site's name or file cannot stand in the folder's files."""
-    if not key.replace("-", "").replace("_", "").isalnum() or not key.isascii():
-        raise SettingsError(f"site {key!r}: use letters, digits, '-' and '_' in its name")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", key):
+        raise SettingsError(
+            f"site {plain(key, 80)!r}: use letters, digits, '-' and '_' in its name, 64 of them at most, '-' not first"
+        )
+    if key.lower() in RESERVED:
+        raise SettingsError(
+            f"site {key!r}: files of the coordinator have this name; choose another"
+        )
     if '"' in str(file) or not str(file).isprintable():
         raise SettingsError(f"file {str(file)!r} of site {key!r}: rename it without quotation mark")
 
@@ -308,10 +317,12 @@ log = "../state/{key}.log"
     return {f"sites/{key}.toml": text, f"start-{key}.sh": start}
 
 
-def write_new(path: Path, text: str) -> None:
-    """Write a file that must not be there, a secret one for its owner alone."""
+def write_new(path: Path, text: str, private: bool = False) -> None:
+    """Write a file that must not be there; a secret one is its owner's alone from the start."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    secret = path.suffix in (".key", ".mask", "") and path.parent.name in ("keys", "tls")
+    secret = private or (
+        path.suffix in (".key", ".mask", "") and path.parent.name in ("keys", "tls")
+    )
     mode = 0o600 if secret else 0o755 if path.suffix == ".sh" else 0o644
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
         file.write(text)
@@ -331,7 +342,7 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _script(comment: str, command: str) -> str:

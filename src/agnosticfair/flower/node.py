@@ -19,13 +19,13 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.errors import FederationError, SettingsError, plain
 from agnosticfair.flower.fleet import BEAT, Fleet, WireQuestion
 from agnosticfair.flower.folder import write_new, write_whole
 from agnosticfair.flower.masking import load_secret
 from agnosticfair.flower.metrics import site_metrics
 from agnosticfair.flower.secrets import key_pair
-from agnosticfair.flower.site import hello, reason, respond, site_of
+from agnosticfair.flower.site import hello, pin, reason, respond, site_of
 from agnosticfair.flower.trail import Trail
 from agnosticfair.protocol.engines.seam import HELLO
 
@@ -80,9 +80,7 @@ def load_key(path: Path) -> Any:
 
     if not path.exists():
         for end, text in key_pair().items():
-            place = path.with_name(path.name + end)
-            write_new(place, text)
-            place.chmod(0o644 if end else 0o600)
+            write_new(path.with_name(path.name + end), text, private=not end)
         print(
             f"Made a key: send {path}.pub to the coordinator, who puts it into keys/.", flush=True
         )
@@ -221,15 +219,21 @@ class Node:
                 told["about"] = hello(self.joined.config, self.joined.app)
             else:
                 told["content"] = respond(self.joined.config, question.step, question.content)
+            told["rows"] = pin(self.joined.config, self.joined.log.with_suffix(".pin"))
         except Exception as error:
             told["failure"] = reason(error)
             why = getattr(error, "detail", "") or told["failure"]
         spent = time.monotonic() - begin
-        taken = fleet.push(question, told, spent)
+        about: dict[str, Any] = {"run": str(question.run), "step": plain(question.step, 40)}
+        about |= {"round": plain(question.round, 40), "asked": len(question.content)}
+        about |= {"seconds": round(spent, 3), "why": plain(why)}
+        try:
+            taken = fleet.push(question, told, spent)
+        except Exception:
+            self.trail.write("not sent", **about)  # it may have left in part
+            raise
         event = "refused" if why else "answered" if taken else "not taken"
-        about = {"run": str(question.run), "step": question.step, "round": question.round}
-        sizes = {"asked": len(question.content), "answered": len(told.get("content", b""))}
-        self.trail.write(event, **about, **sizes, seconds=round(spent, 3), why=why)
+        self.trail.write(event, **about, answered=len(told.get("content", b"")))
 
     def _check_app(self, fleet: Fleet, run: int) -> None:
         """Raise where a run is of another app than the one registered here."""

@@ -6,8 +6,10 @@ It knows nothing of Flower: a question comes in as bytes, an answer goes out as 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import platform
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -22,6 +24,7 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import STEPS, answer
 from agnosticfair.data.files import Roles, read_table
 from agnosticfair.data.schema import applied, brought, load_schema
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
 from agnosticfair.flower.masking import BRING, masked_site, read_key_list, read_secret, take_list
@@ -54,14 +57,16 @@ _SECURE = (*_KEYS, "least-sites", "may-drop", "schema", "fold-seed", *_CONSENTS)
 _RAY = ("ray-parts", "ray-address")
 _PRIVATE = ("epsilon", "delta", "colluding", "site-rows", "ledger")
 _OWN = (*_SECURE, *_PRIVATE, *_RAY)
-_NAMES = {"site", "file", "target", "least-rows", "fingerprint", "columns", "folds", *_LISTS, *_OWN}
+_NAMES = {"site", "file", "target", "least-rows", "columns", "folds", *_LISTS, *_OWN}
+
+Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Site:
     """key: the site's name in the federation.  allow: the steps it answers.  least_rows: per group.
     imports: modules of its own, which make its networks known (``networks.register``).
-    fingerprint: whether it tells a digest of its file.  mask_key, mask_list: files of its secret key and
+    mask_key, mask_list: files of its secret key and
     of all sites' public ones, where it answers in masked sums only; then mask_keeper: the public key of who
     may change that list; least_sites, may_drop, shows_rows, shares_site_totals, shares_cluster_means, folds,
     fold_seed: as ``SitePolicy`` has them.  schema: a file that it signed off.  columns: the features that it tells of,
@@ -76,7 +81,6 @@ class Site:
     allow: tuple[str, ...] = tuple(STEPS)
     least_rows: int = LEAST_ROWS
     imports: tuple[str, ...] = ()
-    fingerprint: bool = False
     mask_key: str = ""
     mask_list: str = ""
     mask_keeper: str = ""
@@ -119,7 +123,6 @@ def site_of(config: Mapping[str, Any]) -> Site:
     if isinstance(least, bool) or not isinstance(least, int) or least < 1:
         raise SettingsError(f"least-rows is {least!r}: give a whole number, one or more")
     roles = Roles(str(config["target"]), lists.pop("sensitive-features"), **lists)
-    known = bool(config.get("fingerprint", False))
     own = {name.replace("-", "_"): config[name] for name in _OWN if name in config}
     own |= _answered(config)
     if bool(own.get("mask_key")) != bool(own.get("mask_list")):
@@ -132,10 +135,8 @@ def site_of(config: Mapping[str, Any]) -> Site:
     if parts and own.get("schema"):
         raise SettingsError("ray-parts and schema do not go together: give one of them")
     if own.get("epsilon"):
-        _check_private({**own, "fingerprint": known})
-    return Site(
-        str(config["site"]), str(config["file"]), roles, allow, least, imports, known, **own
-    )
+        _check_private(own)
+    return Site(str(config["site"]), str(config["file"]), roles, allow, least, imports, **own)
 
 
 def _check_private(own: Mapping[str, Any]) -> None:
@@ -148,11 +149,6 @@ def _check_private(own: Mapping[str, Any]) -> None:
         raise SettingsError(
             "privacy by epsilon and may-drop do not go together: a total without a site, taken from a total with it, "
             "would have that site's share of the noise alone; take out may-drop"
-        )
-    if own.get("fingerprint"):
-        raise SettingsError(
-            "privacy by epsilon and fingerprint do not go together: a digest of the file tells whoever knows all rows "
-            "but one whether that one is there; take out fingerprint"
         )
 
 
@@ -190,16 +186,31 @@ def _keys(site: Site) -> KeyList:
 
 
 def hello(config: Mapping[str, Any], app: str = "") -> str:
-    """Who the site is and what it runs on, as JSON; a digest of its file if it allows that."""
+    """Who the site is and what it runs on, as JSON."""
     site, packages = site_of(config), ("agnosticfair", "numpy", "scipy", "pyarrow")
     told: dict[str, Any] = {"site": site.key, "format": FORMAT, "app": app, "steps": site.allow}
     told["versions"] = {"python": platform.python_version(), **{p: version(p) for p in packages}}
     if site.mask_key:
         held = _keys(site)
         told["keys"] = [held.version, digest(held.sites).hex()]
-    if site.fingerprint and Path(site.file).is_file():
-        told["sha256"] = _digest(Path(site.file))
     return json.dumps(told)
+
+
+def pin(config: Mapping[str, Any], place: Path) -> str:
+    """A keyed digest of the site's rows, empty where it has none: the same as long as the rows are.  Who lacks the key,
+    which is made at ``place`` and stays there, can test no guess of a row by it."""
+    file = Path(site_of(config).file)
+    if not file.exists():
+        return ""
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically({place: secrets.token_hex(32).encode()}, 0o600)
+    return _pinned(file, _stamp(str(file)), place.read_bytes())
+
+
+@lru_cache(maxsize=1)
+def _pinned(file: Path, stamp: Stamp, key: bytes) -> str:
+    return hmac.new(key, _digest(file).encode(), "sha256").hexdigest()
 
 
 def _digest(path: Path) -> str:
@@ -231,7 +242,7 @@ def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
         return pack(_answer(site, step, question, tuple(map(_stamp, files))))
 
 
-def _answer(site: Site, step: str, question: Any, stamps: tuple[int, ...]) -> Any:
+def _answer(site: Site, step: str, question: Any, stamps: tuple[Stamp, ...]) -> Any:
     """The site's answer; where sums are hidden, what is wrong with its file is for its own log."""
     try:
         handler = _handler(site, stamps)
@@ -242,13 +253,18 @@ def _answer(site: Site, step: str, question: Any, stamps: tuple[int, ...]) -> An
     return handler(step, question)
 
 
-def _stamp(file: str) -> int:
+def _stamp(file: str) -> Stamp:
+    """Another one whenever a file, or a Parquet file of a folder, may be another one."""
     path = Path(file)
-    return path.stat().st_mtime_ns if file and path.exists() else 0
+    if not (file and path.exists()):
+        return ()
+    parts = (path, *sorted(path.glob("*.parquet"))) if path.is_dir() else (path,)
+    about = (part.stat() for part in parts)
+    return tuple(n for a in about for n in (a.st_mtime_ns, a.st_ctime_ns, a.st_size, a.st_ino))
 
 
 @lru_cache(maxsize=1)
-def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
+def _handler(site: Site, stamps: tuple[Stamp, ...]) -> Callable[[str, Any], Any]:
     """Who answers for the site behind its policy: itself, or where it has keys for that, itself under masks.  stamps:
     of the site's files; with another one it is made anew."""
     held: Callable[..., Any] = partial(_held, site, stamps[0])
@@ -267,14 +283,14 @@ def _handler(site: Site, stamps: tuple[int, ...]) -> Callable[[str, Any], Any]:
     return masked_site(site.mask_key, site.mask_list, policy, held, site.mask_keeper, **own)
 
 
-def _held(site: Site, stamp: int, step: str, question: Any) -> Any:
+def _held(site: Site, stamp: Stamp, step: str, question: Any) -> Any:
     """The answer of the site's rows, which are read when the first question comes."""
     if site.ray_parts:
         return _cluster(site, stamp)(step, question)
     return answer(_client(site, stamp), step, question)
 
 
-def _ledger(site: Site, stamp: int) -> Ledger:
+def _ledger(site: Site, stamp: Stamp) -> Ledger:
     """The ledger of the site's rows, whatever their file is called."""
     unit, folder = "site" if site.site_rows else "row", Path(site.ledger) if site.ledger else None
     return ledger_of(_rows(site, stamp), site.epsilon, site.delta, unit, folder)
@@ -293,7 +309,7 @@ _CLUSTERS: list[Any] = []
 
 
 @lru_cache(maxsize=1)
-def _cluster(site: Site, stamp: int) -> Callable[[str, Any], Any]:
+def _cluster(site: Site, stamp: Stamp) -> Callable[[str, Any], Any]:
     """Who answers where a Ray cluster holds the site's rows: its parts, added up here."""
     from agnosticfair.client.parts import makers
     from agnosticfair.protocol.engines.ray import RayEngine
@@ -327,13 +343,13 @@ def _check_rare(site: Site, ask: Callable[[str, Any], Any]) -> None:
 
 
 @lru_cache(maxsize=1)
-def _rows(site: Site, stamp: int) -> Table:
+def _rows(site: Site, stamp: Stamp) -> Table:
     """The rows of the site's file; it is read again when it is another one."""
     return read_table(site.file, site.roles, who=f"the file of site {site.key!r}")
 
 
 @lru_cache(maxsize=1)
-def _client(site: Site, stamp: int) -> Client:
+def _client(site: Site, stamp: Stamp) -> Client:
     """The site's client; the file is read again when it is another one."""
     for name in site.imports:
         import_module(name)

@@ -103,7 +103,8 @@ def partial_dependence(
     n = len(table)
     if name in table.numeric:
         seen = np.unique(table.numeric[name])
-        values = np.unique(np.nanquantile(seen, np.linspace(0, 1, points)))
+        known = seen[~np.isnan(seen)]
+        values = np.unique(np.quantile(known, np.linspace(0, 1, points))) if len(known) else seen
     else:
         values = np.array(table.categorical[name].categories, dtype=object)
     every = table.take(np.tile(np.arange(n), len(values)))

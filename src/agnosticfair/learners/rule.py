@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.settings import FOLDS, Reach, check_settings, names_of, require
+from agnosticfair.settings import (
+    FOLDS,
+    Reach,
+    check_settings,
+    names_of,
+    require,
+    signs_of,
+)
 
 NAMES = ("auto", "additive", "linear", "trees", "given")
 """Of learners (``learners.estimates.LEARNERS``); 'auto' is the best of them on held-out rows."""
@@ -36,6 +43,8 @@ class Rule:
         Decide by the sensitive feature itself instead of an estimate.
     agnostic : bool
         Maximise the utility of the worst subgroup.
+    monotone : mapping of str to int
+        Columns of numbers with which trees' probability of the label may only rise (1) or fall (-1).
     probability : tuple of str
         Columns with an existing model's probabilities: of the label, then of the groups' heads, if any.
 
@@ -53,9 +62,11 @@ class Rule:
     folds: int = 5
     aware: bool = False
     agnostic: bool = False
+    monotone: Any = ()
     probability: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "monotone", signs_of(self.monotone))
         check_settings(self, Reach.RULE)
         require(FOLDS, learning_folds=self.folds)
         object.__setattr__(self, "probability", tuple(map(str, names_of(self.probability))))
@@ -67,9 +78,24 @@ class Rule:
                 object.__setattr__(self, name, value.item())
         self._check_learner()
 
+    @property
+    def takes_missing(self) -> bool:
+        """Whether the learner has a place for numbers that are missing: bins of their own."""
+        return isinstance(self.learner, str) and self.learner != "linear"
+
     def prices(self, base_rate: float) -> tuple[float, float]:
         """What a false positive and a false negative cost, where so many rows are positive.
 
+        Parameters
+        ----------
+        base_rate : float
+
+        Returns
+        -------
+        (float, float)
+
+        Examples
+        --------
         >>> Rule().prices(0.25), Rule(costs="balanced").prices(0.25)
         ((1.0, 1.0), (0.5, 1.5))
         """
@@ -81,6 +107,10 @@ class Rule:
 
     def _check_learner(self) -> None:
         learner = self.learner
+        if self.monotone and learner != "trees":
+            raise SettingsError(
+                f"monotone is for trees, and the learner is {learner!r}: take learner 'trees', or leave it out"
+            )
         if isinstance(learner, str):
             if learner not in NAMES:
                 raise SettingsError(f"unknown learner {learner!r}; there are: {', '.join(NAMES)}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agnosticfair.compiled import compiled
 from agnosticfair.mathematics.linear import log_loss, sigmoid
 from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins
 
@@ -30,6 +31,9 @@ _ROWS = 1 << 15
 
 _CODES = 1 << 16
 """Sums that are added to together: they stay in a core's cache."""
+
+_COUNT_BITS = 22
+"""Bits of a count that is added up together with Hessians."""
 
 _AT_ONCE = 16
 """Nodes that are looked at together: their sums stay in a core's cache."""
@@ -59,7 +63,7 @@ class Boosting:
     patience : int
         Trees without a lower loss out of fold after which no more are grown.
     monotone : tuple of int
-        Of every column: 1 where the margin may not fall, -1 where it may not rise with it; empty for none.
+        Of every column: 1 where the first head's margin may not fall with it, -1 where it may not rise; empty for none.
     """
 
     trees: int = 200
@@ -67,7 +71,7 @@ class Boosting:
     rate: float = 0.1
     l2: float = 1.0
     min_rows: int = 20
-    min_bin: int = 5
+    min_bin: int = 10
     min_hessian: float = 1e-3
     smooth: float = 10.0
     patience: int = 10
@@ -127,6 +131,12 @@ def histogram(
     """
     B = int(bins.starts[-1])
     total = np.zeros((slots, B, 3))
+    add, step = compiled(add_rows), _packed_rows(h)
+    if add is not None and step:
+        for a in range(0, len(slot), step):
+            own = slice(a, a + step)
+            add(codes[own], slot[own], g[own], h[own], bins.starts, total)
+        return total
     together = max(1, min(slots, _CODES // B))
     for begin in range(0, len(slot), _ROWS):
         block = slot[begin : begin + _ROWS]
@@ -137,6 +147,43 @@ def histogram(
             some = _counted(codes[rows], g[rows], h[rows], first, bins, together * B)
             total[k : k + together] += some.reshape(together, B, 3)[: slots - k]
     return total
+
+
+def add_rows(
+    codes: np.ndarray,
+    slot: np.ndarray,
+    g: np.ndarray,
+    h: np.ndarray,
+    starts: np.ndarray,
+    total: np.ndarray,
+) -> None:
+    """``histogram`` as a loop over at most ``_packed_rows``: a Hessian and a count are added as one whole number."""
+    S, B = total.shape[0], total.shape[1]
+    unit, packed = 2.0**GRADIENT_BITS, np.zeros((S, B, 2), np.int64)
+    for i in range(len(slot)):
+        if slot[i] < 0:
+            continue
+        own = packed[slot[i]]
+        g_i, both = np.int64(g[i] * unit), (np.int64(h[i] * unit) << _COUNT_BITS) + 1
+        for c in range(codes.shape[1]):
+            at = starts[c] + codes[i, c]
+            own[at, 0] += g_i
+            own[at, 1] += both
+    for s in range(S):
+        for b in range(B):
+            total[s, b, 0] += packed[s, b, 0] / unit
+            total[s, b, 1] += (packed[s, b, 1] >> _COUNT_BITS) / unit
+            total[s, b, 2] += packed[s, b, 1] & ((1 << _COUNT_BITS) - 1)
+
+
+def _packed_rows(h: np.ndarray) -> int:
+    """How many rows ``add_rows`` may add up so that 63 bits hold a sum of Hessians and a count; 0 for none.
+
+    >>> _packed_rows(np.array([0.25, 0.1])), _packed_rows(np.array([1e30]))
+    (4194303, 0)
+    """
+    most = float(h.max(initial=0.25))
+    return min((1 << _COUNT_BITS) - 1, int(2.0 ** (62 - _COUNT_BITS - GRADIENT_BITS) / most))
 
 
 def _counted(
@@ -196,46 +243,62 @@ def leaf_values(
     return value if bounds is None else np.clip(value, bounds[..., 0], bounds[..., 1])
 
 
+@dataclass(frozen=True)
+class Monotone:
+    """What monotone columns ask of Q nodes.  bounds: (Q, 2), of their values.  signs: (Q, C), of the columns."""
+
+    bounds: np.ndarray
+    signs: np.ndarray
+
+    def __getitem__(self, nodes: slice) -> Monotone:
+        return Monotone(self.bounds[nodes], self.signs[nodes])
+
+
 def best_splits(
-    hist: np.ndarray, bins: Bins, settings: Boosting, bounds: np.ndarray | None = None
+    hist: np.ndarray, bins: Bins, settings: Boosting, monotone: Monotone | None = None
 ) -> Splits:
-    """The best split of each node.  hist: (Q, B, 3).  bounds: (Q, 2) of their values, for monotone columns.
+    """The best split of each node.  hist: (Q, B, 3).
 
     A node's sums over all codes are the same for every column.
     """
+    nodes = (slice(a, a + _AT_ONCE) for a in range(0, len(hist), _AT_ONCE))
     pieces = [
-        _best(
-            hist[a : a + _AT_ONCE],
-            bins,
-            settings,
-            None if bounds is None else bounds[a : a + _AT_ONCE],
-        )
-        for a in range(0, len(hist), _AT_ONCE)
+        _best(hist[q], bins, settings, None if monotone is None else monotone[q]) for q in nodes
     ]
     return Splits(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
 
 def _best(
-    hist: np.ndarray, bins: Bins, settings: Boosting, bounds: np.ndarray | None
+    hist: np.ndarray, bins: Bins, settings: Boosting, monotone: Monotone | None
 ) -> tuple[np.ndarray, ...]:
     """The fields of ``Splits``, for some nodes."""
     whole = totals(hist, bins).T
-    left, order, cuts = _prefixes(hist, whole, bins, settings)
     missing = hist[:, bins.starts[: bins.numeric]].transpose(2, 0, 1)  # (3, Q, numeric): code 0
-    gain = _gains(left, whole, bins, settings, bounds)
-    gain[:, bins.ordered :][~cuts] = -np.inf
-    every = np.arange(len(hist))
-    at = gain.argmax(axis=1)
-    best, sums, right = gain[every, at], left[:, every, at].T, np.zeros(len(hist), bool)
-    if missing[N].any():
-        numbers = Bins(bins.sizes[: bins.numeric], bins.numeric)
-        other = left[:, :, : bins.ordered] - missing[:, :, numbers.column]
-        gain = _gains(other, whole, numbers, settings, bounds)
-        there = gain.argmax(axis=1)
-        right = gain[every, there] > best
-        at, best = np.where(right, there, at), np.where(right, gain[every, there], best)
-        sums[right] = other[:, every[right], there[right]].T
-    parent = _parent(whole, settings, bounds)
+    cut = bins.ordered
+    order = cuts = np.ones((len(hist), 0), bool)
+    if cut < hist.shape[1]:
+        order, cuts = _ordered_categories(hist, bins, settings)
+        hist = hist.copy()
+        hist[:, cut:] = np.take_along_axis(hist[:, cut:], order[..., None], axis=1)
+    scan = None if monotone else compiled(scan_cuts)
+    if scan is None:
+        best, at, right, sums = _best_cuts(hist, whole, missing, cuts, bins, settings, monotone)
+    else:
+        Q = len(hist)
+        best, at, right = np.full(Q, -np.inf), np.zeros(Q, np.int64), np.zeros(Q, bool)
+        limits = settings.l2 + _TINY, settings.min_rows, settings.min_hessian
+        scan(
+            hist,
+            bins.starts,
+            bins.numeric,
+            cuts,
+            *limits,
+            best,
+            at,
+            right,
+            sums := np.zeros((Q, 3)),
+        )
+    parent = _parent(whole, settings, monotone)
     none = ~(best > parent + _LEAST * np.abs(parent))
     column = np.where(none, LEAF, bins.column[at])
     threshold = (at - bins.starts[bins.column[at]]).astype(np.uint8)
@@ -246,11 +309,78 @@ def _best(
     return column, threshold, right, _sets(order, at, none, bins), gain, sums
 
 
-def _parent(whole: np.ndarray, settings: Boosting, bounds: np.ndarray | None) -> np.ndarray:
+def scan_cuts(
+    hist: np.ndarray,
+    starts: np.ndarray,
+    numeric: int,
+    cuts: np.ndarray,
+    l2: float,
+    min_rows: float,
+    min_hessian: float,
+    best: np.ndarray,
+    at: np.ndarray,
+    right: np.ndarray,
+    sums: np.ndarray,
+) -> None:
+    """``_best_cuts`` without monotone columns, as a loop; the last four are written to."""
+    for q in range(len(hist)):
+        own = hist[q]
+        G_q, H_q, N_q = 0.0, 0.0, 0.0
+        for b in range(starts[1]):
+            G_q, H_q, N_q = G_q + own[b, 0], H_q + own[b, 1], N_q + own[b, 2]
+        for skip in range(2):  # missing numbers to the left, then to the right
+            for c in range(numeric if skip else len(starts) - 1):
+                if skip and own[starts[c], 2] == 0:
+                    continue
+                g, h, n = 0.0, 0.0, 0.0
+                for b in range(starts[c] + skip, starts[c + 1]):
+                    g, h, n = g + own[b, 0], h + own[b, 1], n + own[b, 2]
+                    if min(n, N_q - n) < min_rows or min(h, H_q - h) < min_hessian:
+                        continue
+                    if c >= numeric and not cuts[q, b - starts[numeric]]:
+                        continue
+                    gain = g * g / (h + l2) + (G_q - g) * (G_q - g) / (H_q - h + l2)
+                    if gain > best[q]:
+                        best[q], at[q], right[q] = gain, b, skip == 1
+                        sums[q, 0], sums[q, 1], sums[q, 2] = g, h, n
+
+
+def _best_cuts(
+    hist: np.ndarray,
+    whole: np.ndarray,
+    missing: np.ndarray,
+    cuts: np.ndarray,
+    bins: Bins,
+    settings: Boosting,
+    monotone: Monotone | None,
+) -> tuple[np.ndarray, ...]:
+    """Of each node the best cut's gain, its place, whether missing numbers go right, and the sums of what goes left."""
+    left = np.ascontiguousarray(hist.transpose(2, 0, 1))
+    # a column's codes come to the whole, which is taken off where the next one begins: exactly
+    left[:, :, bins.starts[1:-1]] -= whole[..., None]
+    np.cumsum(left, axis=2, out=left)
+    gain = _gains(left, whole, bins, settings, monotone)
+    gain[:, bins.ordered :][~cuts] = -np.inf
+    every = np.arange(len(hist))
+    at = gain.argmax(axis=1)
+    best, sums, right = gain[every, at], left[:, every, at].T, np.zeros(len(hist), bool)
+    if missing[N].any():
+        numbers = Bins(bins.sizes[: bins.numeric], bins.numeric)
+        other = left[:, :, : bins.ordered] - missing[:, :, numbers.column]
+        gain = _gains(other, whole, numbers, settings, monotone)
+        there = gain.argmax(axis=1)
+        right = gain[every, there] > best
+        at, best = np.where(right, there, at), np.where(right, gain[every, there], best)
+        sums[right] = other[:, every[right], there[right]].T
+    return best, at, right, sums
+
+
+def _parent(whole: np.ndarray, settings: Boosting, monotone: Monotone | None) -> np.ndarray:
     """The score of the nodes as they are."""
-    if bounds is None:
+    if monotone is None:
         return _score(whole[G], whole[H], settings)
-    return _bounded_score(whole[G], whole[H], leaf_values(whole.T, settings, bounds), settings)
+    value = leaf_values(whole.T, settings, monotone.bounds)
+    return _bounded_score(whole[G], whole[H], value, settings)
 
 
 def _score(g: np.ndarray, h: np.ndarray, settings: Boosting) -> np.ndarray:
@@ -269,22 +399,22 @@ def _gains(
     whole: np.ndarray,
     bins: Bins,
     settings: Boosting,
-    bounds: np.ndarray | None,
+    monotone: Monotone | None,
 ) -> np.ndarray:
     """The two children's scores for every cut, (Q, B); -inf where a child is too small.  left: (3, Q, B)."""
     total = whole[..., None]
     fewest = np.minimum(left[N], total[N] - left[N]) >= settings.min_rows
     right_g, right_h = total[G] - left[G], total[H] - left[H]
     fewest &= np.minimum(left[H], right_h) >= settings.min_hessian
-    if bounds is None:
+    if monotone is None:
         with np.errstate(divide="ignore", invalid="ignore"):  # of children that are too small
             gain = _score(left[G], left[H], settings)
             gain += _score(right_g, right_h, settings)
     else:
-        low, high = bounds.T[..., None]
+        low, high = monotone.bounds.T[..., None]
         a = np.clip(-left[G] / (left[H] + settings.l2 + _TINY), low, high)
         b = np.clip(-right_g / (right_h + settings.l2 + _TINY), low, high)
-        fewest &= (b - a) * np.asarray(settings.monotone)[bins.column] >= 0
+        fewest &= (b - a) * monotone.signs[:, bins.column] >= 0
         gain = _bounded_score(left[G], left[H], a, settings)
         gain += _bounded_score(right_g, right_h, b, settings)
     gain[~fewest] = -np.inf
@@ -307,23 +437,6 @@ def _ordered_categories(
     inside = np.take_along_axis(rare, order, axis=1)
     both = inside[:, :-1] & inside[:, 1:] & (column[:-1] == column[1:])
     return order, ~np.pad(both, ((0, 0), (0, 1)))
-
-
-def _prefixes(
-    hist: np.ndarray, whole: np.ndarray, bins: Bins, settings: Boosting
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sums of the codes up to each one of its column, (3, Q, B), categories in their order; this order; where a split
-    may come among them."""
-    cut = bins.ordered
-    order = cuts = np.ones((len(hist), 0), bool)
-    left = np.ascontiguousarray(hist.transpose(2, 0, 1))
-    if cut < hist.shape[1]:
-        order, cuts = _ordered_categories(hist, bins, settings)
-        left[:, :, cut:] = np.take_along_axis(left[:, :, cut:], order[None], axis=2)
-    # a column's codes come to the whole, which is taken off where the next one begins: exactly
-    left[:, :, bins.starts[1:-1]] -= whole[..., None]
-    np.cumsum(left, axis=2, out=left)
-    return left, order, cuts
 
 
 def _sets(order: np.ndarray, at: np.ndarray, none: np.ndarray, bins: Bins) -> np.ndarray:

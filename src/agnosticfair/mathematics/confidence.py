@@ -374,7 +374,8 @@ def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
 
     delta: (M,), of ``levels``.  Groups join from the largest down while the interval of a difference with the one
     before, at rates of one half and by the normal's approximation, is no wider than +- ``precision``. Two groups that
-    join pass ``may_count``.
+    join pass ``may_count``. The two largest groups of everybody are compared whatever their rows: it is one part, fixed
+    beforehand, and its interval says how little is known.
     """
     from scipy.special import ndtri
 
@@ -387,6 +388,7 @@ def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
     sorted_ = np.take_along_axis(variance, order, axis=0)
     before = 0 * order if sample.alone else np.vstack([sorted_[1:2], sorted_[:-1]])
     joins = z * np.sqrt(sorted_ + before) <= sample.precision
+    joins[: 1 if sample.alone else 2, 0] |= np.isfinite(sorted_[: 1 if sample.alone else 2, 0])
     keep = np.zeros((G, M), bool)
     np.put_along_axis(keep, order, np.logical_and.accumulate(joins, axis=0), axis=0)
     return keep.T

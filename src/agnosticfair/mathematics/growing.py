@@ -15,6 +15,7 @@ import numpy as np
 
 from agnosticfair.mathematics.boosting import (
     Boosting,
+    Monotone,
     N,
     best_splits,
     leaf_values,
@@ -189,7 +190,9 @@ def _with_siblings(growth: Growth, hist: np.ndarray) -> tuple[np.ndarray, np.nda
 def _split(growth: Growth, nodes: np.ndarray, hist: np.ndarray, bounds: np.ndarray) -> Growth:
     """Split the nodes of a level, and say what to count next."""
     settings, bins, level = growth.settings, growth.bins, growth.level
-    splits = best_splits(hist, bins, settings, bounds if settings.monotone else None)
+    signs = _signs(growth, nodes[:, 0])
+    monotone = None if signs is None else Monotone(bounds, signs)
+    splits = best_splits(hist, bins, settings, monotone)
     whole = totals(hist, bins)
     if level == 0:
         _set_leaves(growth, nodes, whole, bounds, 0)
@@ -204,7 +207,9 @@ def _split(growth: Growth, nodes: np.ndarray, hist: np.ndarray, bounds: np.ndarr
     gain = growth.gain.copy()
     np.add.at(gain, (model, splits.column[good].astype(int)), splits.gain[good])
     sums = np.stack([splits.left[good], whole[good] - splits.left[good]], axis=1)
-    inner = _child_bounds(sums, splits.column[good], bounds[good], settings)
+    inner = np.repeat(bounds[good][:, None], 2, axis=1)
+    if signs is not None and len(good):
+        inner = _child_bounds(sums, signs[good, splits.column[good]], inner, settings)
     children = np.stack([np.repeat(model, 2), (2 * node[:, None] + [0, 1]).ravel()], axis=1)
     _set_leaves(growth, children, sums.reshape(-1, 3), inner.reshape(-1, 2), level + 1)
     deeper = (sums[:, :, N] >= 2 * settings.min_rows).any(axis=1) & (level + 1 < settings.depth)
@@ -216,16 +221,19 @@ def _split(growth: Growth, nodes: np.ndarray, hist: np.ndarray, bounds: np.ndarr
     return growth if len(count) else _next_tree(_finish(growth))
 
 
+def _signs(growth: Growth, models: np.ndarray) -> np.ndarray | None:
+    """The signs of all columns for each of these models, (k, C): zeros for all heads but the first; None for none."""
+    if not growth.settings.monotone:
+        return None
+    return np.outer(models % growth.heads == 0, growth.settings.monotone)
+
+
 def _child_bounds(
-    sums: np.ndarray, column: np.ndarray, bounds: np.ndarray, settings: Boosting
+    sums: np.ndarray, sign: np.ndarray, inner: np.ndarray, settings: Boosting
 ) -> np.ndarray:
     """The bounds of both children, (k, 2, 2): on a monotone column they do not cross the middle of their values."""
-    inner = np.repeat(bounds[:, None], 2, axis=1)
-    if not settings.monotone or not len(column):
-        return inner
-    value = leaf_values(sums, settings, inner)
-    middle, direction = value.mean(axis=1), np.asarray(settings.monotone)[column.astype(int)]
-    up, down = direction > 0, direction < 0
+    middle = leaf_values(sums, settings, inner).mean(axis=1)
+    up, down = sign > 0, sign < 0
     inner[up, 0, 1] = inner[up, 1, 0] = middle[up]
     inner[down, 0, 0] = inner[down, 1, 1] = middle[down]
     return inner

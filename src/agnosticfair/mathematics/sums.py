@@ -10,8 +10,7 @@ Under w with d = x.w, per kernel m and cell j (every sum with the rows' weights,
 
 Every back end adds up ``of_loss`` and ``of_fair`` of its rows, numpy's or PyTorch's, in its own precision
 (``client/sums``); the server reads the totals by the names that ``named`` gives them.  A new column is a
-name here, what it reveals, and its value in the function below; the Triton kernel, which cannot call
-Python, has a column of its own, and one test holds all back ends to this module.
+name here, what it reveals, and its value in the function below; one test holds all back ends to this module.
 """
 
 from __future__ import annotations

@@ -63,6 +63,11 @@ class Bins:
         """Codes of all columns of numbers."""
         return int(self.starts[self.numeric])
 
+    @property
+    def set_bytes(self) -> int:
+        """Bytes that hold a bit for each code of a column of categories."""
+        return -(-max(self.sizes[self.numeric :], default=0) // 8)
+
     @cached_property
     def column(self) -> np.ndarray:
         """The column of every code, (B,)."""
@@ -145,14 +150,15 @@ def pack(forests: Sequence[Forest], bins: Bins) -> np.ndarray:
     >>> [forest.start for forest in unpack(pack([empty(2, 0.5, trees=1), empty(2)], bins), bins)]
     [0.5, 0.0]
     """
-    return np.concatenate([_packed(forest) for forest in forests])
+    return np.concatenate([_packed(forest, bins.set_bytes) for forest in forests])
 
 
-def _packed(forest: Forest) -> np.ndarray:
+def _packed(forest: Forest, set_bytes: int) -> np.ndarray:
     head = np.array([len(forest), forest.depth, len(forest.sets)], "<u4").tobytes()
     head += np.array([forest.start], "<f8").tobytes()
     kinds = ("<u2", "u1", "u1", "<f4", "u1")
-    arrays = forest.column, forest.threshold, forest.missing_right, forest.value, forest.sets
+    sets = forest.sets[:, :set_bytes]
+    arrays = forest.column, forest.threshold, forest.missing_right, forest.value, sets
     body = (np.ascontiguousarray(a, k).tobytes() for a, k in zip(arrays, kinds, strict=True))
     return np.frombuffer(head + b"".join(body), np.uint8)
 
@@ -167,7 +173,7 @@ def unpack(content: np.ndarray, bins: Bins) -> list[Forest]:
         if not 1 <= depth <= MAX_DEPTH:
             raise ValueError(f"trees of depth {depth} are not of 1 to {MAX_DEPTH}")
         start = float(np.frombuffer(data, "<f8", 1, at + 12)[0])
-        shapes = [(trees, 2**depth - 1)] * 3 + [(trees, 2**depth), (sets, MAX_CODES // 8)]
+        shapes = [(trees, 2**depth - 1)] * 3 + [(trees, 2**depth), (sets, bins.set_bytes)]
         arrays, at = [], at + 20
         for kind, shape in zip(("<u2", "u1", "u1", "<f4", "u1"), shapes, strict=True):
             size = shape[0] * shape[1]
@@ -176,6 +182,7 @@ def unpack(content: np.ndarray, bins: Bins) -> list[Forest]:
             arrays.append(np.frombuffer(data, kind, size, at).reshape(shape))
             at += arrays[-1].nbytes
         column, threshold, missing_right, value, left = arrays
+        left = np.pad(left, ((0, 0), (0, MAX_CODES // 8 - bins.set_bytes)))
         forest = Forest(column, threshold, missing_right, left, value, start)
         _check(forest, bins)
         forests.append(forest)

@@ -5,7 +5,7 @@ All of it can be rebuilt from a request alone; what is kept between requests sav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ from agnosticfair.mathematics.trees import (
 )
 
 LOSS_BITS = 14
-Counting = Callable[..., np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,12 @@ class CodedRows:
 @dataclass
 class Way:
     """How far one model's rows have come.  done: its finished trees.  margin: (n,).  now: the tree that grows, of which
-    ``level`` levels are gone.  place: (n,) uint8, within the level.  g, h: (n,) float32, at the margin."""
+    ``level`` levels are gone.  place: (n,) uint8, within the level.  g, h: (n,) float32, at the margin.  apart: the
+    rows that it is not trained on."""
 
     done: Forest
     margin: np.ndarray
+    apart: np.ndarray
     now: Forest | None = None
     level: int = 0
     place: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
@@ -140,7 +141,8 @@ def go(
     """The way of one model's rows, up to where a request is: ``level`` levels of ``now`` after the trees ``done``."""
     way = walk.ways.get(model)
     if way is None or not _known(way, done, bins):
-        way = Way(done, margins(done, bins, rows.columns))
+        apart = np.flatnonzero(~rows.trains(model))
+        way = Way(done, margins(done, bins, rows.columns), apart)
         _face(way, rows, model)
     elif len(done) > len(way.done):
         _add_tree(way, rows, bins, done)
@@ -192,7 +194,6 @@ def level_sums(
     forests: Sequence[tuple[Forest, Forest]],
     level: int,
     count: np.ndarray,
-    counting: Counting = histogram,
 ) -> dict[str, np.ndarray]:
     """What a request asks for.
 
@@ -208,8 +209,6 @@ def level_sums(
         Levels of it that are grown.
     count : (P, 2) int
         Models and nodes.
-    counting : callable
-        As ``histogram``.
 
     Returns
     -------
@@ -224,9 +223,9 @@ def level_sums(
         own = np.flatnonzero(count[:, 0] == model)
         slots = np.full(256, -1, np.int16)
         slots[count[own, 1]] = np.arange(len(own))
-        slot = slots[way.place]
-        slot[~rows.trains(model)] = -1
-        hist[own] = counting(rows.codes, slot, way.g, way.h, len(own), bins)
+        slot = slots.take(way.place)
+        slot[way.apart] = -1
+        hist[own] = histogram(rows.codes, slot, way.g, way.h, len(own), bins)
         if level == 0 and model < rows.folds * heads:
             loss[model % heads] += _loss(way, rows, model)
     return {"hist": hist, "loss": loss}

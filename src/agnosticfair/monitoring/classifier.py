@@ -13,7 +13,7 @@ from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.inputs import column, name_of, positive_of, table_of
 from agnosticfair.data.table import Column
 from agnosticfair.errors import ModelError
-from agnosticfair.monitoring.baseline import HANDED, Baseline
+from agnosticfair.monitoring.baseline import HANDED
 from agnosticfair.monitoring.monitor import POSITIVE_LABEL, Monitor
 from agnosticfair.monitoring.verdict import Verdict
 
@@ -38,7 +38,7 @@ class MonitoredClassifier:
     def __init__(
         self,
         estimator: Any,
-        certificate: Baseline | Certificate | Mapping[str, Any],
+        certificate: Certificate | Mapping[str, Any],
         *,
         positive: object = None,
         state: str | Path | None = None,

@@ -23,9 +23,9 @@ from agnosticfair.data.rows import row_hashes
 from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
-from agnosticfair.mathematics.parts import counted, members, sizes_of, starts_of
+from agnosticfair.mathematics.parts import counted, sizes_of, starts_of
 from agnosticfair.model import Model, check_labels
-from agnosticfair.monitoring.baseline import OTHER, Baseline, as_baseline, groups_of, strange_groups
+from agnosticfair.monitoring.baseline import Baseline, baseline_of, groups_of, strange_groups
 from agnosticfair.monitoring.state import (
     ALIKE,
     MOST_STRANGE,
@@ -36,13 +36,11 @@ from agnosticfair.monitoring.state import (
     recent,
     sketch_of,
 )
-from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, breaks, judge
+from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, judge
 from agnosticfair.settings import CONFIDENCE, require
 
 POSITIVE_LABEL = "1"
 """The label of rows whose decisions are handed over."""
-LOOKS = 256
-"""Places within a batch at which the row of a first break is looked for."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,9 @@ class Monitor:
     model : Model, optional
         None where decisions are handed over with the rows.
     certificate : Certificate, mapping or Baseline
-        What was promised: a certificate over named parts, or its JSON; or a baseline of rows at hand
-        (``baseline_of``).
+        What was certified on rows held out from the fit, or its JSON; or the baseline in it.
+    limit : float, optional
+        For every subgroup, instead of what was certified of each.
     state : path, optional
         A file that remembers; it is read at every update if it is there, and written before that returns, so that
         several processes may count into one.
@@ -80,14 +79,13 @@ class Monitor:
         model: Model | None,
         certificate: Baseline | Certificate | Mapping[str, Any],
         *,
+        limit: float | None = None,
         state: str | Path | None = None,
         confidence: float = 0.95,
     ) -> None:
         require(CONFIDENCE, confidence=confidence)
-        baseline = as_baseline(certificate, model)
-        if baseline.model and model is not None and baseline.model != model.digest:
-            raise ModelError(OTHER)
-        self.model, self.baseline, self.confidence = model, baseline, confidence
+        self.model, self.confidence = model, confidence
+        self.baseline = baseline_of(certificate, model, limit)
         self.path = None if state is None else Path(state)
         self.state = self._restored()
 
@@ -145,7 +143,7 @@ class Monitor:
             try:
                 self.state = self._counted(seen, batch, when, again, sample, who)
                 verdict = self.verdict()
-                self.state = self._noted(before, replace(verdict, batch=own), seen, when)
+                self.state = self._noted(replace(verdict, batch=own), when)
                 self.save()
             except BaseException:  # what is not on the disk is not counted here either
                 self.state = before
@@ -291,14 +289,11 @@ class Monitor:
                 strange[axis.name] = tuple(sorted(named)[:MOST_STRANGE])
         return found, strange | strange_groups(rows, self.baseline)
 
-    def _noted(
-        self, before: MonitorState, verdict: Verdict, seen: Batch, when: float
-    ) -> MonitorState:
+    def _noted(self, verdict: Verdict, when: float) -> MonitorState:
         """The state with this look on its timeline, and the row of every verdict that is new."""
         since = dict(self.state.since)
-        if verdict.decisions == "broken" and "broken" not in since:
-            since["broken"] = self._first_break(before, verdict, seen)
-        for word, now in (("outside", verdict.where == "outside"), ("changed", verdict.changed)):
+        words = {"broken": verdict.decisions == "broken", "outside": verdict.where == "outside"}
+        for word, now in (words | {"changed": verdict.changed}).items():
             if now and word not in since:
                 since[word] = self.state.rows
         worst = verdict.parts[0] if verdict.parts else None
@@ -317,26 +312,6 @@ class Monitor:
         }
         timeline = (*self.state.timeline, point)
         return replace(self.state, since=since, timeline=timeline).thinned()
-
-    def _first_break(self, before: MonitorState, verdict: Verdict, seen: Batch) -> int:
-        """The row by which the part that broke its limit first did, to a LOOKS-th of the batch."""
-        names = self.baseline.names
-        place = next(names.index(p.name) for p in verdict.all_parts if p.verdict == "broken")
-        part, n = self.baseline.parts[place], len(seen.codes)
-        if before.rows + n != self.state.rows:  # only labels were added
-            return self.state.rows
-        inside = seen.decided & members(seen.codes, part)
-        cells = (seen.group * 3 + seen.label) * 2 + seen.decision
-        shape = self.state.counts[0].shape
-        stops = np.unique(np.linspace(0, n, LOOKS + 1).astype(int)[1:])
-        there = np.zeros((n + 1, int(np.prod(shape))), np.int64)
-        there[np.flatnonzero(inside) + 1, cells[inside]] = 1
-        counts = before.counts[place] + there.cumsum(axis=0)[stops].reshape(-1, *shape)
-        delta = (1 - self.confidence) / 2 / len(names)
-        keep = np.repeat(self.baseline.keep[place : place + 1], len(stops), axis=0)
-        limit = np.full(len(stops), self.baseline.part_limits[place])
-        broken = breaks(self.baseline.notion, counts, delta, keep, limit)
-        return before.rows + int(stops[broken.argmax()]) if broken.any() else self.state.rows
 
 
 def _short(batch: BatchNow) -> dict[str, Any]:

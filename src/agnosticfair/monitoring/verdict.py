@@ -12,7 +12,6 @@ import numpy as np
 
 from agnosticfair.mathematics.notions import NOTIONS
 from agnosticfair.mathematics.sequences import (
-    difference_evidence,
     lowest_difference,
     rate_bounds,
 )
@@ -210,23 +209,6 @@ def _between(
     return low, high
 
 
-def breaks(
-    notion: str, counts: np.ndarray, delta: float, keep: np.ndarray, limit: np.ndarray
-) -> np.ndarray:
-    """Whether parts break their limits, (P,): what ``part_differences`` has above the limit, without the search for
-    the bound itself."""
-    compared = rates_of(notion, counts)
-    if NOTIONS[notion].bounds:
-        return part_differences(notion, counts, delta, keep).low > limit
-    found = np.zeros(len(counts), bool)
-    threshold = -np.log(level_of(delta, len(compared), keep.shape[1]))
-    for _, k, n in compared:
-        for i, j in permutations(range(k.shape[1]), 2):
-            evidence = difference_evidence(k[:, [i, j]].T, n[:, [i, j]].T, limit)
-            found |= keep[:, i] & keep[:, j] & (evidence >= threshold)
-    return found
-
-
 def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
     """The verdict on a state; with probability 1 - delta none is ever wrong while the promise holds."""
     everybody, parts = _parts(baseline, state, delta / 2)
@@ -248,7 +230,7 @@ def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
         changed,
         place.because,
         decisions,
-        float(baseline.part_limits.max()),
+        max(baseline.limits),
         everybody,
         parts,
         state.strange,
@@ -271,7 +253,7 @@ def _parts(
         baseline.notion, state.counts, delta / len(baseline.parts), baseline.keep
     )
     rows, grouped = (c.sum(axis=(1, 2, 3)) for c in (state.counts, state.counts[:, :-1]))
-    made, limits = [], baseline.part_limits
+    made, limits = [], baseline.limits
     for k, name in enumerate(baseline.names):
         now = float(found.measured[k])
         made.append(

@@ -74,17 +74,17 @@ def policy(given: str | Policy) -> Policy:
 
 
 class Missing(FederationError):
-    """Clients that gave no usable answer, with the reason of each."""
+    """Clients that gave no usable answer, with the reason of each.  declined: they would not, and none was lost."""
 
-    def __init__(self, step: str, reasons: Mapping[str, str]) -> None:
-        self.step, self.reasons = step, dict(reasons)
+    def __init__(self, step: str, reasons: Mapping[str, str], declined: bool = False) -> None:
+        self.step, self.reasons, self.declined = step, dict(reasons), declined
         (first, reason), *rest = self.reasons.items()
         more = f" (and at {len(rest)} more)" if rest else ""
         super().__init__(f"step {step!r} failed at client {first!r}{more}: {reason}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """So that it comes back from another process."""
-        return type(self), (self.step, self.reasons)
+        return type(self), (self.step, self.reasons, self.declined)
 
 
 @dataclass
@@ -153,7 +153,8 @@ class Asker:
                 return {key: good[key] for key in self.keys}
             if any(failure.final for failure in bad.values()):
                 break
-        raise Missing(step, {key: failure.reason for key, failure in bad.items()})
+        declined = all(failure.final for failure in bad.values())
+        raise Missing(step, {key: failure.reason for key, failure in bad.items()}, declined)
 
     def _once(
         self, step: str, payload: Any, check: Check | None, good: Mapping[str, Any], end: float

@@ -66,7 +66,6 @@ _OF_FEATURES = {
     "head_hessian": lambda e: (e[:, None] + e)[np.tril_indices(len(e))],
     "H": lambda e: e[:, None] + e,
     "total": lambda e: e[:-1],
-    "psi_x": lambda e: e[:-1],
     "x": lambda e: e[:-1],
     "x_squares": lambda e: 2 * e[:-1],
 }
@@ -86,4 +85,7 @@ def on_grid(reply: Reply, task: Task) -> Reply:
 def rounded(value: np.ndarray, bits: Any) -> np.ndarray:
     """The nearest multiples of 2^-bits; new arrays, of the same layout."""
     unit = np.ldexp(1.0, bits)
-    return np.rint(value * unit) / unit
+    scaled = np.asarray(value * unit)
+    np.rint(scaled, scaled)
+    scaled /= unit
+    return scaled

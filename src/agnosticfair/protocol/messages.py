@@ -173,17 +173,25 @@ def add_up(replies: Iterable[Reply]) -> Reply:
     array(5.)
     """
     first, *rest = replies
-    total = {name: np.array(v, dtype=np.float64, order="C") for name, v in first.sums.items()}
-    lost = {name: np.zeros_like(value) for name, value in total.items()}
+    made = np.asarray if rest else np.array  # the sum of one is a copy
+    total: dict[str, Any] = {k: made(v, np.float64, order="C") for k, v in first.sums.items()}
+    lost: dict[str, Any] = {}
     for reply in rest:
         if (reply.round, reply.sums.keys()) != (first.round, total.keys()):
             return first + reply  # which says what does not fit
         for name, value in reply.sums.items():
-            before, total[name] = total[name], total[name] + value
-            # what rounding took away, exactly (Knuth's two-sum)
-            back = total[name] - before
-            lost[name] += (before - (total[name] - back)) + (value - back)
-    return Reply(first.round, {k: np.asarray(v + lost[k]) for k, v in total.items()})
+            total[name], error = _two_sum(total[name], value)
+            lost[name] = lost.get(name, 0.0) + error
+    return Reply(first.round, {k: np.asarray(v + lost.get(k, 0.0)) for k, v in total.items()})
+
+
+def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, Any]:
+    """The sum, and what rounding took away, exactly (Knuth); 0 where that is nothing, as in sums on a grid."""
+    total = np.add(a, b, order="C")
+    back = total - a
+    if np.array_equal(back, b) and np.array_equal(total - b, a):
+        return total, 0.0
+    return total, (a - (total - back)) + (b - back)
 
 
 def check_candidates(offered: object, client: str, width: int) -> Candidates:

@@ -383,19 +383,11 @@ class PartDecisions:
         return {"counts": (len(task.named.parts), 4 * len(task.groups))}
 
 
-@question(
-    "decisions",
-    psi="decisions per group and label around each centre, also over resamples",
-    psi_x="sums of the features around each centre",
-)
+@question("decisions", psi="decisions per group and label around each centre")
 class Decisions:
-    """What an audit needs of the decisions d_w(x) > 0, also over ``replicates`` resamples."""
+    """What an audit over kernels needs of the decisions d_w(x) > 0."""
 
-    seed: int
-    replicates: int
     w: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
-        M, d = width(task.basis, task.clients), task.encoding.width
-        psi = (1 + self.replicates, 4 * len(task.groups), M + 1)
-        return {"psi": psi, "psi_x": (M + 1, d), "x_squares": (d,)}
+        return {"psi": (4 * len(task.groups), width(task.basis, task.clients) + 1)}

@@ -8,40 +8,29 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.certificate import (
-    Certificate,
-    lower,
-    not_estimable,
-    only_measured,
-    upper,
-    worst_first,
-)
+from agnosticfair.auditing.certificate import Certificate, interval_text
+from agnosticfair.auditing.fits import compared_in, noisy_certificate
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.basis import is_centred
+from agnosticfair.mathematics.notions import notion_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
-from agnosticfair.private import private_sentences
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
 from agnosticfair.report.certified import reached
-from agnosticfair.report.facts import poor
 from agnosticfair.report.figures import png
-from agnosticfair.report.sections import SIGNS, Section
-from agnosticfair.report.sections import html as html
-from agnosticfair.report.sections import markdown as markdown
-from agnosticfair.report.tables import one
-from agnosticfair.runs.provenance import compared_in
-from agnosticfair.runs.ruled import about
+from agnosticfair.report.page import Section
+from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
 
@@ -65,7 +54,7 @@ def card(
 ) -> tuple[Section, ...]:
     """The card of a fit.
 
-    clients: the rows it was made of.  certified: see ``record.certificates``.  target: what the label is called.
+    clients: the rows it was made of.  certified: see ``auditing.fits.certificates``.  target: what the label is called.
     limit: where one was asked for instead of tau.
     """
     model = fitted.model
@@ -77,7 +66,10 @@ def card(
     y = np.concatenate([t.labels(model.positive) for t in clients.values()])
     y_hat = np.concatenate([model.predict(t) for t in clients.values()])
     return (
-        replace(_about(model, target), verdict=_verdict(fitted, certified, limit)),
+        replace(
+            _about(model, target),
+            glance=_glance(fitted, certified, _scores(y, y_hat, groups), limit),
+        ),
         _uses(model),
         _data(model, clients),
         *_rule(fitted, [*clients.values()]),
@@ -91,14 +83,16 @@ def card(
 def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
     """The card of a differentially private fit: of what noise let through, and nothing that was measured on rows."""
     model = fitted.model
-    limits = (
+    limits: tuple[str, ...] = (
         "Nothing else was measured on the rows: it would show what the noise hides.",
         "The claim does not cover what was known before, such as the schema, nor what is measured on these rows later.",
     )
+    if model.estimates is not None:
+        limits = (proxy(model.estimates, model.sensitive_features), *limits)
     return (
         _about(model, target),
         _uses(model),
-        Section("Privacy and certificate", points=private_sentences(model.privacy or {})),
+        _certified(" & ".join(model.sensitive_features), noisy_certificate(fitted)),
         Section("Limits", points=limits),
         _made(fitted),
     )
@@ -117,27 +111,43 @@ def _about(model: Model, target: str) -> Section:
     )
 
 
-def _verdict(
-    fitted: Fit, certified: Certified, limit: float | None = None
-) -> tuple[str, str] | None:
-    """What the page of this fit says of its limit, or of tau, of the feature for which it says the worst; None without
-    a certificate."""
-    fairness, found = fitted.method.fairness, []
-    for made in certified.values():
+def _glance(
+    fitted: Fit, certified: Certified, scores: Mapping[str, Any], limit: float | None = None
+) -> words.Glance | None:
+    """The first screen of the page of this fit, of the feature for which its verdict is the worst; None without a
+    certificate."""
+    fairness, shown = fitted.method.fairness, []
+    for name, made in certified.items():
         if isinstance(made, str):
             continue
-        method: dict[str, Any] = {"name": fitted.method.name, "difference": one(made.difference)}
+        method: dict[str, Any] = {"name": fitted.method.name, "difference": made.difference}
+        method |= {"accuracy": scores["accuracy"], "price": fitted.price_of_limit}
         method["rule"] = fitted.method.rule is not None
+        if limit is None and fairness is not None:
+            method["scope"] = words.scope_of({"basis": {"kind": fairness.basis.kind}})
+        rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
         study = {
             "kind": "fit",
             "methods": [method | reached(made.to_json())],
             "limit": limit if limit is not None else fairness.tau if fairness else None,
-            "notion": {"quantity": made.quantity},
-            "rows_are": "rows held out" if isfinite(made.upper) else "training rows",
+            "notion": asdict(notion_of(made.notion)),
+            "rows": made.n,
+            "rows_are": "rows held out" if made.held_out else "training rows",
+            "facts": {"majority_rate": scores["majority"]},
+            "clients": [{"method": fitted.method.name, "client": "all rows", "groups": rates}],
         }
-        found.append(words.verdict(study))
-    told = [(each["state"], each["text"]) for each in found if each]
-    return min(told, key=lambda entry: [*SIGNS].index(entry[0]), default=None)
+        shown.append(words.glance(study))
+    return min(shown, key=lambda one: [*words.SIGNS].index(one.state), default=None)
+
+
+def _scores(y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What the first screen says of the training rows."""
+    rates = {
+        name: {str(g): float(y_hat[values == g].mean()) for g in np.unique(values)}
+        for name, values in groups.items()
+    }
+    right, majority = float(np.mean(y == y_hat)), metrics.majority_rate(y)
+    return {"accuracy": right, "majority": majority, "rates": rates}
 
 
 def _asked(model: Model) -> str:
@@ -151,6 +161,8 @@ def _asked(model: Model) -> str:
 
 
 def _kind(model: Model) -> str:
+    if model.rule is not None and not model.method.get("fairness"):
+        return "It estimates the label's probability, and decides for the label that costs less."
     if model.rule is not None:
         return (
             "It is a rule: a learner estimates the probabilities of the label and of the groups from the columns, and "
@@ -176,7 +188,8 @@ def _uses(model: Model) -> Section:
             "columns, collected in the same way.",
         ),
         (
-            "Not for cases with values it has not seen: a category unknown in training is refused.",
+            "Not for cases with values it has not seen: a category unknown in training is "
+            + ("taken as a rare one." if _of_trees(model) else "refused."),
             f"Not evidence about groups other than those of {shown(model.sensitive_features) or 'no column'}.",
             "Not a legal assessment. Whether a use is lawful, and whether a person must be able to "
             "contest a decision, is for people to judge; the numbers below are there to help them.",
@@ -184,11 +197,19 @@ def _uses(model: Model) -> Section:
     )
 
 
+def _of_trees(model: Model) -> bool:
+    return model.estimates is not None and model.estimates.kind == "trees"
+
+
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
-    cut = tuple(
-        f"{name} counts by its {len(edges) + 1} bins, too." for name, edges in model.encoding.bands
-    )
+    encoding = model.encoding
+    sizes = zip(dict(encoding.bands), encoding.band_sizes(), strict=True)
+    cut = [f"{name} counts by its {k} bins, too." for name, k in sizes if not _of_trees(model)]
+    if encoding.missing:
+        cut.append(
+            f"Missing in some rows, which have a bin of their own: {shown(encoding.missing)}."
+        )
     rows = [(key, f"{len(t):,}", _share(t.labels(model.positive))) for key, t in clients.items()]
     return Section(
         "Training data",
@@ -197,7 +218,7 @@ def _data(model: Model, clients: Mapping[str, Table]) -> Section:
             f"categories: {', '.join(name for name, _ in texts) or 'none'}.",
             _unused(model),
         ),
-        cut,
+        tuple(cut),
         lines=(("holder", "rows", f"labelled {model.positive}"), *rows),
     )
 
@@ -282,74 +303,22 @@ def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
     title = f"Certificate, by {sensitive_feature}"
     if isinstance(made, str):
         return Section(title, (f"There is none: {made}",))
-    if made.parts and (isfinite(made.upper) or made.basis.kind == "constant"):
-        where = (
-            "This holds for the parts that are named, in the population that the rows were drawn from."
-            if isfinite(made.upper)
-            else "A bound beyond these rows takes rows that the fit did not see: audit some."
-        )
-        return Section(title, (str(made), where), (), _parts(made))
-    high, low = made.pair
-    where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
-    says = (
-        f"However the training rows are reweighed within the set described here, the {made.quantity} "
-        f"is at most {upper(made.worst_difference)} (it is {_number(made.difference)} without "
-        f"reweighing). It is largest {where}."
-    )
-    accuracy = (
-        f"The share of right decisions is at least {lower(made.worst_accuracy)} over the same set (it is "
-        f"{_number(made.accuracy)} without reweighing)."
-    )
-    what = (
-        f"The set: {made.about}. A deployment is represented by giving some training rows more weight "
-        "and others less; the set holds every such weighting that these kernels and this bound can make, "
-        f"as long as each compared group keeps {100 * made.floor:g}% of the weight."
-    )
-    end = (
-        "This is a statement about that set, on these rows. It does not cover deployments outside the "
-        "set, cases unlike any training row, or a change in how labels come about."
-    )
-    return Section(
-        title,
-        (says, *([accuracy] if isfinite(made.accuracy) else []), what, end, *_beside(made)),
-        made.warnings,
-        _parts(made) if made.parts else (),
-    )
-
-
-def _beside(made: Certificate) -> tuple[str, ...]:
-    """Why a named part may show more than what is certified over kernels, where one does."""
-    if not made.parts:
-        return ()
-    worst = made.worst_part
-    said = " ".join(only_measured(made))
-    if worst is not None and worst.difference > made.worst_difference:
-        said += (
-            " That is more than the bound above: no reweighing in the set singles this part out, so the bound does not "
-            "speak of it."
-        )
-    return (said,)
+    if made.held_out:
+        end = "This holds for the parts that are named, in the population that the rows were drawn from."
+    elif made.noisy:
+        end = "Under the noise of differential privacy, and about the training rows alone."
+    else:
+        end = "A bound beyond these rows takes rows that the fit did not see: audit some."
+    return Section(title, (str(made), end), (), _parts(made))
 
 
 def _parts(made: Certificate) -> tuple[tuple[str, ...], ...]:
-    """The worst named parts, and how many are not estimable, as a table."""
-    able, few = worst_first(made.parts)[:MOST_PARTS], not_estimable(made.parts)
-    level = f"{made.confidence:.0%} interval"
-    head = ("part", "rows", f"{made.quantity}, measured", level)
+    """The worst subgroups, and how many are not estimable, as a table."""
+    few = made.not_estimable
+    head = ("part", "rows", f"{made.quantity}, measured", f"{made.confidence:.0%} interval")
     lines = [
-        (
-            part.name,
-            f"{part.rows:,}",
-            _number(part.difference),
-            f"{part.low:.3f} to {upper(part.high, 3)}"
-            if isfinite(part.high)
-            else "none: measured only",
-        )
-        for part in able
-    ]
-    lines += [
-        (part.name, f"{part.rows:,}", _number(part.difference), "not estimable: too few rows")
-        for part in few[:MOST_FEW]
+        (part.name, f"{part.rows:,}", _number(part.difference), interval_text(part))
+        for part in (*made.worst_first[:MOST_PARTS], *few[:MOST_FEW])
     ]
     if len(few) > MOST_FEW:
         lines.append((f"{len(few) - MOST_FEW:,} more parts", "", "", "not estimable: too few rows"))
@@ -383,7 +352,7 @@ def _limits(
     fairness = fitted.method.fairness
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
-    points = poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
+    points = words.poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
     if fitted.collapsed is not None:
         points.append(fitted.collapsed[0].upper() + fitted.collapsed[1:])
     if fairness is None:

@@ -25,13 +25,13 @@ def grids(fitted: Fit) -> list[Grid]:
         "right on them": _number(last.get("accuracy")),
         "decided positive": _number(last.get("positive")),
         "tau": "none" if fairness is None else f"{fairness.tau:g}",
-        "worst difference over the set": _number(fitted.worst_difference),
+        "difference that training saw": _number(fitted.trained_difference),
     }
     found = [Grid(fitted.method.name, fitted.method.summary, ("", ""), [*told.items()])]
     if (about := ruled.about(fitted)) is not None:
         return found + _of_rule(about, fitted.model.positive)
-    if fitted.worst_parts:
-        lines = [(name, f"{value:.3f}") for name, value in fitted.worst_parts]
+    if fitted.trained_parts:
+        lines = [(name, f"{value:.3f}") for name, value in fitted.trained_parts]
         found.append(Grid("Parts that differ most", "", ("part", "difference"), lines))
     return found
 
@@ -55,8 +55,8 @@ def figure(fitted: Fit) -> Figure:
         about = ruled.about(fitted)
         assert about is not None
         return rule.acted(about)
-    drawn = canvas(9.6 if fitted.worst_parts else 5.6, 3.6)
-    if fitted.worst_parts:
+    drawn = canvas(9.6 if fitted.trained_parts else 5.6, 3.6)
+    if fitted.trained_parts:
         left, right = drawn.subplots(1, 2)
         _parts(left, fitted)
     else:
@@ -66,7 +66,7 @@ def figure(fitted: Fit) -> Figure:
 
 
 def _parts(axes: Axes, fitted: Fit) -> None:
-    names, values = zip(*reversed(fitted.worst_parts), strict=True)
+    names, values = zip(*reversed(fitted.trained_parts), strict=True)
     axes.barh(names, values, color=BLUE)
     if fitted.method.fairness is not None:
         axes.axvline(fitted.method.fairness.tau, color=RED, ls="--")

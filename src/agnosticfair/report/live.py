@@ -11,8 +11,8 @@ from typing import Any
 from agnosticfair.errors import AgnosticFairError, SettingsError
 from agnosticfair.monitoring.metrics import exposition
 from agnosticfair.monitoring.monitor import Monitor
-from agnosticfair.report.monitor import page_data
-from agnosticfair.report.page import as_text, data, html
+from agnosticfair.report import monitor as monitored
+from agnosticfair.report.page import as_text, monitor_page, page_data, report_page
 from agnosticfair.report.runs import read_run
 
 LOCAL = ("127.0.0.1", "localhost")
@@ -24,7 +24,10 @@ Answers = Mapping[str, tuple[str, Callable[[], str]]]
 def serve(run: Path, host: str, port: int) -> ThreadingHTTPServer:
     """A server, not started yet, of a run's page and of its data; anything else is not found."""
     now(run)  # what is no run is refused before a browser asks
-    page = {"/": (HTML, lambda: html(now(run))), "/data.json": (JSON, lambda: as_text(now(run)))}
+    page = {
+        "/": (HTML, lambda: report_page(now(run))),
+        "/data.json": (JSON, lambda: as_text(now(run))),
+    }
     return answering(page, host, port)
 
 
@@ -34,10 +37,10 @@ def serve_monitor(look: Callable[[], Monitor], host: str, port: int) -> Threadin
 
     def content() -> dict[str, Any]:
         monitor = look()
-        return page_data(monitor, monitor.verdict(), live=True)
+        return monitored.page_data(monitor, monitor.verdict(), live=True)
 
     page = {
-        "/": (HTML, lambda: html(content(), "monitor.js")),
+        "/": (HTML, lambda: monitor_page(content())),
         "/data.json": (JSON, lambda: as_text(content())),
         "/metrics": (METRICS, lambda: exposition(look().verdict()).decode()),
     }
@@ -86,4 +89,4 @@ def answering(answers: Answers, host: str, port: int) -> ThreadingHTTPServer:
 
 def now(run: Path) -> dict[str, Any]:
     """The page's data as the run is now."""
-    return data([read_run(run, live=True)]) | {"live": True}
+    return page_data([read_run(run, live=True)]) | {"live": True}

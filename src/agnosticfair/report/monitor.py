@@ -1,4 +1,4 @@
-"""The page of a monitor: a verdict, a timeline with intervals, the mix against training, the worst parts."""
+"""The page of a monitor: a verdict, a timeline with intervals, the mix against training, the worst subgroups."""
 
 from __future__ import annotations
 
@@ -14,32 +14,89 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.monitoring.monitor import Monitor
 from agnosticfair.monitoring.verdict import Verdict
 
-MOST_PARTS, MOST_VALUES = 25, 10
+MAX_SUBGROUPS, MAX_VALUES = 25, 10
+MARKS = {"broken": "✗ broken", "kept": "✓ kept", "not yet known": "? not yet known"}
+PLACES = {"inside": "✓ inside", "edge": "? at the edge", "outside": "✗ outside"}
 
 
 def page_data(monitor: Monitor, verdict: Verdict, live: bool = False) -> dict[str, Any]:
     """All that the page shows: counts and names, and no rows."""
     state, found = monitor.state, verdict.to_json()
-    counted = Counter(p.verdict for p in (verdict.everybody, *verdict.parts))
     made = datetime.fromtimestamp(state.last, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    made = f"After the batch of {made}" if state.last else "Before the first batch"
+    strange = [f"Values of {k} never seen: {shown(v)}." for k, v in verdict.strange.items()]
+    texts = [found["because"], _last_batch(state.timeline), _mixture(verdict), *strange]
     return {
         **found,
         "version": agnosticfair.__version__,
         "live": live,
         "confidence": monitor.confidence,
-        "counted": {
-            k.rpartition(" ")[2].replace("known", "unknown"): counted[k] for k in _VERDICTS
-        },
-        "parts_in_all": 1 + len(verdict.parts),
-        "parts": found["parts"][:MOST_PARTS],
-        "strange": [f"Values of {k} never seen: {shown(v)}." for k, v in verdict.strange.items()],
+        "parts": found["parts"][:MAX_SUBGROUPS],
+        "tiles": _tiles(found, verdict),
+        "texts": [text for text in (*texts, *found["advice"]) if text],
+        "groups": _groups(found["everybody"]["rates"]),
+        "lines": _subgroups(found["parts"][:MAX_SUBGROUPS]),
         "timeline": [*state.timeline],
-        "nearest": _mixture(verdict),
-        "alone": _alone(state.timeline),
         "mix": _mix(monitor),
-        "made": made,
+        "made": f"After the batch of {made}" if state.last else "Before the first batch",
     }
+
+
+def _tiles(found: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str, str, str]]:
+    """Label, value, text and kind of what is seen first."""
+    count = Counter(p.verdict for p in (verdict.everybody, *verdict.parts))
+    total, limit = count.total(), f"{verdict.limit:.4g}"
+    where = f"{total} subgroup{'s' * (total != 1)}"
+    kept = ", ".join(f"{count[k]} {k}" for k in ("kept", "broken", "not yet known"))
+    decisions = f"each against its own limit, at most {limit}, in {where}: {kept}"
+    mix = "the mix has changed" if found["changed"] else "no change of the mix is shown"
+    place = f"{verdict.distance:.3f} from the nearest mix in the certified set; {mix}"
+    known = f"groups known of {found['grouped']:,}; {found['undecided']:,} with a value the model does not know"
+    return [
+        ("Decisions", MARKS[verdict.decisions], decisions, _kind(verdict.decisions == "broken")),
+        ("Where we are", PLACES[verdict.where], place, _kind(verdict.where == "outside")),
+        ("Rows", f"{verdict.rows:,}", known, ""),
+    ]
+
+
+def _kind(alarm: bool) -> str:
+    return "corner" if alarm else "certified"
+
+
+def _groups(rates: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    names = (
+        f"{r['group']}, of the {r['given']} label" if r["given"] else r["group"] for r in rates
+    )
+    cells = ((f"{r['rows']:,}", *(_fixed(r[k]) for k in ("rate", "low", "high"))) for r in rates)
+    head = ("group", "rows", "rate", "at least", "at most")
+    return [head, *((name, *line) for name, line in zip(names, cells, strict=True))]
+
+
+def _subgroups(parts: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    bounds, shares = ("at least", "at most"), ("share before", "share now")
+    head = ("subgroup", "rows", "rates", "difference", *bounds, *shares, "limit", "verdict")
+    return [
+        head,
+        *(
+            (
+                p["name"],
+                f"{p['rows']:,}",
+                ", ".join(f"{r['group']} {_percent(r['rate'])}" for r in p["rates"]),
+                *(_fixed(p[k]) for k in ("difference", "low", "high")),
+                *(_percent(p[k]) for k in ("share_before", "share")),
+                _fixed(p["limit"]),
+                MARKS[p["verdict"]],
+            )
+            for p in parts
+        ),
+    ]
+
+
+def _fixed(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
 
 
 def _mixture(verdict: Verdict) -> str:
@@ -50,28 +107,23 @@ def _mixture(verdict: Verdict) -> str:
     return f"The nearest mixture in the set weighs most: {heavy}."
 
 
-def _alone(timeline: tuple[Mapping[str, Any], ...]) -> str:
+def _last_batch(timeline: tuple[Mapping[str, Any], ...]) -> str:
     """What the last batch shows by itself."""
     last = timeline[-1].get("batch") if timeline else None
     if not last:
         return ""
-    place = f"{last['rows']:,} rows, is {PLACES.get(last['where'], last['where'])} the set"
+    where = "at the edge of" if last["where"] == "edge" else last["where"]
+    place = f"{last['rows']:,} rows, is {where} the set"
     if last["difference"] is None:
         return f"The last batch alone, {place}; its groups are not known."
     ends = f"{last['low']:.3f} to {last['high']:.3f}"
     return f"The last batch alone, {place}, with a difference of {last['difference']:.3f} ({ends}, for one look at it)."
 
 
-PLACES = {"edge": "at the edge of"}
-_VERDICTS = ("kept", "broken", "not yet known")
-
-
 def _mix(monitor: Monitor) -> list[dict[str, Any]]:
     """The values whose shares moved most, then and now."""
     baseline, state = monitor.baseline, monitor.state
-    then, now = baseline.values / baseline.n, state.values / max(state.rows, 1)
-    names, order = (
-        baseline.value_names,
-        np.argsort(-np.abs(now - then), kind="stable")[:MOST_VALUES],
-    )
-    return [{"name": names[k], "before": float(then[k]), "now": float(now[k])} for k in order]
+    before, now = baseline.values / baseline.n, state.values / max(state.rows, 1)
+    names = baseline.value_names
+    order = np.argsort(-np.abs(now - before), kind="stable")[:MAX_VALUES]
+    return [{"name": names[k], "before": float(before[k]), "now": float(now[k])} for k in order]

@@ -1,6 +1,6 @@
-"""One self-contained HTML file: the static page with its data put in as JSON, as text and never as code.
+"""Pages from templates, each one file: text is escaped, data goes in as JSON, and a page asks nothing of the network.
 
-The page's own policy forbids every request and every script but those whose hashes it names.
+A page's own policy forbids every request and every script but those whose hashes it names.
 """
 
 from __future__ import annotations
@@ -8,54 +8,122 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import date
+from html import escape
 from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import agnosticfair
 from agnosticfair.data.decided import Decided
 from agnosticfair.report.runs import Run
 from agnosticfair.report.static import static
 from agnosticfair.report.studies import studies
-from agnosticfair.report.words import headline, sentences, verdict
+from agnosticfair.report.words import Glance, glance, headline, sentences
 
 LIBRARY = "chart.umd.min.js"
+SCRIPTS = {"report": ("common.js", "rule.js", "page.js"), "monitor": ("common.js", "monitor.js")}
+TEMPLATES = Environment(
+    loader=PackageLoader("agnosticfair.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.filters["base64"] = lambda content: base64.b64encode(content).decode()
 
 
-def data(
+@dataclass(frozen=True)
+class Section:
+    """A section of a card: the first screen, paragraphs, points of a list, a table whose first line is its header, and
+    pictures (title, alternative text, PNG), which are in the page alone."""
+
+    title: str
+    says: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    lines: tuple[tuple[str, ...], ...] = ()
+    glance: Glance | None = None
+    pictures: tuple[tuple[str, str, bytes], ...] = ()
+
+
+def card_html(sections: Sequence[Section]) -> str:
+    """A card as one page."""
+    return _render("card", title=sections[0].title, sections=sections, kind="model-card")
+
+
+def card_markdown(sections: Sequence[Section]) -> str:
+    """The card as Markdown; texts are escaped, so that none of them can be markup or HTML."""
+    parts = []
+    for level, section in zip(["#", *["##"] * len(sections)], sections, strict=False):
+        parts.append(f"{level} {_plain(section.title)}")
+        if (shown := section.glance) is not None:
+            parts.append(f"**{_plain(f'{shown.sign} {shown.answer}')}**")
+            parts.append("\n".join(f"- {_plain(' '.join(tile))}" for tile in shown.tiles))
+        parts += map(_plain, section.says)
+        if section.points:
+            parts.append("\n".join(f"- {_plain(point)}" for point in section.points))
+        if section.lines:
+            rows = [f"| {' | '.join(map(_plain, line))} |" for line in section.lines]
+            rule = f"|---|{'---:|' * (len(section.lines[0]) - 1)}"
+            parts.append("\n".join([rows[0], rule, *rows[1:]]))
+    return "\n\n".join(parts) + "\n"
+
+
+def card_files(sections: Sequence[Section], stem: str) -> dict[str, bytes]:
+    """A model's card, in both forms, by file name."""
+    texts = {"md": card_markdown(sections), "html": card_html(sections)}
+    return {f"{stem}-card.{kind}": text.encode() for kind, text in texts.items()}
+
+
+def page_data(
     runs: Sequence[Run], tested: Decided | None = None, mix: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """All that the page shows."""
+    """All that the page of some runs shows."""
     made = studies(runs, tested, mix)
     for study in made:
         study |= {"headline": headline(study), "sentences": sentences(study)}
-        study["verdict"] = verdict(study)
+        study["glance"] = asdict(shown := glance(study)) | {"sign": shown.sign}
     title = made[0]["title"] if len(made) == 1 else f"{len(made)} studies"
     about = {"version": agnosticfair.__version__, "title": title, "made": date.today().isoformat()}
     return {**about, "studies": made, "live": False}
 
 
-def html(content: dict[str, Any], script: str = "page.js") -> str:
-    """The page that shows this content; a live one may ask its own server for news."""
-    texts = {name: static(name) for name in ("page.html", "page.css")}
-    library = static(LIBRARY).partition("//# sourceMappingURL")[0]
-    more = static("rule.js") if script == "page.js" else ""
-    scripts = [library, static("common.js") + more + static(script)]
+def report_page(content: dict[str, Any]) -> str:
+    """The page of ``page_data``; a live one may ask its own server for news."""
+    data = (study.get("provenance", {}).get("data") or {} for study in content["studies"])
+    sources = [content.get("made"), *(study.get("source") for study in content["studies"])]
+    sources += [name for names in data for name in names]
+    return _render(
+        "report",
+        content,
+        title=f"{content['title']}: agnosticfair report",
+        heading=content["title"],
+        sources=list(dict.fromkeys(name for name in sources if name)),
+    )
+
+
+def monitor_page(content: dict[str, Any]) -> str:
+    """The page of ``report.monitor.page_data``."""
+    return _render("monitor", content, title="agnosticfair monitor")
+
+
+def _render(template: str, content: dict[str, Any] | None = None, **values: Any) -> str:
+    """The page of a template.  content: what its scripts draw, if it has any."""
+    style, scripts, live = static("page.css"), [], (content or {}).get("live", False)
+    if content is not None:
+        library = static(LIBRARY).partition("//# sourceMappingURL")[0]
+        scripts = [library, "".join(map(static, SCRIPTS[template]))]
     policy = (
-        f"default-src 'none'; script-src {' '.join(map(script_hash, scripts))}; "
-        f"style-src {script_hash(texts['page.css'])}; img-src data:; "
-        f"connect-src {chr(39)}{'self' if content['live'] else 'none'}{chr(39)}; "
+        f"default-src 'none'; script-src {' '.join(map(script_hash, scripts)) or chr(39) + 'none' + chr(39)}; "
+        f"style-src {script_hash(style)}; img-src data:; connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    parts = {
-        "POLICY": policy,
-        "STYLE": texts["page.css"],
-        "DATA": as_text(content),
-        "LIBRARY": scripts[0],
-        "SCRIPT": scripts[1],
-    }
-    first, *rest = texts["page.html"].split("{{")  # one pass: what is put in is not looked at again
-    return first + "".join(parts[name] + after for name, after in (r.split("}}", 1) for r in rest))
+    data = "" if content is None else as_text(content)
+    own = {"policy": policy, "style": style, "scripts": scripts, "data": data, "kind": ""}
+    return TEMPLATES.get_template(f"{template}.html").render({**(content or {}), **own, **values})
 
 
 def as_text(content: Any) -> str:
@@ -74,3 +142,13 @@ def script_hash(text: str) -> str:
     """How a page's policy names a script or a style that it allows."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _plain(text: str) -> str:
+    r"""The text for Markdown: on one line, its marks escaped, with entities for HTML and a table's bars.
+
+    >>> print(_plain("a_b <i> | *c*"))
+    a\_b &lt;i&gt; &#124; \*c\*
+    """
+    marked = re.sub(r"([\\`*_\[\]#~])", r"\\\1", " ".join(text.split()))
+    return escape(marked, quote=False).replace("|", "&#124;")

@@ -90,7 +90,8 @@ def calibrated_words(told: Json) -> str:
     """How many estimates are off, in a sentence."""
     count, off = told["calibrated"]
     return (
-        f"Estimated and counted people were compared for {count:,} pairs of a subgroup and an estimate, on training "
+        f"Estimated and counted people were compared for {count:,} pair{'s' * (count != 1)} of a subgroup and an "
+        "estimate, on training "
         f"rows judged by models that had not seen them. {off:,} differ by more than four standard deviations; of so "
         "many none is expected to by chance alone. Where estimates are off, so are the rates that the rule keeps "
         "within tau."

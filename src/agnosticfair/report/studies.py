@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,11 @@ import numpy as np
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.errors import AgnosticFairError, ModelError
 from agnosticfair.mathematics import metrics, notions
-from agnosticfair.report import doubts, facts
+from agnosticfair.report import words
 from agnosticfair.report.certified import certified, reached
 from agnosticfair.report.explorer import counts
 from agnosticfair.report.rule import in_words
 from agnosticfair.report.runs import Run, sensitive_feature_of
-from agnosticfair.report.tables import number, one
 
 Json = dict[str, Any]
 
@@ -79,16 +79,16 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     ]
     measured = certificate if "accuracy" in certificate else scores[0] if scores else {}
     gap = measured.get("difference", measured.get("risk_difference"))
-    numbers = {"accuracy": one(measured.get("accuracy")), "difference": one(gap)}
+    numbers = {"accuracy": _finite(measured.get("accuracy")), "difference": _finite(gap)}
     entry = _fit_entry(run, told["method"]["name"]) | numbers
     study = _study(run, f"{entry['name']} on {told['rows']:,} training rows", [entry], None, mix)
     study |= {"rows": told["rows"], "rows_are": "training rows"}
-    study |= certified(certificate, "training rows")
+    study |= certified(certificate)
     study["clients"] = _client_scores(scores, entry["name"])
-    study["facts"] = facts.of_scores(scores[0]) if scores else {}
+    study["facts"] = words.facts_of_scores(scores[0]) if scores else {}
     study["warnings"] = [
         "Measured on the rows it was trained on: expect less on others. Give test rows by --test.",
-        *doubts.of_fit(run),
+        *_doubts(run),
     ]
     return [study]
 
@@ -100,14 +100,15 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
         y, p, s = tested.y, tested.decisions[name], tested.s.codes
         numbers = metrics.accuracy(y, p), metrics.gap(notion, y, p, s)
         methods.append(
-            _fit_entry(run, name) | {"accuracy": one(numbers[0]), "difference": one(numbers[1])}
+            _fit_entry(run, name)
+            | {"accuracy": _finite(numbers[0]), "difference": _finite(numbers[1])}
         )
     title = (
         f"{methods[0]['name']} on test rows" if len(fits) == 1 else f"{len(fits)} fits on test rows"
     )
     study = _study(fits[0], title, methods, tested, mix, notion)
-    study |= certified(fits[0].certificate, "training rows")
-    study["warnings"] += [text for run in fits for text in doubts.of_fit(run)]
+    study |= certified(fits[0].certificate)
+    study["warnings"] += [text for run in fits for text in _doubts(run)]
     return study
 
 
@@ -115,14 +116,20 @@ def _fit_entry(run: Run, name: str) -> Json:
     told, certificate = run.told, run.certificate
     method = told["method"]
     fairness = method.get("fairness") or {}
-    entry = {"name": name, "outcome": _ended(told), "seeds": 1, "note": method.get("summary")}
+    entry = {"name": name, "outcome": _ended(told), "note": method.get("summary")}
     entry |= {"history": told["history"], "training_alpha": told["alpha"]}
     entry |= {
         "tau": fairness.get("tau"),
+        "scope": words.scope_of(fairness),
         "rule": in_words(told.get("rule"), told["positive"]),
+        "price": told.get("price"),
         **reached(certificate),
     }
     return entry
+
+
+def _doubts(run: Run) -> list[str]:
+    return words.doubts_of_fit(run.told["events"], run.certificate, sensitive_feature_of(run))
 
 
 def _ended(told: Mapping[str, Any]) -> str:
@@ -135,18 +142,18 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     """A certificate of a model from anywhere."""
     told = run.told
     name = told.get("method", "the audited model")
-    entry = {"name": name, "seeds": 1, **reached(told)}
-    entry |= {"accuracy": one(told["accuracy"]), "difference": one(told["difference"])}
+    entry = {"name": name, **reached(told)}
+    entry |= {"accuracy": _finite(told["accuracy"]), "difference": _finite(told["difference"])}
     rows = next(iter(run.decided.values()), None)
     title = f"Audit of {name} on {told['n']:,} rows"
     study = _study(run, title, [entry], rows, mix, told["notion"])
-    study |= {"rows": told["n"]} | certified(told, "audited rows")
+    study |= {"rows": told["n"], "rows_are": "audited rows"} | certified(told)
     study["no_explorer"] = (
         "This audit left no rows beside its certificate, so there is nothing to reweigh: run it again with "
         "'audit --keep-rows', which leaves rows.parquet, a file that holds the rows."
     )
-    study["warnings"] += doubts.of_certificate(told)
-    study["limit"] = told.get("limit")
+    study["warnings"] += words.doubts_of_certificate(told)
+    study["limit"] = told.get("limit") or (told.get("asked") or {}).get("limit")
     return [study]
 
 
@@ -156,8 +163,8 @@ def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
     name = begins.get("method", "the fit")
     last = rounds[-1] if rounds else {}
     most, clients = begins.get("most"), begins.get("clients")
-    entry = {"name": name, "seeds": 1, "history": rounds, "tau": begins.get("tau")}
-    entry |= {"outcome": "running", "accuracy": one(last.get("accuracy"))}
+    entry = {"name": name, "history": rounds, "tau": begins.get("tau")}
+    entry |= {"outcome": "running", "accuracy": _finite(last.get("accuracy"))}
     study = _study(run, f"{name}, still training", [entry], None, mix)
     told = (
         f"Round {last['round']} of at most {most}, {clients} clients." if last else "No round yet."
@@ -199,6 +206,9 @@ def _study(
         "source": run.path.name,
         "notion": asdict(notions.notion_of(notion)),
         "methods": methods,
+        "status": "",
+        "set": None,
+        "no_set": None,
         "rows_are": "test rows",
         "provenance": {k: told[k] for k in ("command", "versions", "data", "asked") if told.get(k)},
         "configuration": _configuration(run),
@@ -208,16 +218,16 @@ def _study(
         "clients": [],
         "facts": {},
         "limit": next((m["tau"] for m in methods if m.get("tau") is not None), None),
-        "warnings": doubts.of_methods(methods),
+        "warnings": words.doubts_of_methods(methods),
     }
     if rows is not None:
         made |= {
             "rows": len(rows.y),
             "explorer": counts(rows, mix, notion),
             "clients": _clients(rows),
-            "facts": facts.of_rows(rows),
+            "facts": words.facts_of_rows(rows),
         }
-        made["warnings"] += doubts.of_rows(rows)
+        made["warnings"] += words.doubts_of_rows(rows)
     return made
 
 
@@ -242,10 +252,10 @@ def _clients(rows: Decided) -> list[Json]:
                     "method": method,
                     "client": place,
                     "rows": int(part.sum()),
-                    "accuracy": number(metrics.positive_rate(right, w)),
-                    "risk_difference": number(metrics.risk_difference(p, rows.s.codes, w)),
+                    "accuracy": _finite(metrics.positive_rate(right, w)),
+                    "risk_difference": _finite(metrics.risk_difference(p, rows.s.codes, w)),
                     "groups": {
-                        g: {"rows": int(n), "rate": number(r), "true_rate": number(t)}
+                        g: {"rows": int(n), "rate": _finite(r), "true_rate": _finite(t)}
                         for g, n, r, t in groups
                     },
                 }
@@ -268,6 +278,10 @@ def _client_scores(scores: Sequence[Mapping[str, Any]], method: str) -> list[Jso
     ]
 
 
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not isfinite(value) else float(value)
+
+
 def _configuration(run: Run) -> Json:
     told = run.told
     if run.kind == "fit":
@@ -276,6 +290,6 @@ def _configuration(run: Run) -> Json:
         }
         return about | {"method": told["method"]}
     if run.kind == "audit":
-        names = ("notion", "basis", "bound", "floor", "tolerance", "confidence", "resamples")
+        names = ("notion", "confidence", "precision", "floor")
         return {k: told.get(k) for k in names}
     return {k: told.get(k) for k in ("method", "most", "tau", "clients")}

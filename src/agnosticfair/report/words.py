@@ -1,73 +1,221 @@
-"""The decision at a glance, in sentences that need no statistics."""
+"""What card, page and terminal say of a model, each sentence once: the verdict on the first screen, what was measured
+and certified, where the claims are weak."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
-from agnosticfair.auditing.certificate import upper
-from agnosticfair.mathematics.notions import PARITY
+import numpy as np
+
+from agnosticfair.auditing.certificate import Certificate, lower, upper
+from agnosticfair.data.decided import Decided
+from agnosticfair.mathematics import metrics
 
 Json = Mapping[str, Any]
+FEW_ROWS = 100
+"""A group of fewer rows is warned of."""
+
+FOUR_FIFTHS = 0.8
+EVERY, OVERALL, SET = "in every named subgroup", "overall", "for every reweighting in its set"
+"""What a limit is about."""
+
+SIGNS = {"broken": "✗", "unknown": "?", "kept": "✓", "": ""}
+"""What a verdict may be, the worst first, and its sign."""
+
+
+@dataclass(frozen=True)
+class Glance:
+    """The first screen: a state of SIGNS, the answer in a sentence, and tiles of a label, a value and a text."""
+
+    state: str
+    answer: str
+    tiles: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def sign(self) -> str:
+        return SIGNS[self.state]
+
+
+# --- the first screen ---
+
+
+def scope_of(fairness: Json | None) -> str:
+    """What a method's tau is about.  fairness: as JSON has it."""
+    kind = ((fairness or {}).get("basis") or {}).get("kind")
+    return {"named": EVERY, "constant": OVERALL, None: EVERY}.get(kind, SET)
 
 
 def headline(study: Json) -> str:
     """The method that the page speaks of first: of the smallest certified difference, or measured one."""
-    for key in ("certified", "worst", "difference"):
-        there = [m for m in study["methods"] if (m.get(key) or {}).get("mean") is not None]
+    for key in ("certified", "difference"):
+        there = [m for m in study["methods"] if m.get(key) is not None]
         if there:
-            return min(there, key=lambda m: m[key]["mean"])["name"]
+            return min(there, key=lambda m: m[key])["name"]
     return study["methods"][0]["name"]
 
 
-def verdict(study: Json) -> dict[str, str]:
-    """Whether the method spoken of first keeps the limit: certified, broken on the rows, or not known.
+def glance(study: Json) -> Glance:
+    """What was asked, whether it is kept, the worst subgroup, the four-fifths rule and the price."""
+    method = _first(study)
+    if study["kind"] == "running" or method.get("difference") is None:
+        return Glance("", "")
+    state, answer = verdict(study)
+    tiles = [_asked(study, method), _overall(study, method), _worst(study, method)]
+    tiles += [_four_fifths(study, method), _price(study, method)]
+    return Glance(state, answer, tuple(tile for tile in tiles if tile))
 
-    An interval counts with its upper end.
-    """
-    method = next(m for m in study["methods"] if m["name"] == headline(study))
-    limit, what = study.get("limit"), study["notion"]["quantity"]
-    measured = (method.get("difference") or {}).get("mean")
-    bound = (method.get("certified") or {}).get("mean")
-    most = None if bound is None else (method.get("certified_interval") or [None, bound])[1]
-    if limit is None or study["kind"] == "running" or measured is None:
-        return {}
-    over = f"measured {measured:.3f} on the {study['rows_are']}"
+
+def verdict(study: Json) -> tuple[str, str]:
+    """Whether the limit is kept: certified, broken on the rows, or not known; with its sentence."""
+    method, limit, what = _first(study), study.get("limit"), study["notion"]["quantity"]
+    measured, rows = method.get("difference"), study["rows_are"]
+    bound = method.get("certified")
+    if study["kind"] == "running" or measured is None:
+        return "", ""
+    if limit is None:
+        where = "" if bound is None else f", certified at most {upper(bound, 3)}"
+        return "", f"No limit was asked for: {what} {measured:.3f} on the {rows}{where}."
     if measured > limit:
-        return {"state": "does not keep", "text": f"Does not keep {limit:g}: {what} {over}."}
-    parts = (method.get("parts") or {}).get("estimable")
-    if bound is None and parts and parts[0]["difference"] > limit:
-        worst = f"{parts[0]['difference']:.3f} where {parts[0]['name']}"
-        if method.get("rule"):  # estimates keep it, and counts differ by chance
-            return {
-                "state": "not known",
-                "text": f"Not known whether it keeps {limit:g} in every subgroup elsewhere: by its estimates it does; "
-                f"counted on the {study['rows_are']}, chance included, the {what} is up to {worst}; {over}. Audit rows "
-                "held out.",
-            }
-        return {
-            "state": "does not keep",
-            "text": f"Does not keep {limit:g} in every named part: {what} {worst}, measured; {over}.",
-        }
-    if most is not None and most <= limit:
-        return {
-            "state": "keeps",
-            "text": f"Keeps {limit:g}: {what} certified at most {upper(most, 3)} over the set below, {over}.",
-        }
-    why = "nothing is certified" if most is None else f"certified only up to {upper(most, 3)}"
-    return {
-        "state": "not known",
-        "text": f"Not known whether it keeps {limit:g} elsewhere: {over}, but {why}.",
-    }
+        return (
+            "broken",
+            f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for.",
+        )
+    parts = method.get("parts") or {}
+    able = parts.get("estimable") or []
+    worst = max(able, key=lambda part: part["difference"], default=None)
+    scope = method.get("scope") or EVERY
+    most = measured if worst is None else max(measured, worst["difference"])
+    if worst is not None and worst["difference"] > limit:
+        where = f"{worst['difference']:.3f} where {worst['name']}"
+        if not method.get("rule") or bound is not None:
+            how = (
+                "Broken"
+                if scope == EVERY
+                else f"Broken in a subgroup ({limit:g} was asked for {scope})"
+            )
+            end = f", and {limit:g} was asked for." if scope == EVERY else "."
+            return "broken", f"{how}: {what} {where}{end}"
+        return "unknown", (  # its estimates keep the limit, and counts differ by chance
+            f"Not known yet: by its estimates every subgroup keeps {limit:g}; counted on the rows of the fit, chance "
+            f"included, the {what} is {where}. Audit rows held out."
+        )
+    if bound is not None and bound <= limit:
+        return (
+            "kept",
+            f"Kept: {what} certified at most {upper(bound, 3)}, and {limit:g} was asked for.",
+        )
+    if bound is None:
+        few = "no subgroup has rows enough" if parts and not able else "nothing is certified"
+        return "unknown", (
+            f"Not known yet whether it keeps {limit:g}: {what} {most:.3f} on the {rows}, but {few}. 'agnosticfair "
+            "plan-audit' says how many rows held out would do."
+        )
+    return "unknown", (
+        f"Not enough rows: {what} {most:.3f} at worst keeps {limit:g}, but is certified only up to "
+        f"{upper(bound, 3)}.{_rows_that_would_do(study, able, limit)}"
+    )
+
+
+def _rows_that_would_do(study: Json, able: Sequence[Json], limit: float) -> str:
+    """How many rows like these would certify the limit, if every difference stays as measured: an interval shrinks
+    with the root of the rows.
+
+    >>> part = {"difference": 0.05, "high": 0.25}
+    >>> _rows_that_would_do({"rows": 1000}, [part], 0.15)
+    ' About 4,000 rows like these would do.'
+    """
+    short = [p for p in able if p.get("high") is not None and p["difference"] < limit < p["high"]]
+    if not short or not study.get("rows"):
+        return ""
+    more = max((p["high"] - p["difference"]) / (limit - p["difference"]) for p in short) ** 2
+    rows = study["rows"] * more
+    digits = 10 ** max(0, len(str(ceil(rows))) - 2)
+    return f" About {ceil(rows / digits - 1e-9) * digits:,} rows like these would do."
+
+
+def _first(study: Json) -> Json:
+    name = headline(study)
+    return next(m for m in study["methods"] if m["name"] == name)
+
+
+def _asked(study: Json, method: Json) -> tuple[str, str, str]:
+    limit, what, parts = study.get("limit"), study["notion"]["quantity"], method.get("parts") or {}
+    if limit is None:
+        return "Asked", "no limit", "'audit --limit 0.1' asks for one, and gets an answer here"
+    level = method.get("confidence")
+    sure = f", with {level:.0%} confidence" if parts.get("certified") and level else ""
+    return "Asked", f"≤ {limit:g}", f"{what} {method.get('scope') or EVERY}{sure}"
+
+
+def _overall(study: Json, method: Json) -> tuple[str, str, str]:
+    rows = f"{study['rows']:,} {study['rows_are']}" if "rows" in study else study["rows_are"]
+    about = f"{study['notion']['quantity']}, measured on {rows}"
+    if (overall := _of_everybody(method)) is not None and overall.get("high") is not None:
+        about += f"; certified at most {upper(overall['high'], 3)}"
+    return "Overall", f"{method['difference']:.3f}", about
+
+
+def _of_everybody(method: Json) -> Json | None:
+    return (method.get("parts") or {}).get("overall")
+
+
+def _worst(study: Json, method: Json) -> tuple[str, str, str] | None:
+    """The subgroup that differs most, among those with rows enough; else among the others."""
+    parts = method.get("parts") or {}
+    able, few = parts.get("estimable") or [], parts.get("few") or []
+    corner = (study.get("explorer") or {}).get("corners", {}).get(method["name"])
+    if not able and not few:
+        if not corner:
+            return None
+        return "Worst subgroup", f"{corner['difference']:.3f}", _corner_words(study, corner)
+    part = max(able or few, key=lambda part: part["difference"])
+    about = f"{part['name']} ({part['rows']:,} rows)"
+    if not able:
+        about += ": too few to be certain"
+    elif part.get("high") is not None:
+        about += f"; at most {upper(part['high'], 3)}"
+    else:
+        about += ", measured on the rows of the fit"
+    return "Worst subgroup", f"{part['difference']:.3f}", about
+
+
+def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
+    """Whether every group gets positive decisions at four fifths of the highest group's rate, overall."""
+    overall, rates = _of_everybody(method) or {}, _rates(study, method["name"])
+    if study["notion"]["bounds"]:
+        return None
+    ratio, low = overall.get("ratio"), overall.get("ratio_low")
+    if low is None and len(rates) > 1 and max(rates.values()) > 0:
+        ratio = min(rates.values()) / max(rates.values())
+    if ratio is None:
+        return None
+    about = f"impact ratio overall {ratio:.3f}"
+    about += ", measured" if low is None else f", at least {lower(low, 3)}"
+    worst = (method.get("parts") or {}).get("ratio")
+    if low is not None and worst and worst["measured"] < ratio:
+        about += f"; {worst['measured']:.3f} where {worst['name']}"
+    met = "not met" if ratio < FOUR_FIFTHS else "met" if (low or 0) >= FOUR_FIFTHS else "met here"
+    return "Four-fifths rule", met, about
+
+
+def _price(study: Json, method: Json) -> tuple[str, str, str] | None:
+    right, majority = method.get("accuracy"), (study.get("facts") or {}).get("majority_rate")
+    if right is None:
+        return None
+    about = "" if majority is None else f"; one answer for everybody: {majority:.3f}"
+    return "Accuracy", f"{right:.3f}", method.get("price") or f"share of right decisions{about}"
+
+
+# --- sentences ---
 
 
 def direction(study: Json) -> str:
     """Who is favoured, and what the labels themselves say."""
     facts, told = study.get("facts") or {}, []
-    name = headline(study)
-    there = [c for c in study["clients"] if c["method"] == name and c["client"] == "all rows"]
-    groups = there[0]["groups"] if there else {}
-    rates = {g: v["rate"] for g, v in groups.items() if v["rate"] is not None}
+    rates = _rates(study, headline(study))
     if len(rates) > 1:
         most, least = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
         told.append(
@@ -80,139 +228,159 @@ def direction(study: Json) -> str:
     return " ".join(told)
 
 
+def _rates(study: Json, name: str) -> dict[str, float]:
+    """The groups' rates of positive decisions on all rows."""
+    for entry in study.get("clients") or ():
+        if (entry["method"], entry["client"]) == (name, "all rows"):
+            return {g: v["rate"] for g, v in entry["groups"].items() if v["rate"] is not None}
+    return {}
+
+
 def sentences(study: Json) -> list[str]:
-    """What was measured, what is certified over which set, and where that ends."""
-    methods = {m["name"]: m for m in study["methods"]}
-    first = methods[headline(study)]
-    told = [
-        direction(study),
-        _measured(study, first),
-        _certified(study, first),
-        _only_measured(first),
-    ]
-    if len(methods) > 1:
-        told.append(_compared(study, methods))
-    return [text for text in (*told, _corner(study, first["name"])) if text]
-
-
-def _measured(study: Json, method: Json) -> str:
-    right, gap = ((method.get(k) or {}).get("mean") for k in ("accuracy", "difference"))
-    if right is None or "rows" not in study:
-        return ""
-    text = f"On {study['rows']:,} {study['rows_are']} {method['name']} is right for {right:.3f} of them"
-    if gap is None:
-        return f"{text}."
-    if study["notion"]["name"] != PARITY.name:
-        return f"{text}; {study['notion']['quantity']}: {gap:.3f}{_over(method)}."
-    return f"{text}; between the groups' rates of positive decisions lies {gap:.3f}{_over(method)}."
-
-
-def _over(method: Json) -> str:
-    return f", on average over {method['seeds']} runs" if method["seeds"] > 1 else ""
+    """Who is favoured, what is certified over which set, and where that ends."""
+    method = _first(study)
+    told = [direction(study), _certified(study, method), _compared(study), _corner(study, method)]
+    return [text for text in told if text]
 
 
 def _certified(study: Json, method: Json) -> str:
-    found = (method.get("certified") or {}).get("mean")
     if study["kind"] == "running":
         return ""
-    if in_its_words(method):
-        return str(method["says"])
-    if found is None:
-        return "Nothing is certified here: these numbers hold for these rows only."
-    parts = method.get("parts")
-    if parts and parts["certified"]:
-        return _over_parts(study, parts)
-    return (
-        f"Certified: however the rows are reweighed within the set named below, the "
-        f"{study['notion']['quantity']} stays at or below {upper(found, 3)}{_over(method)}. "
-        "About any other deployment the certificate says nothing."
-    )
+    nothing = "Nothing is certified here: these numbers hold for these rows only."
+    return str(method.get("says") or nothing)
 
 
-def in_its_words(method: Json) -> bool:
-    """Whether the certificate's own sentence is shown: that of one run over named parts."""
-    found, parts = method.get("certified"), method.get("parts")
-    named = parts is not None and (found is None or bool(parts["certified"]))
-    return named and bool(method.get("says")) and method.get("seeds", 1) == 1
-
-
-def _over_parts(study: Json, parts: Json) -> str:
-    """What is certified of named parts, and what is not."""
-    able, few = parts["counts"]
-    text = (
-        f"Certified with {parts['confidence']:.0%} confidence: "
-        f"{f'in none of {able:,} named parts of the population' if able != 1 else 'in the one named part'} is "
-        f"the {study['notion']['quantity']} {'' if able != 1 else 'not '}above {upper(parts['upper'], 3)}."
-    )
-    if few:
-        text += (
-            f" {few:,} {'part is' if few == 1 else 'parts are'} not estimable, having too few rows: for them nothing "
-            "is certified"
-        )
-        worst = parts.get("worst_few")
-        text += "." if worst is None else f" (measured: up to {worst:.3f})."
-    return text
-
-
-def _only_measured(method: Json) -> str:
-    """Why a part that was measured on the rows of a fit may show more than what is certified over kernels."""
-    parts = method.get("parts")
-    if not parts or parts["certified"] or not parts["estimable"] or in_its_words(method):
+def _compared(study: Json) -> str:
+    there = [m for m in study["methods"] if m.get("accuracy") is not None]
+    if len(study["methods"]) < 2 or not there:
         return ""
-    worst, bound = parts["estimable"][0], (method.get("certified") or {}).get("mean")
-    count = parts["counts"][0]
-    text = (
-        f"Among {count:,} named part{'s' * (count != 1)} with rows enough the largest difference is "
-        f"{worst['difference']:.3f} ({worst['name']}, {worst['rows']:,} rows): measured on the rows of the fit, "
-        f"not certified."
-    )
-    if bound is not None and worst["difference"] > bound:
-        text += (
-            " It is above the certified bound because no reweighing in that set singles this part out; for a bound on "
-            "named parts audit rows that were held out."
-        )
-    return text
-
-
-def _compared(study: Json, methods: Mapping[str, Json]) -> str:
-    there = {k: m for k, m in methods.items() if (m["accuracy"] or {}).get("mean") is not None}
-    if not there:
-        return ""
-    best = max(there.values(), key=lambda m: m["accuracy"]["mean"])
-    right, gap = best["accuracy"]["mean"], best["difference"]["mean"]
-    bound = (best.get("certified") or {}).get("mean")
-    text = f"Of {len(methods)} methods {best['name']} is the most accurate: {right:.3f}"
-    if gap is not None:
-        text += f", {study['notion']['quantity']} {gap:.3f}"
+    best = max(there, key=lambda m: m["accuracy"])
+    text = f"Of {len(study['methods'])} methods {best['name']} is the most accurate: {best['accuracy']:.3f}"
+    if best.get("difference") is not None:
+        text += f", {study['notion']['quantity']} {best['difference']:.3f}"
+    bound = best.get("certified")
     return f"{text}{'' if bound is None else f', certified within {upper(bound, 3)}'}."
 
 
-def _corner(study: Json, name: str) -> str:
-    found = (study.get("explorer") or {}).get("corners", {}).get(name)
+def _corner(study: Json, method: Json) -> str:
+    found = (study.get("explorer") or {}).get("corners", {}).get(method["name"])
     if not found:
         return ""
+    text = (
+        f"A subgroup can differ from the whole: {_corner_words(study, found)}, {method['name']} has a "
+        f"{study['notion']['quantity']} of {found['difference']:.3f}, the most of {found['tried']} subgroups with at "
+        f"least {study['explorer']['least_rows']} rows."
+    )
+    bound = method.get("certified")
+    if bound is None or found["difference"] <= bound:
+        return text
+    why = "this subgroup has too few rows to be among the estimable ones, or is cut otherwise"
+    return f"{text} That is above the certified {upper(bound, 3)}: {why}. It is measured, not certified."
+
+
+def _corner_words(study: Json, found: Json) -> str:
     columns = zip(study["explorer"]["columns"], found["only"], strict=True)
     parts = [f"{c['name']} {c['values'][k]}" for c, k in columns if k is not None]
     where = f"with {' and '.join(parts)}" if parts else "taken together"
-    several = any(m["seeds"] > 1 for m in study["methods"])
-    rows = f"{found['rows']:,} test rows{' of the first run' if several else ''}"
-    return (
-        f"A part of the rows can differ from the whole: among the {rows} {where}, {name} "
-        f"has a {study['notion']['quantity']} of {found['difference']:.3f}, the most of {found['tried']} parts "
-        f"with at least {study['explorer']['least_rows']} rows."
-        + why_above(next(m for m in study["methods"] if m["name"] == name), found["difference"])
-    )
+    return f"among the {found['rows']:,} test rows {where}"
 
 
-def why_above(method: Json, difference: float) -> str:
-    """Why a part may show more than what is certified, where it does."""
-    bound = (method.get("certified") or {}).get("mean")
-    if bound is None or difference <= bound:
-        return ""
-    parts = method.get("parts")
-    why = (
-        "this part has too few rows to be among the estimable ones, or is cut otherwise"
-        if parts and parts["certified"]
-        else "the certificate is over reweighings that do not single this part out"
+# --- what the rows themselves say ---
+
+
+def facts_of_rows(rows: Decided) -> dict[str, Any]:
+    """The labels' own rate, commonest answer and difference between groups."""
+    return {
+        "base_rate": float(np.mean(rows.y)),
+        "majority_rate": metrics.majority_rate(rows.y),
+        "label_difference": metrics.risk_difference(rows.y, rows.s.codes),
+    }
+
+
+def facts_of_scores(score: Json) -> dict[str, Any]:
+    """The same from what a fit keeps of its training rows."""
+    names = {"base_rate": "base_rate", "majority_rate": "majority_rate"}
+    names["label_difference"] = "label_risk_difference"
+    return {name: score[key] for name, key in names.items() if score.get(key) is not None}
+
+
+def of_decisions(rows: Decided, method: str) -> list[str]:
+    """A method's accuracy beside what it is to be read against, in a sentence; and warnings about it.
+
+    rows: with decisions, 0 or 1.
+    """
+    y, y_hat, names = rows.y, rows.decisions[method], rows.s.categories
+    found = metrics.positive_rates(y_hat, rows.s.codes, y, len(names))
+    right, base = metrics.accuracy(y, y_hat), metrics.positive_rate(y)
+    majority, positive = metrics.majority_rate(y), metrics.positive_rate(y_hat)
+    shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, found.tolist(), strict=True))
+    said = (
+        f"Right on {right:.4f} of the rows, one answer for everybody on {majority:.4f}; positive labels "
+        f"{base:.4f}, positive decisions {positive:.4f}; true-positive rates: {shown}."
     )
-    return f" That is above the certified {upper(bound, 3)}: {why}. It is measured, not certified."
+    return [said, *(f"Warning: {text}" for text in poor(right, majority, positive))]
+
+
+def poor(
+    accuracy: float, majority: float, positive: float, who: str = "The model", limit: str = "tau"
+) -> list[str]:
+    """Sentences of warning about a model that is hardly better than one answer for everybody.
+
+    positive: its share of positive decisions.
+
+    >>> poor(0.75, 0.76, 0.3)
+    ['The model is right less often (0.750) than one answer for everybody (0.760): try a larger tau or method fl.']
+    """
+    found = []
+    if accuracy < majority - 5e-4:
+        found.append(
+            f"{who} is right less often ({accuracy:.3f}) than one answer for everybody "
+            f"({majority:.3f}): try a larger {limit} or method fl."
+        )
+    if metrics.nearly_constant(accuracy, majority, positive):
+        answer = "positively" if positive > 0.5 else "negatively"
+        found.append(
+            f"{who} decides nearly everybody ({max(positive, 1 - positive):.1%}) {answer}: equal, "
+            f"and hardly a decision; try a larger {limit}, more columns or another positive label."
+        )
+    return found
+
+
+# --- where the claims of a page are weak ---
+
+
+def doubts_of_methods(methods: Sequence[Json]) -> list[str]:
+    ended = {m["name"]: str(m.get("outcome") or "") for m in methods}
+    return [f"{name}: {how}." for name, how in ended.items() if how.startswith("not ")]
+
+
+def doubts_of_rows(rows: Decided) -> list[str]:
+    sizes = np.bincount(rows.s.codes, minlength=len(rows.s.categories))
+    return [
+        f"Group {name!r} has only {size} test rows: its rates are uncertain."
+        for name, size in zip(rows.s.categories, sizes, strict=True)
+        if size < FEW_ROWS
+    ]
+
+
+def doubts_of_fit(events: Sequence[Json], certificate: Json, sensitive_feature: str) -> list[str]:
+    missing = [e for e in events if e["event"] in ("no answer", "restated")]
+    said = (f"{k} {v}" for event in missing for k, v in event.items())
+    told = [f"Replies were missing: {', '.join(said)}."] if missing else []
+    others = certificate.get("others") or {}
+    if others:
+        told.append(f"The groups here are those of {sensitive_feature!r}, the worst.")
+    told += [f"By {name!r} it is: {says}" for name, says in others.items()]
+    return told + doubts_of_certificate(certificate)
+
+
+def doubts_of_certificate(certificate: Json) -> list[str]:
+    if "parts" not in certificate:
+        return [certificate.get("says") or "There is no certificate."]
+    made = Certificate.from_json(certificate)
+    few = [
+        f"Group {rate.group!r} has only {rate.rows} rows in the certificate: its rates are uncertain."
+        for rate in made.parts[0].rates
+        if rate.rows < FEW_ROWS
+    ]
+    return [*made.warnings, *few]

@@ -122,9 +122,16 @@ class _Graph:
 
     def features(self, encoding: Encoding) -> str:
         """X, (n, d): see ``encode``."""
-        scaled = [self.scaled(*entry, encoding.scale) for entry in encoding.numeric]
+        scaled = [
+            self.scaled(name, low, high, encoding.scale, name in encoding.missing)
+            for name, low, high in encoding.numeric
+        ]
         hot = [self.one_hot(*entry) for entry in encoding.categorical]
-        cut = [self.banded(*entry) for entry in encoding.bands]
+        sizes = zip(encoding.bands, encoding.band_sizes(), strict=True)
+        cut = [
+            self.add("Gather", self.constant(np.eye(size)), self.reached(*entry))
+            for entry, size in sizes
+        ]
         return self.add("Concat", *scaled, *hot, *cut, axis=1)
 
     def read(self, column: str, kind: int) -> None:
@@ -139,18 +146,27 @@ class _Graph:
         return self.add("Gather", self.constant([0.0]), place, says=says)  # has no second place
 
     def reached(self, column: str, edges: Sequence[float], checked: bool = False) -> str:
-        """How many edges a number has reached, (n,); checked: one that is missing or too large is refused."""
+        """How many edges a number has reached, (n,), one more than there are where it is missing; checked: one that is
+        infinite or too large is refused."""
+        missing = self.add("Cast", self.add("IsNaN", column), to=self.onnx.TensorProto.INT64)
         if checked:
-            good = self.add("LessOrEqual", self.add("Abs", column), self.constant(wire.LARGEST))
-            says = f"column {column!r} has a number that is missing, infinite or too large"
-            column = self.add("Add", column, self.refusing(good, says))
+            large = self.add("Greater", self.add("Abs", column), self.constant(wire.LARGEST))
+            says = f"column {column!r} has a number that is infinite or too large"
+            column = self.add("Add", column, self.refusing(self.add("Not", large), says))
+        if not len(edges):
+            return missing
         v = self.add("Unsqueeze", column, self.constant([1]))
         reached = self.add("GreaterOrEqual", v, self.constant(np.asarray(edges, np.float64)))
         as_numbers = self.add("Cast", reached, to=self.onnx.TensorProto.INT64)
-        return self.add("ReduceSum", as_numbers, self.constant([1]), keepdims=0)
+        known = self.add("ReduceSum", as_numbers, self.constant([1]), keepdims=0)
+        beyond = self.add("Mul", missing, self.constant(len(edges) + 1))  # NaN reaches no edge
+        return self.add("Add", known, beyond)
 
-    def scaled(self, column: str, low: float, high: float, scale: bool) -> str:
-        """(n, 1): (v - low) / (high - low) on the grid; 0 where that was constant in training."""
+    def scaled(self, column: str, low: float, high: float, scale: bool, missing: bool) -> str:
+        """(n, 1): (v - low) / (high - low) on the grid; 0 where that was constant in training, or is missing."""
+        if missing:
+            filled = self.constant(low if scale else 0.0)
+            column = self.add("Where", self.add("IsNaN", column), filled, column)
         good = self.add("LessOrEqual", self.add("Abs", column), self.constant(wire.LARGEST))
         place = self.add("Cast", self.add("Not", good), to=self.onnx.TensorProto.INT64)
         says = f"column {column!r} has a number that is missing, infinite or too large"
@@ -172,11 +188,6 @@ class _Graph:
         place = self.add("LabelEncoder", column, default_int64=k, **codes)
         says = f"column {column!r} has a category unseen in training"
         return self.add("Gather", self.constant(np.eye(k)), place, says=says)
-
-    def banded(self, column: str, edges: tuple[float, ...]) -> str:
-        """(n, k + 1): a row of the identity each, at the number of edges that the value has reached."""
-        place = self.reached(column, edges)
-        return self.add("Gather", self.constant(np.eye(len(edges) + 1)), place)
 
     def dense(self, X: str, layers: Layers) -> str:
         """(n,): what the layers make of X."""

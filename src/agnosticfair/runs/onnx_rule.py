@@ -61,7 +61,9 @@ def scored(graph: Any, model: Model) -> tuple[str, str]:
     score = graph.add("Sub", score, graph.constant(decision.shift))
     A = on_grid(np.array(decision.coefficients, float), COEFFICIENT_BITS)
     if A.any():
-        hot = None if decision.subgroups is None else indicators(graph, decision.subgroups)
+        numbers = {name for name, *_ in model.encoding.numeric}
+        named = decision.subgroups
+        hot = None if named is None else indicators(graph, named, numbers)
         for pi, a in zip(joint(graph, estimates.heads, P), A.T, strict=True):
             weighed = _weighed(graph, decision.subgroups, hot, a)
             score = graph.add("Sub", score, graph.add("Mul", pi, weighed))
@@ -126,14 +128,14 @@ def _share(graph: Any, heads: Sequence[Head], P: Sequence[str], h: int) -> str:
     return graph.add("Where", some, graph.add("Div", P[h], below), even)
 
 
-def indicators(graph: Any, named: Named) -> str:
-    """Which values of all axes a row has, (n, I) of 0 and 1."""
+def indicators(graph: Any, named: Named, numbers: set[str]) -> str:
+    """Which values of all axes a row has, (n, I) of 0 and 1.  numbers: the names of columns of numbers."""
     found = []
     for axis in named.agreed[0]:
         k = len(axis.values)
-        if axis.edges:
+        if axis.edges or axis.name in numbers:
             graph.read(axis.name, graph.number)
-            rows = np.eye(k)
+            rows = np.eye(len(axis.edges) + 2, k)  # a missing number may be in no subgroup
             place = graph.reached(axis.name, axis.edges, checked=True)
         else:
             graph.read(axis.name, graph.text)

@@ -15,7 +15,7 @@ from agnosticfair.data.binning import Binning
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.learners.estimates import PROBABILITY_BITS
 from agnosticfair.learners.trees import binning_of, forests_of
-from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, ranks
+from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, empty, ranks
 from agnosticfair.model import Model
 
 PIECES = (10, 24, 149)
@@ -45,7 +45,7 @@ def _probability(
 ) -> str:
     inputs = [*numbers, *_hot(graph, encoding, binning, bins, forest)]
     X = graph.add("Cast", graph.add("Concat", *inputs, axis=1), to=graph.onnx.TensorProto.FLOAT)
-    about = ensemble(forest, bins)
+    about = ensemble(forest if len(forest) else empty(forest.depth, trees=1), bins)
     margin = graph.add("TreeEnsembleRegressor", X, n_targets=len(PIECES), **about)
     margin = graph.add("Cast", margin, to=graph.number)
     margin = graph.add("ReduceSum", margin, graph.constant([1]), keepdims=0)

@@ -11,30 +11,22 @@ import json
 import platform
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from agnosticfair.errors import AgnosticFairError, SettingsError
-from agnosticfair.mathematics.notions import PARITY
+from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
-    from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.data.stream import Stream
-    from agnosticfair.data.table import Column, Table
+    from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
-    from agnosticfair.protocol.engines import Engine
 
 HISTORY = "agnosticfair-history-1"
 ROUNDS_FILE = "rounds.jsonl"
-RESAMPLES = 50
-"""For the intervals of a fit's certificate: few enough that a site's message for it stays under a
-megabyte on Adult."""
-
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The program that runs and its arguments, if any."""
 
@@ -73,71 +65,10 @@ def history(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any]:
     }
     about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
+    shown["price"] = fitted.price_of_limit
     if (rule := of_rule(fitted, tables)) is not None:
         shown["rule"] = plain(rule)
     return {"format": HISTORY, **about, **told, **shown}
-
-
-def certificates(
-    fitted: Fit, clients: Mapping[str, Table | Stream] | Engine, **asked: Any
-) -> tuple[dict[str, Certificate], dict[str, str]]:
-    """The certificates of a fit over the clients that made it, by what they compare; and where there is
-    none, why: a site may refuse it, and the model is no worse for that.
-
-    The set is that of the fit's own kernels or named parts, or else of kernels around a draw from the agreed ranges,
-    so that nobody is asked for a row. Tables can be asked about intersections, too; over an engine, and of streams, it
-    is each sensitive feature by itself.
-    """
-    from agnosticfair.auditing.audit import audit_clients
-    from agnosticfair.auditing.fits import agreed_in, certified_set
-    from agnosticfair.auditing.parts import Subpopulations
-    from agnosticfair.server.reveals import AUDITED
-
-    model, fairness = fitted.model, fitted.method.fairness
-    # the rows of the fit, beyond which nothing is bounded
-    own = fitted.centres
-    basis = AUDITED if own is None else replace(AUDITED, centres="given")
-    over: dict[str, Any] = {"basis": basis, "centres": own}
-    if fairness is not None and fairness.basis.kind == "named":
-        over = certified_set(fairness, agreed_in(fitted))
-    asked = {"bootstrap": RESAMPLES, **over, "held_out": False, **asked}
-    asked["notion"] = fairness.notion if fairness else PARITY.name
-    names: Iterable[str] = model.sensitive_features
-    if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
-        tables = cast("Mapping[str, Table]", clients)
-        parts = {k: compared_in(fitted, t) for k, t in tables.items()}
-        clients = {k: replace(t, sensitive_features=parts[k]) for k, t in tables.items()}
-        names = next(iter(parts.values()))
-    streams = isinstance(clients, Mapping) and any(held.streamed for held in clients.values())
-    if not streams:
-        asked.setdefault("parts", Subpopulations())  # measured, for the page and the card
-    made, reasons = {}, {}
-    for name in names:
-        try:
-            made[name] = audit_clients(model, clients, sensitive_features=name, **asked)
-        except AgnosticFairError as error:
-            reasons[name] = str(error)
-    return made, reasons
-
-
-def compared_in(fitted: Fit, table: Table) -> dict[str, Column]:
-    """The groups of a table's rows that a fit compares."""
-    from agnosticfair.auditing.fits import compared
-
-    names = fitted.model.sensitive_features
-    return compared(fitted.method.fairness, {k: table.sensitive_features[k] for k in names})
-
-
-def certified(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> dict[str, Any]:
-    """Certificates as JSON with what they ``say``: the worst one, and what the ``others`` say."""
-    others = {name: f"There is no certificate: {why}" for name, why in reasons.items()}
-    if not made:
-        none = "There is no certificate: the model protects nobody."
-        return {"says": " ".join(others.values()) or none}
-    worst = max(made, key=lambda name: made[name].worst_difference)
-    others |= {name: str(other) for name, other in made.items() if name != worst}
-    about = {"says": str(made[worst]), "sensitive_feature": worst, "others": others}
-    return {**about, **made[worst].to_json()}
 
 
 def run_files(

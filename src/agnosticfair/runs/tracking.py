@@ -45,9 +45,9 @@ def results(fitted: Fit, certificates: Mapping[str, Certificate] | None = None) 
 
     certificates: by the sensitive feature that each is about.
     """
-    names = ("rounds", "converged", "seconds", "worst_surrogate", "worst_difference")
+    names = ("rounds", "converged", "seconds", "worst_surrogate", "trained_difference")
     told: dict[str, Any] = {name: getattr(fitted, name) for name in names}
-    own = ("accuracy", "difference", "worst_accuracy", "worst_difference")
+    own = ("accuracy", "difference", "worst_difference", "upper")
     for sensitive_feature, made in (certificates or {}).items():
         told[f"certificate.{sensitive_feature}"] = {name: getattr(made, name) for name in own}
     return numbers(told)

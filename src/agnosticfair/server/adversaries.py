@@ -3,7 +3,7 @@
     Phi(w) = (1 - share) L(w) + share max_{alpha in A_L} L(w, alpha) + ridge |w|^2 / 2
     subject to  <C, psi_g(w)> <= tau  for every cut C of the fairness adversary's set
 
-Every solver that plays them (``exact``, ``saddle``) goes by these functions.
+Every solver that plays them (``exact``, ``deciding``, ``saddle``) goes by these functions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class SolvedStep:
 
     p: np.ndarray
     merit: float
-    violation: float
     multiplier: float
     alpha: np.ndarray
     C: np.ndarray

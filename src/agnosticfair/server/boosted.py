@@ -6,22 +6,25 @@ sends the trees back. The same totals, pooled, split or masked, give the same tr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agnosticfair.data.binning import CELLS, PASSES, Binning, agreed, declared, equal_cells, refined
-from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.encoding import Encoding, shown
+from agnosticfair.errors import SettingsError
 from agnosticfair.learners import trees
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import Head
 from agnosticfair.mathematics.boosting import Boosting, N, totals
 from agnosticfair.mathematics.growing import Growth, advance, begin, best_count, current, result
 from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, empty, pack
-from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.trees import Cells, Level
-from agnosticfair.server.plan import Beginning, Plan, Start
+from agnosticfair.server.learning import start_of as start_of
+from agnosticfair.server.learning import worst_cases as worst_cases
+from agnosticfair.server.plan import Beginning, Plan
 
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
@@ -90,21 +93,26 @@ class Boosted:
 TYPES = (Boosted, Binning, Growth, Boosting, Bins, Forest)
 
 
-def suits(method: Method) -> bool:
-    """Methods with a rule that learns by trees."""
-    return method.rule is not None and method.rule.learner == "trees"
-
-
-def before(plan: Plan) -> None:
-    """Nothing is asked before the first round."""
-
-
 def init(plan: Plan, beginning: Beginning) -> Boosted:
     """Before the first round, of the heads that the plan trains."""
     from agnosticfair.server.trainers import trained_heads  # which knows this trainer
 
-    assert plan.method.rule is not None
-    return begun(plan, trained_heads(plan), beginning.seed, plan.method.rule.folds)
+    rule = plan.method.rule
+    assert rule is not None
+    settings = Boosting(monotone=_signs(plan.task.encoding, rule.monotone))
+    return begun(plan, trained_heads(plan), beginning.seed, rule.folds, settings)
+
+
+def _signs(encoding: Encoding, monotone: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """The sign of every column, 0 for none; empty where there is none at all."""
+    numbers = [name for name, *_ in encoding.numeric]
+    for name, _ in monotone:
+        if name not in numbers:
+            raise SettingsError(
+                f"monotone names {name!r}, which is no column of numbers; there are: {shown(numbers) or 'none'}"
+            )
+    signs = (dict(monotone).get(name, 0) for name in numbers)
+    return (*signs, *[0] * len(encoding.categorical)) if monotone else ()
 
 
 def begun(
@@ -227,13 +235,3 @@ def estimates_of(state: Boosted, plan: Plan) -> Estimates:
     gain = growth.gain[-len(state.heads) :]
     arrays = trees.packed(state.binning, growth.bins, result(growth), len(state.heads), gain)
     return Estimates("trees", state.heads, state.folds, state.seed, arrays)
-
-
-def worst_cases(state: Boosted) -> tuple[float, float]:
-    """Nothing is limited yet."""
-    return float("nan"), float("nan")
-
-
-def start_of(state: Boosted) -> Start | None:
-    """A learner begins anew."""
-    return None

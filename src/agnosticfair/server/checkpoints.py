@@ -43,7 +43,7 @@ def _name(kind: type) -> str:
 
 def types() -> dict[str, type]:
     """The records that a checkpoint may hold, by name: ours, and those of the solvers that are known."""
-    solvers = (*SOLVERS.values(), *TRAINERS.values())
+    solvers: tuple[Any, ...] = (*SOLVERS.values(), *TRAINERS.values())
     return {_name(t): t for t in (*_PARTS, *(t for s in solvers for t in s.TYPES))}
 
 

@@ -13,26 +13,18 @@ deviation: further away the slopes say nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.quadratic import minimise
-from agnosticfair.methods import Method
+from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Question, Sums, Trials
 from agnosticfair.server import adversaries, exact, trying
-from agnosticfair.server.limited import (
-    FIRST_DAMPING,
-    LimitedState,
-    cuts_at,
-    deviation,
-    evaluate,
-)
-from agnosticfair.server.limited import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, Start
-from agnosticfair.server.stepping import QuadraticModel, model_at, program, solved
 
 NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
 """The limit is looked at once the loss promises less than NEAR. A fit has
@@ -50,12 +42,80 @@ LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
 """A reply with trials' decisions has at most MOST_BYTES of numbers: with names and a signature it stays under a
 megabyte."""
 
+FIRST_DAMPING, TOLERATED = 1e-2, 1.5e-3
+"""Decisions are steps, and rows lie on the threshold: a limit kept to TOLERATED is kept."""
+
+COOL, FAR = 0.6, 0.5
+"""A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
+
+
+@dataclass(frozen=True)
+class LimitedState:
+    """All of the solver between two rounds.
+
+    game: both adversaries' sets and what is compared.  metric: X'X / n, (D, D), in which steps are measured.
+    limited: whether the limit is looked at yet.  promised: by the step to w.  best: the answered w of least merit
+    whose decisions keep the limit; ``since``: the rounds it stands.  trials: the weights (T, D) that the next
+    question is about; tries: how many such rounds there were.  constant: the intercept of the best constant answer,
+    where it is known.
+    """
+
+    game: adversaries.Game
+    w: np.ndarray
+    alpha: np.ndarray
+    round: int = 0
+    metric: np.ndarray | None = None
+    limited: bool = False
+    here: adversaries.Point | None = None
+    step: adversaries.SolvedStep | None = None
+    promised: float = 0.0
+    best: adversaries.Point | None = None
+    since: int = 0
+    refused: int = 0
+    damping: float = FIRST_DAMPING
+    nu: float = 2.0
+    trials: np.ndarray | None = None
+    tries: int = 0
+    constant: float | None = None
+    outcome: str = "running"
+    history: tuple[dict, ...] = field(default_factory=tuple)
+
+    @property
+    def under_floor(self) -> tuple[str, ...]:
+        return self.game.under_floor
+
+    @property
+    def fairness(self) -> Fairness:
+        assert self.game.method.fairness is not None
+        return self.game.method.fairness
+
+    def over(self, worst: float) -> float:
+        """How far a difference is over the limit, as the merit counts it."""
+        return max(worst - self.fairness.tau - TOLERATED, 0.0)
+
+    def keeps(self, point: adversaries.Point) -> bool:
+        """Whether the decisions there keep the limit."""
+        return self.limited and self.over(point.worst) <= 0
+
+    def merit(self, loss: float, worst: float) -> float:
+        """What is minimised: the loss, and what a violation weighs."""
+        return loss + (self.nu * self.over(worst) if self.limited else 0.0)
+
+
+def deviation(metric: np.ndarray | None, w: np.ndarray) -> float:
+    """The standard deviation of the scores x.w, from X'X / n, whose last column has the means."""
+    if metric is None:
+        return 0.0
+    return float(np.sqrt(max(w @ metric @ w - (metric[-1] @ w) ** 2, 0.0)))
+
+
 TYPES = (LimitedState,)
 
 
 def suits(method: Method) -> bool:
-    """Linear models with a limit on decisions."""
-    return method.network is None and of_decisions(method)
+    """Linear models with a limit on decisions, and not on a loss."""
+    fairness = method.fairness
+    return method.network is None and fairness is not None and fairness.measured.kind == "sigmoid"
 
 
 def before(plan: Plan) -> Broadcast | None:
@@ -249,16 +309,6 @@ def trials_question(plan: Plan) -> Trials | None:
     return Trials(np.zeros((most_trials(adversaries.game(plan)), plan.features + 1)))
 
 
-def of_decisions(method: Method) -> bool:
-    """Whether the limit is on decisions, and not on a loss."""
-    return method.fairness is not None and method.fairness.measured.kind == "sigmoid"
-
-
-def tries(state: LimitedState, kept: bool) -> bool:
-    """Whether the next round looks at many trials: from the first step that decisions refuse on."""
-    return state.limited and (state.tries > 0 or not kept)
-
-
 def said(
     state: LimitedState,
     of: adversaries.Point,
@@ -267,20 +317,8 @@ def said(
     promised: float,
 ) -> dict:
     """A round's record."""
-    return {
-        "round": state.round,
-        "kept": bool(kept),
-        "loss": of.loss,
-        "worst": of.worst,
-        "decrement": promised,
-        "step": float(np.abs(found.p).max()),
-        "cuts": len(found.cuts),
-        "multiplier": found.multiplier,
-        "damping": state.damping,
-        "nu": state.nu,
-        "accuracy": float(of.sums["correct"]) / state.game.n,
-        **adversaries.positive_in(of.sums, state.game),
-    }
+    game = replace(state.game, round=state.round, damping=state.damping, nu=state.nu)
+    return exact.record(game, of, kept, found, promised)
 
 
 def proposed(
@@ -307,10 +345,11 @@ def proposed(
     # the last entry is of what the fit ends with
     entry = said(state, there if outcome == "running" else here, kept, found, promised)
     precision = float(np.clip(0.3 * promised, 3e-5, 1e-3))
-    asked = candidates(state, model, found) if outcome == "running" and tries(state, kept) else None
+    # many trials from the first step on that decisions refuse
+    looks = outcome == "running" and state.limited and (state.tries > 0 or not kept)
     return replace(
         state,
-        trials=asked,
+        trials=candidates(state, model, found) if looks else None,
         game=replace(game, C=found.C, precision=precision),
         here=here,
         w=here.w if outcome != "running" else here.w + found.p,
@@ -321,3 +360,127 @@ def proposed(
         outcome=outcome,
         history=(*state.history, entry),
     )
+
+
+def cuts_at(
+    state: LimitedState, psi: np.ndarray, sums: Mapping[str, np.ndarray], least: float
+) -> np.ndarray:
+    """Cuts (k, G, F + 1) of the fairness adversary that exceed ``least`` at psi."""
+    cuts = adversaries.cuts_at(state.game, psi, sums)
+    return cuts[np.einsum("kgm,gm->k", cuts, psi) > least]
+
+
+def evaluate(state: LimitedState, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
+    """Loss, and the worst difference of decisions, over the whole of all sets."""
+    game, w = state.game, state.w
+    loss, alpha = adversaries.loss_of(game, sums)
+    psi = sums["psi_hat"]
+    tau = state.fairness.tau
+    cuts = cuts_at(state, psi, sums, 0.25 * tau) if state.limited else np.zeros((0, *psi.shape))
+    worst = float(np.einsum("kgm,gm->k", cuts, psi).max(initial=0.0))
+    loss += float(adversaries.ridge_of(game) @ (w * w)) / 2
+    return adversaries.Point(w, sums, loss, worst, alpha, cuts)
+
+
+def worst_cases(state: LimitedState) -> tuple[float, float]:
+    """The worst difference over the set, of the surrogate and of what is decided."""
+    if state.here is None:
+        return float("nan"), float("nan")
+    sums = state.here.sums
+    game = replace(state.game, here=state.here)
+    cuts = cuts_at(state, sums["psi_g"], sums, -np.inf)
+    return float(
+        np.einsum("kgm,gm->k", cuts, sums["psi_g"]).max(initial=0.0)
+    ), adversaries.worst_decisions(game)
+
+
+@dataclass(frozen=True)
+class QuadraticModel:
+    """The quadratic model around an answered w: its curvature, and the difference that a step aims at."""
+
+    here: adversaries.Point
+    H: np.ndarray
+    aim: float
+
+
+def model_at(state: LimitedState, here: adversaries.Point) -> QuadraticModel:
+    """Curvature of the Lagrangian, made positive semidefinite."""
+    H = here.sums["H"] / state.game.n + np.diag(adversaries.ridge_of(state.game))
+    return QuadraticModel(here, _convex(H), max(state.fairness.tau, COOL * here.worst))
+
+
+def _convex(H: np.ndarray) -> np.ndarray:
+    """H, made symmetric and, where it is not, positive definite."""
+    H = (H + H.T) / 2
+    try:
+        np.linalg.cholesky(H - 1e-8 * np.eye(len(H)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(H)
+        return (vectors * np.maximum(values, 1e-8)) @ vectors.T
+    return H
+
+
+def solved(state: LimitedState, model: QuadraticModel) -> tuple[adversaries.SolvedStep, float]:
+    """The best step that moves no scores too far, with all its worst cuts, and its damping."""
+    here, damping, old = model.here, state.damping, state.step
+    alphas, cuts = here.alpha[None], here.cuts
+    if old is not None and state.limited:
+        several = state.game.method.q == 0 and alphas.shape[1] > 1
+        alphas = np.vstack([old.alphas, alphas]) if several else alphas
+        cuts = np.concatenate([old.cuts, cuts])
+    assert state.metric is not None
+    std = deviation(state.metric, here.w)
+    while True:
+        step, alphas, cuts = _passes(state, model, damping, alphas, cuts)
+        far = float(np.sqrt(step.p @ state.metric @ step.p)) / (FAR * std or np.inf)
+        if far <= 1.0 or not state.limited or damping > 1e6:
+            return step, damping
+        damping *= max(2.0, 2 * far)
+
+
+def _passes(
+    state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
+) -> tuple[adversaries.SolvedStep, np.ndarray, np.ndarray]:
+    """A quadratic program in (p, t, xi), solved again until no worse cut is left at its own w + p."""
+    here, game = model.here, state.game
+    sums, D = here.sums, len(here.w)
+    assert state.metric is not None
+    psi = sums["psi_hat"]
+    for left in reversed(range(exact.MOST_PASSES)):
+        P, q, G, h = program(state, model, damping, alphas, cuts)
+        solution = minimise(P, q, G, h, _without_cuts(len(alphas), len(cuts)))
+        p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
+        if solution.outcome is not Outcome.OPTIMAL or not left:
+            break
+        moved = psi + sums["J_hat"] @ p
+        over = model.aim + xi + max(0.3 * game.precision, 1e-6)
+        fresh = cuts_at(state, moved, sums, over) if state.limited else cuts[:0]
+        loss, alpha = adversaries.loss_of(game, sums, p)
+        enough = game.method.q > 0 or loss <= t + 1e-3 * game.precision + 1e-9
+        if enough and not len(fresh):
+            break
+        cuts = np.concatenate([cuts, fresh])
+        alphas = alphas if enough else np.vstack([alphas, alpha])
+    merit = exact.promised_merit(game, here, P[:D, :D], solution.x)
+    merit += state.nu * state.over(model.aim + xi) * state.limited
+    step = exact.solved_step(game, p, float(merit), solution, alphas, cuts)
+    return step, alphas, cuts
+
+
+def _without_cuts(losses: int, cuts: int) -> np.ndarray | None:
+    """The rows that are active where there is one loss and no cut binds."""
+    return np.array([True, *[False] * cuts, True]) if losses == 1 else None
+
+
+def program(
+    state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """P, q, G and h of the program."""
+    D = len(model.here.w)
+    assert state.metric is not None
+    P = np.zeros((D + 2, D + 2))
+    P[:D, :D] = model.H + damping * (state.metric + 1e-6 * np.eye(D))
+    here = model.here
+    limited = here.sums["psi_hat"], here.sums["J_hat"], model.aim
+    q = np.concatenate([adversaries.ridge_of(state.game) * here.w, [1.0, state.nu]])
+    return P, q, *exact.rows_of(state.game, here, alphas, cuts, limited)

@@ -19,7 +19,7 @@ import numpy as np
 
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.ambiguity import Outcome
-from agnosticfair.mathematics.quadratic import minimise
+from agnosticfair.mathematics.quadratic import Solution, minimise
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.questions import Sums
@@ -76,7 +76,7 @@ def warm(state: Game, start: Start) -> Game:
     if held is None:
         return state
     still, alpha, C = np.zeros_like(start.w), held.alpha, held.C
-    step = SolvedStep(still, 0.0, 0.0, 0.0, alpha, C, held.alphas, held.cuts)
+    step = SolvedStep(still, 0.0, 0.0, alpha, C, held.alphas, held.cuts)
     return replace(state, alpha=alpha, C=C, step=step, nu=held.nu)
 
 
@@ -122,7 +122,7 @@ def solve_model(state: Game, here: Point) -> SolvedStep:
     P = np.zeros((D + 2, D + 2))
     P[:D, :D] = H
     for left in reversed(range(MOST_PASSES)):
-        G, h = _rows(state, here, alphas, cuts)
+        G, h = rows_of(state, here, alphas, cuts, (sums["psi_g"], sums["J_g"], tau))
         solution = minimise(P, q, G, h)
         if solution.outcome is not Outcome.OPTIMAL or not left:
             break
@@ -138,59 +138,63 @@ def solve_model(state: Game, here: Point) -> SolvedStep:
         cuts = np.concatenate([cuts, fresh])
         if not enough:
             alphas = np.vstack([alphas, alpha])
-    return _step(state, here, P[:D, :D], solution.x, solution.multipliers, alphas, cuts)
+    x = solution.x
+    merit = promised_merit(state, here, P[:D, :D], x) + state.nu * max(x[D + 1], 0.0)
+    return solved_step(state, x[:D], float(merit), solution, alphas, cuts)
 
 
-def _rows(
-    state: Game, here: Point, alphas: np.ndarray, cuts: np.ndarray
+def rows_of(
+    state: Game,
+    here: Point,
+    alphas: np.ndarray,
+    cuts: np.ndarray,
+    limited: tuple[np.ndarray, np.ndarray, float],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """G and h of the quadratic program in (p, t, xi): loss cuts, fairness cuts, xi >= 0."""
+    """G and h of the quadratic program in (p, t, xi): loss cuts, fairness cuts, xi >= 0.
+
+    limited: psi, (G, M), that the cuts hold for, its slopes (G, M, D), and what a cut may be at most.
+    """
     sums, D, k, m, share = here.sums, len(here.w), len(alphas), len(cuts), state.method.share
+    psi, J, most = limited
     G, h = np.zeros((k + m + 1, D + 2)), np.zeros(k + m + 1)
     G[:k, :D] = ((1 - share) * sums["J_1"] + share * alphas @ sums["J_L"]) / state.n
     G[:k, D] = -1.0
     h[:k] = -((1 - share) * sums["loss"] + share * alphas @ sums["psi_L"]) / state.n
     if state.method.q > 0:
         h[:k] = -(here.loss - ridge_of(state) @ (here.w * here.w) / 2)
-    G[k:-1, :D] = np.einsum("kgm,gmd->kd", cuts, sums["J_g"])
+    G[k:-1, :D] = np.einsum("kgm,gmd->kd", cuts, J)
     G[k:-1, D + 1] = -1.0
-    h[k:-1] = fairness_of(state.method).tau - np.einsum("kgm,gm->k", cuts, sums["psi_g"])
+    h[k:-1] = most - np.einsum("kgm,gm->k", cuts, psi)
     G[-1, D + 1] = -1.0
     return G, h
 
 
-def _step(
+def promised_merit(state: Game, here: Point, H: np.ndarray, x: np.ndarray) -> float:
+    """The model's loss at the solution x = (p, t, xi) of a quadratic program, with its ridge and curvature."""
+    D, ridge = len(here.w), ridge_of(state)
+    p = x[:D]
+    return float(x[D] + ridge @ (here.w * here.w) / 2 + (ridge * here.w) @ p + p @ H @ p / 2)
+
+
+def solved_step(
     state: Game,
-    here: Point,
-    H: np.ndarray,
-    x: np.ndarray,
-    multipliers: np.ndarray,
+    p: np.ndarray,
+    merit: float,
+    solution: Solution,
     alphas: np.ndarray,
     cuts: np.ndarray,
 ) -> SolvedStep:
     """What a solved quadratic program says, with the cuts that hold it, and no others."""
-    D, k = len(here.w), len(alphas)
-    of_loss, of_fair = multipliers[:k], multipliers[k : k + len(cuts)]
-    p, ridge = x[:D], ridge_of(state)
-    merit = (
-        x[D]
-        + ridge @ (here.w * here.w) / 2
-        + (ridge * here.w) @ p
-        + p @ H @ p / 2
-        + state.nu * max(x[D + 1], 0.0)
-    )
-    alpha = of_loss @ alphas / max(of_loss.sum(), 1e-12)
-    C = np.einsum("k,kgm->gm", of_fair, cuts) * state.n
-    keep_a, keep_c = of_loss > 1e-7, of_fair > 1e-7
+    k = len(alphas)
+    of_loss, of_fair = solution.multipliers[:k], solution.multipliers[k : k + len(cuts)]
     return SolvedStep(
         p,
-        float(merit),
-        float(max(x[D + 1], 0.0)),
+        merit,
         float(of_fair.sum()),
-        alpha,
-        C,
-        alphas[keep_a],
-        cuts[keep_c],
+        of_loss @ alphas / max(of_loss.sum(), 1e-12),
+        np.einsum("k,kgm->gm", of_fair, cuts) * state.n,
+        alphas[of_loss > 1e-7],
+        cuts[of_fair > 1e-7],
     )
 
 
@@ -219,21 +223,25 @@ def step(state: Game, reply: Reply) -> Game:
     assert here is not None
     model = solve_model(state, here)
     decrement = here.merit(state.nu, fairness_of(state.method).tau) - model.merit
-    entry = {
-        "round": reply.round,
+    return moved(state, here, model, record(state, there, kept, model, decrement))
+
+
+def record(of: Game, point: Point, kept: bool, found: SolvedStep, decrement: float) -> dict:
+    """A round's record."""
+    return {
+        "round": of.round,
         "kept": bool(kept),
-        "loss": there.loss,
-        "worst": there.worst,
+        "loss": point.loss,
+        "worst": point.worst,
         "decrement": decrement,
-        "step": float(np.abs(model.p).max()),
-        "cuts": len(model.cuts),
-        "multiplier": model.multiplier,
-        "damping": state.damping,
-        "nu": state.nu,
-        "accuracy": float(sums["correct"]) / state.n,
-        **positive_in(sums, state),
+        "step": float(np.abs(found.p).max()),
+        "cuts": len(found.cuts),
+        "multiplier": found.multiplier,
+        "damping": of.damping,
+        "nu": of.nu,
+        "accuracy": float(point.sums["correct"]) / of.n,
+        **positive_in(point.sums, of),
     }
-    return moved(state, here, model, entry)
 
 
 def judged(state: Game, there: Point) -> tuple[Game, bool]:

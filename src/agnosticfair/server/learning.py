@@ -108,15 +108,6 @@ class Learning:
 TYPES = (Learning,)
 
 
-def suits(method: Method) -> bool:
-    """Methods with a rule."""
-    return method.rule is not None
-
-
-def before(plan: Plan) -> None:
-    """Nothing is asked before the first round."""
-
-
 def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning:
     """Before the first round: all weights 0."""
     assert plan.method.rule is not None
@@ -229,30 +220,16 @@ def _newton(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The step of every model, and what it promises of its mean loss: the Hessian is of all rows, in the share that a
     model has of them."""
-    from scipy.linalg import cho_solve
+    from scipy.linalg import cho_factor, cho_solve
 
     move, promised = np.empty_like(gradient), np.empty(gradient.shape[:2])
     penalty = np.diag(_penalty(state))
     for h in range(gradient.shape[1]):
-        factor = factored(state.hessian[h] + penalty)
+        factor = cho_factor(state.hessian[h] + penalty)
         share = np.maximum(mass[:, h], 1.0) / max(mass[-1, h], 1.0)
         move[:, h] = -cho_solve(factor, gradient[:, h].T).T / share[:, None]
         promised[:, h] = -np.einsum("fd,fd->f", move[:, h], gradient[:, h]) / 2
     return move, promised / np.maximum(mass, 1.0)
-
-
-def factored(H: np.ndarray) -> tuple[np.ndarray, bool]:
-    """The Cholesky factor of H, shifted by a multiple of the identity where rounding left it indefinite.
-
-    >>> bool(np.isfinite(factored(np.array([[1.0, 1.001], [1.001, 1.0]]))[0]).all())
-    True
-    """
-    from scipy.linalg import LinAlgError, cho_factor
-
-    try:
-        return cho_factor(H)
-    except LinAlgError:
-        return cho_factor(H + 2 * abs(np.linalg.eigvalsh(H)[0]) * np.eye(len(H)))
 
 
 def _remembered(state: Learning, gradient: np.ndarray, better: np.ndarray) -> Learning:
@@ -284,12 +261,12 @@ def estimates_of(state: Learning, plan: Plan) -> Estimates:
     return Estimates(state.kind, state.heads, state.folds, state.seed, {"w": state.w})
 
 
-def worst_cases(state: Learning) -> tuple[float, float]:
+def worst_cases(state: Any) -> tuple[float, float]:
     """Nothing is limited yet."""
     return float("nan"), float("nan")
 
 
-def start_of(state: Learning) -> Start | None:
+def start_of(state: Any) -> Start | None:
     """A learner begins anew."""
     return None
 

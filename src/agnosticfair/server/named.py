@@ -34,7 +34,7 @@ def histograms_question(plan: Plan, census: Census) -> Broadcast[Histograms] | N
     columns = fairness_of(plan.method).basis.columns
     names = {*chosen_columns(census, columns, {}, plan.clients)} & {*census.numeric}
     names -= {*census.bands}
-    ranges = np.array([census.numeric[name] for name in sorted(names)], float).reshape(-1, 2)
+    ranges = np.array([census.ranges[name] for name in sorted(names)], float).reshape(-1, 2)
     return Broadcast(0, plan.task, Histograms(tuple(sorted(names)), *ranges.T)) if names else None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
@@ -137,6 +137,17 @@ def plan(
     return Plan(method, task, census.n, s_bar, compared, negative, base_rate)
 
 
+def check_missing(method: Method, census: Census) -> None:
+    """Raise where rows lack numbers that the method's learner needs."""
+    if census.missing and (method.rule is None or not method.rule.takes_missing):
+        what = f"method {method.name!r}"
+        what += "" if method.rule is None else f" with learner {method.rule.learner!r}"
+        raise DataError(
+            f"column {census.missing[0]!r} is missing (NaN) in some rows, and {what} needs a number in each: take "
+            "method 'rule' or 'fl' with learner 'trees' or 'additive' (--learner trees), or fill the column"
+        )
+
+
 def sensitive_names(
     method: Method, census: Census, sensitive_features: str | Sequence[str] | None
 ) -> tuple[str, ...]:
@@ -180,8 +191,8 @@ def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
     for j, (_, values) in enumerate(categorical, len(numeric)):
         blocks.append(np.eye(len(values))[(u[:, j] * len(values)).astype(int)])
     drawn = dict(zip((name for name, *_ in numeric), (low + own * (high - low)).T, strict=True))
-    for name, edges in encoding.bands:
-        blocks.append(np.eye(len(edges) + 1)[np.searchsorted(edges, drawn[name], "right")])
+    for (name, edges), size in zip(encoding.bands, encoding.band_sizes(), strict=True):
+        blocks.append(np.eye(size)[np.searchsorted(edges, drawn[name], "right")])
     return np.hstack(blocks)
 
 

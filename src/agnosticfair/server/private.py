@@ -77,11 +77,8 @@ def stepped(
     """w after round ``number``; the first one looks at the loss alone, for at w = 0 all decisions are equal.
     From the second on steps in the loss grow shorter, as those of stochastic approximation do, while what
     the constraint asks for is done in full.  active: the parts of which ``sums`` has slopes."""
-    first = number == 1
-    n, D = problem.n, len(w)
-    curve = np.clip((1 + SLACK) * float(sums["curve"]) / 4 / n, LEAST_CURVE, 0.25)
-    H = max(1, number - 1) * curve * problem.S / n + problem.ridge * np.eye(D)
-    gradient = sums["gradient"] / n + problem.ridge * w
+    first, D = number == 1, len(w)
+    H, gradient = loss_model(problem, w, sums["gradient"], float(sums["curve"]), number)
     p = -np.linalg.solve(H, gradient)
     if not first and problem.compared.pairs:
         r, J = differences(problem, sums["hat"][active], active), _slopes(problem, w, sums, active)
@@ -89,7 +86,23 @@ def stepped(
         tau = allowed(problem, active).ravel()
         found = minimise(H, gradient, np.vstack([J, -J]), np.concatenate([tau - r, tau + r]))
         p = found.x if found.outcome is Outcome.OPTIMAL else p
-    length = np.sqrt(max(p @ problem.S @ p / n, 0.0))
+    return moved(problem, w, p, first)
+
+
+def loss_model(
+    problem: Problem, w: np.ndarray, gradient: np.ndarray, curve: float, number: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The Hessian and the gradient of the mean loss with its ridge, from noisy totals; from the second round on the
+    Hessian grows, and steps with it grow shorter."""
+    n, D = problem.n, len(w)
+    share = np.clip((1 + SLACK) * curve / 4 / n, LEAST_CURVE, 0.25)
+    H = max(1, number - 1) * share * problem.S / n + problem.ridge * np.eye(D)
+    return H, gradient / n + problem.ridge * w
+
+
+def moved(problem: Problem, w: np.ndarray, p: np.ndarray, first: bool) -> np.ndarray:
+    """w + p, or as much of it as lets scores move."""
+    length = np.sqrt(max(p @ problem.S @ p / problem.n, 0.0))
     return w + p * min(1.0, (FIRST_STEP if first else LATER_STEP) / max(length, 1e-12))
 
 

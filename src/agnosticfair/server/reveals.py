@@ -9,13 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import ceil, prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.data.axes import axes_of
 from agnosticfair.data.census import Census, counts_shapes
-from agnosticfair.mathematics.basis import gaussian, subpopulations
+from agnosticfair.learners.decisions import Decision
+from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.heads import strata
+from agnosticfair.mathematics.basis import is_centred, subpopulations
 from agnosticfair.mathematics.parts import SITE, Axis, sizes_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import (
@@ -30,8 +34,10 @@ from agnosticfair.protocol.messages import (
 from agnosticfair.protocol.privacy.questions import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateHeads,
     PrivateMoments,
     PrivatePlan,
+    PrivateRates,
     PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
@@ -40,6 +46,7 @@ from agnosticfair.protocol.questions import (
     Averaged,
     AverageNetwork,
     Histograms,
+    Task,
     Trained,
     TrainNetwork,
     step_of,
@@ -49,12 +56,10 @@ from agnosticfair.server import boosted, deciding, named, program, rule, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
+from agnosticfair.server.private_rule import MOST_ACTIVE as RULE_ACTIVE
+from agnosticfair.server.private_rule import binned
 from agnosticfair.server.solvers import solver_of
-from agnosticfair.server.trainers import TRAINERS, completed, learners_to_try
-
-AUDITED = gaussian(200, 1.0, "ranges")
-"""The kernels of a deployed fit's certificate: around the fit's own centres, or else around a draw from the
-agreed ranges and categories, so that a certificate asks nobody for a row."""
+from agnosticfair.server.trainers import TRAINERS, completed, heads_of, learners_to_try
 
 UNSAID = "nobody has said: ask whoever wrote the step"
 """Of a field without words; ``question`` takes them."""
@@ -85,6 +90,7 @@ def explain(method: Method, census: Census, sites: Sequence[str], share: float) 
     census: what the sites' summaries add up to, as far as it is known.  share: this site's part of all
     rows, on which only the number of candidate rows depends.
     """
+    server.check_missing(method, census)
     plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
     summary = {k: _size(v) for k, v in census.to_json().items()}
     found = [
@@ -158,7 +164,7 @@ def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
                     f"the rounds of learner {name!r}, a level of all trees each, at most so large"
                 )
                 found += _asked(step_of(asked.asked), when, asked, _like(asked))
-    learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[attr-defined]
+    learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[union-attr]
     state = rule.decided(rule.with_estimates(state, learned), answered)
     return found + (_of_program(state) if state.stage == rule.PROGRAM else [])
 
@@ -199,21 +205,17 @@ def _later(asked: Any) -> Any:
 
 
 def explain_audit(
-    method: Method, census: Census, bootstrap: int, sites: Sequence[str] = ("site",)
+    method: Method, census: Census, sites: Sequence[str] = ("site",)
 ) -> list[Explained]:
-    """The messages that a certificate takes, after the last round: sums and counts, for each sensitive feature."""
-    plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
-    by_name = server.fairness_of(method).basis.kind == "named"  # then over one constant, and parts
-    M = 1 if by_name else server.kernels_wanted(method) or AUDITED.kernels
-    if method.rule is not None:
-        plan = rule.agreed(plan, census, lambda asked: _like(asked, 1.0))
-    found, d = list[Explained](), plan.task.encoding.width
+    """The messages that a certificate takes, after the last round: counts, and sums of the fit's kernels where it has
+    some, for each sensitive feature."""
+    M = server.kernels_wanted(method) if is_centred(server.fairness_of(method).basis) else 0
+    found = list[Explained]()
     for name, groups in census.groups.items():
         when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")
-        psi = (1 + bootstrap, 4 * len(groups), M + 1)
-        shapes = {"psi": psi, "psi_x": (M + 1, d), "x_squares": (d,)}
-        reply = Reply(1, {name: np.zeros(shape) for name, shape in shapes.items()})
-        found.append(_message("decisions", when, reply))
+        if M:
+            reply = Reply(1, {"psi": np.zeros((4 * len(groups), M + 1))})
+            found.append(_message("decisions", when, reply))
         found += _explain_parts(method, census, name, tuple(sites), when)
     return found
 
@@ -395,41 +397,69 @@ def explain_private(
     multipliers: Mapping[str, float],
     axes: Sequence[Axis] = (),
     most: int = 0,
+    bands: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> list[Explained]:
     """The messages of a differentially private fit.
 
     method: as it is under noise (``private_recipe``).  multipliers: of each step's noise.  axes: whose single values
     are its parts, where it has any; all of them are counted, and those of enough rows asked for later on.  most: rows
-    that a site adds at most, where whole sites are hidden.
+    that a site adds at most, where whole sites are hidden.  bands: declared bins of columns, by which a rule learns.
     """
     plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
+    plan = binned(plan, bands)
     if axes:
         plan = named.with_parts(plan, axes, named.single_values(axes))
     task, fewer = plan.task, " (at most: parts of few rows are left out)" if axes else ""
     w, first = np.zeros(task.encoding.width + 1), np.cumsum([1, *(len(a.values) for a in axes)])
     active = np.r_[0.0, first[:-1][:MOST_ACTIVE]]  # of as many axes as can be
-    kinds: tuple[tuple[Any, dict[str, Any], str], ...] = (
-        (PrivateCounts, {}, "0"),
-        (PrivateMoments, {}, "0"),
-        (PrivateSlopes, {"temperature": 1.0, "w": w, "active": active}, f"1 to {ROUNDS}{fewer}"),
-        (PrivateDecisions, {"w": w}, f"after the last, once{fewer}"),
+    slopes = {"temperature": 1.0, "w": w, "active": active}
+    rounds: tuple[Asked, ...] = (
+        (PrivateSlopes, slopes, f"1 to {ROUNDS}{fewer}", task),
+        (PrivateDecisions, {"w": w}, f"after the last, once{fewer}", task),
+    )
+    kinds: tuple[Asked, ...] = (
+        (PrivateCounts, {}, "0", replace(task, n=0)),
+        (PrivateMoments, {}, "0", task),
+        *(rounds if method.rule is None else _private_rule(plan, fewer)),
     )
     secure = len(sites) > 1
     found = _session(len(sites), noisy=True) if secure else []
     session = "0" * 32 if secure else ""
-    planned = PrivatePlan("0" * 64, False, np.zeros(ROUNDS + len(kinds) - 1))
+    times = ROUNDS if method.rule is None else 3 * ROUNDS
+    planned = PrivatePlan("0" * 64, False, np.zeros(times + len(kinds) - 1))
     begin = Broadcast(0, task, planned, session)
     reply = _message("private_plan", "0 and at the end", _like(begin))
     found += [
         _message("private_plan", "0 and at the end", begin),
         replace(reply, size=reply.size + SIGNED * secure),
     ]
-    for kind, more, when in kinds:
+    for kind, more, when, own in kinds:
         asked = kind(z=multipliers[step_of(kind)], most=most, **more)
-        begun = replace(task, n=0) if kind is PrivateCounts else task
-        broadcast = Broadcast(1, begun, asked, session)
+        broadcast = Broadcast(1, own, asked, session)
         found += [_message(step_of(kind), when, broadcast), _noisy(when, broadcast)]
     return found
+
+
+Asked = tuple[Any, dict[str, Any], str, Task]
+"""The kind of a question, its fields, when it is asked, and its task."""
+
+
+def _private_rule(plan: server.Plan, fewer: str) -> tuple[Asked, ...]:
+    """The questions of a private rule's rounds and of its certificate, at their largest."""
+    own, D = heads_of(plan), plan.task.encoding.width + 1
+    w = np.zeros((len(own), D))
+    estimates = Estimates("linear", own, 0, 0, {"w": w[None]})
+    K, C = 1 + (len(plan.task.named.parts) if plan.task.named else 0), len(strata(own))
+    rule = Decision((1.0, 1.0), np.zeros((K, C)), 0.0, plan.task.named)
+    at = {"prices": (1.0, 1.0), "eps": 1.0, "shift": 0.0, "A": np.zeros((K, C))}
+    at["directions"] = np.tile([0.0, 0.0, 1.0, 1.0, 1.0], (RULE_ACTIVE if K > 1 else 1, 1))
+    learned = replace(plan.task, estimates=estimates)
+    ruled = replace(learned, rule=rule)
+    return (
+        (PrivateHeads, {"heads": own, "w": w}, f"1 to {2 * ROUNDS}", plan.task),
+        (PrivateRates, at, f"0 to {ROUNDS}, after these{fewer}", learned),
+        (PrivateDecisions, {"w": w[0, :0]}, f"after the last, once{fewer}", ruled),
+    )
 
 
 def _noisy(when: str, broadcast: Broadcast[Any]) -> Explained:

@@ -58,7 +58,7 @@ def agreed(plan: Plan, census: Census, ask: Ask) -> Plan:
     names = sorted({*census.numeric} - {*census.bands})  # the others' are declared
     for first in range(0, len(names), COLUMNS):
         some = names[first : first + COLUMNS]
-        ranges = np.array([census.numeric[name] for name in some], float).reshape(-1, 2)
+        ranges = np.array([census.ranges[name] for name in some], float).reshape(-1, 2)
         question = Broadcast(0, plan.task, Histograms(tuple(some), *ranges.T))
         counts |= by_column(question, ask(question))
     plan = replace(with_bins(plan, census, counts), declared=bool(census.bands))
@@ -79,7 +79,8 @@ def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
         (name, bands_of(census, name, counts.get(name), bins, bins_of))
         for name in sorted(census.numeric)
     ]
-    encoding = replace(plan.task.encoding, bands=tuple(entry for entry in edges if entry[1]))
+    bands = tuple((name, cuts) for name, cuts in edges if cuts or name in census.missing)
+    encoding = replace(plan.task.encoding, bands=bands)
     return replace(plan, task=replace(plan.task, encoding=encoding))
 
 
@@ -97,6 +98,11 @@ def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
                 f"subgroups are named by {axis.name!r}, the sensitive feature, and the rule would decide by it: leave "
                 "it out of the columns, or say aware"
             )
+    if not axes and basis.columns:
+        raise SettingsError(
+            f"subgroups are named by {', '.join(map(repr, basis.columns))}, where all rows have one value: name "
+            "other columns"
+        )
     return with_parts(plan, axes, []) if axes else plan
 
 

@@ -16,7 +16,7 @@ from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.questions import Question
 from agnosticfair.server import averaging, deciding, exact, program, saddle
 from agnosticfair.server.plan import Beginning, Plan, Start
-from agnosticfair.server.trainers import TRAINERS, Learned, learners_to_try
+from agnosticfair.server.trainers import TRAINERS, Learned, Trainer, learners_to_try
 
 
 class Inner(Protocol):
@@ -129,7 +129,7 @@ class SolverState:
     notes: tuple[str, ...] = ()
 
     @property
-    def solver(self) -> Solver:
+    def solver(self) -> Solver | Trainer:
         if self.stage in TRAINERS:
             return TRAINERS[self.stage]
         return SOLVERS[self.stage] if self.stage else solver_of(self.plan.method)

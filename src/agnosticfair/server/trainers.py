@@ -14,8 +14,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.learners.estimates import Estimates, learned
 from agnosticfair.learners.heads import LABEL, Head, heads
 from agnosticfair.mathematics.notions import notion_of
-from agnosticfair.methods import Method
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.questions import Question
 from agnosticfair.server import boosted, learning
 from agnosticfair.server.plan import Beginning, Plan, Start
@@ -30,8 +29,6 @@ class Trainer(Protocol):
 
     @property
     def TYPES(self) -> tuple[type, ...]: ...
-    def suits(self, method: Method) -> bool: ...
-    def before(self, plan: Plan) -> Broadcast[Any] | None: ...
     def init(self, plan: Plan, beginning: Beginning) -> Any: ...
     def question(self, state: Any) -> Question: ...
     def step(self, state: Any, reply: Reply) -> Any: ...
@@ -84,11 +81,17 @@ def blank(plan: Plan, seed: int) -> Estimates:
             f"probability names {len(rule.probability)} columns, and there are {len(own)} heads "
             f"({', '.join(head.name for head in own)}): name one each, in this order"
         )
-    known = {name for name, *_ in plan.task.encoding.numeric}
+    known = {name: (low, high) for name, low, high in plan.task.encoding.numeric}
     for name in rule.probability:
         if name not in known:
             raise SettingsError(
                 f"probability {name!r} is no column of numbers; there are: {', '.join(sorted(known)) or 'none'}"
+            )
+        low, high = known[name]
+        if low < 0 or high > 1:
+            raise SettingsError(
+                f"probability {name!r} has numbers from {low:g} to {high:g}: give probabilities, from 0 to 1, not "
+                "scores or percentages"
             )
     columns = (*rule.probability, *("",) * (len(own) - len(rule.probability)))
     return Estimates("given", own, 0, seed, columns=columns, aware=rule.aware)

@@ -9,7 +9,7 @@ bins that no schema declares are held against rows (``Judgement.bins``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from itertools import pairwise
 from math import isfinite, prod
@@ -34,7 +34,6 @@ LEAST_SIGMA = 0.1
 
 LEAST_TEMPERATURE = 1e-6
 MOST_ROWS = 1 << 36
-MOST_RESAMPLES = 10_000
 MOST_STEPS = 100_000
 MOST_KERNELS = 4096
 """Each is a number for every row."""
@@ -137,21 +136,24 @@ def check_task(by: Judgement, task: Task) -> None:
 def _encoding(by: Judgement, task: Task) -> None:
     asked, own = task.encoding, encoding_of(by.outline, task.encoding.scale)
     if by.declared:
-        same = (asked.numeric, asked.categorical) == (own.numeric, own.categorical)
+        same = all(
+            getattr(asked, k) == getattr(own, k) for k in ("numeric", "categorical", "missing")
+        )
         need(same, "its columns, ranges or categories are not the schema's")
     elif not by.policy.rehearsal:
-        _around(asked, own)
+        _around(asked, own, by.outline.numeric)
     for name, edges in asked.bands:
         check_bins(by, name, edges, task.fold)
 
 
-def _around(asked: Encoding, own: Encoding) -> None:
+def _around(asked: Encoding, own: Encoding, own_ranges: Mapping[str, tuple[float, float]]) -> None:
     """An encoding of other sites' values, too, has this site's columns, ranges and categories."""
     ranges = {name: (low, high) for name, low, high in asked.numeric}
     values = {name: {*known} for name, known in asked.categorical}
     need({*ranges} == {name for name, *_ in own.numeric}, "its columns of numbers are others")
     need({*values} == {name for name, _ in own.categorical}, "its columns of categories are others")
-    for name, low, high in own.numeric:
+    need({*asked.missing} >= {*own.missing}, "numbers that are missing have no place")
+    for name, (low, high) in own_ranges.items():  # an empty one is in all
         need(
             ranges[name][0] <= low and high <= ranges[name][1],
             f"the range of {name!r} is narrower than the site's",
@@ -342,7 +344,9 @@ def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(batch is None or batch >= by.policy.least_rows, "a step is of too few rows")
 
 
-question_check("sums", "trials", "average", "moments", "train", "average_network")(_numbers)
+question_check("sums", "trials", "average", "moments", "train", "average_network", "decisions")(
+    _numbers
+)
 
 
 @question_check("part_counts", "part_decisions")
@@ -397,12 +401,6 @@ def _clusters(by: Judgement, broadcast: Broadcast[Any]) -> None:
     _numbers(by, broadcast)
 
 
-@question_check("decisions")
-def _decisions(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    need(0 <= broadcast.asked.replicates <= MOST_RESAMPLES, "there are too many resamples")
-    _numbers(by, broadcast)
-
-
 @question_check("private_plan")
 def _plan(by: Judgement, broadcast: Broadcast[Any]) -> None:
     _noise(broadcast.asked.multipliers)
@@ -415,8 +413,10 @@ def _noise(z: float | np.ndarray) -> None:
     )
 
 
-@question_check("private_counts", "private_moments", "private_slopes", "private_decisions")
-def _private(by: Judgement, broadcast: Broadcast[Any]) -> None:
+@question_check(
+    "private_counts", "private_moments", "private_slopes", "private_rates", "private_decisions"
+)
+def check_private_step(by: Judgement, broadcast: Broadcast[Any]) -> None:
     asked, task = broadcast.asked, broadcast.task
     parts = np.zeros((0, 1, 2)) if task.named is None else task.named.parts
     need((parts[:, 1:, 0] < 0).all(), "subgroups are of one value each")

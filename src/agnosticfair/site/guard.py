@@ -231,7 +231,7 @@ class Guard:
             write_atomically({self.path: content.encode()}, 0o600)
 
     def _counted(self, column: str, edges: tuple[float, ...], fold: Fold | None) -> np.ndarray:
-        axis = band_axis(column, edges)
+        axis = band_axis(column, edges, missing=True)
         named = Named(((axis.name, axis.values, axis.edges),), np.zeros((0, 1, 2)))
         task: Task = replace(UNCOUNTED, named=named, fold=fold)
         reply = self.answer("part_counts", Broadcast(0, task, PartCounts()))

@@ -30,6 +30,7 @@ from agnosticfair.site.checks import (
     check_fold_seed,
     check_kernels,
     check_named,
+    check_private_step,
     need,
     question_check,
     task_check,
@@ -41,7 +42,9 @@ from agnosticfair.site.policy import MOST_FOLDS
 def _estimates(by: Judgement, task: Task) -> None:
     asked = task.estimates
     assert asked is not None
-    need(not by.policy.epsilon, "estimates are not answered under epsilon")
+    alone = asked.kind in ("linear", "additive") and not (asked.folds or asked.aware)
+    alone = alone and not any(asked.columns)
+    need(alone or not by.policy.epsilon, "such estimates are not answered under epsilon")
     need(asked.kind in (*LEARNERS, "given"), "its learner is none that is known here")
     _heads(by, asked.heads)
     need(asked.heads and not asked.heads[0].features, "the first head is not the label's")
@@ -131,6 +134,12 @@ def _trained(by: Judgement, broadcast: Broadcast[Any]) -> None:
     check_fold_seed(by, asked.seed)
 
 
+@question_check("private_heads")
+def _private_heads(by: Judgement, broadcast: Broadcast[Any]) -> None:
+    check_private_step(by, broadcast)
+    _heads(by, broadcast.asked.heads)
+
+
 @question_check("cells")
 def _cells(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(by.policy.rehearsal and not by.declared, "small cells are counted in a rehearsal only")
@@ -173,6 +182,7 @@ def _binning(by: Judgement, binning: Binning, task: Task) -> None:
 @question_check("subgroup_masses", "calibration", "program")
 def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
     asked, task = broadcast.asked, broadcast.task
+    need(not by.policy.epsilon, "sums of estimates without noise are not answered under epsilon")
     need(task.estimates is not None, "there are no estimates in the task")
     need(asked.step != "subgroup_masses" or task.named is not None, "there are no subgroups")
     for f in fields(asked):

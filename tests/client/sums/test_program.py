@@ -85,7 +85,7 @@ def test_every_client_keeps_the_limit(each):
     assert one.history[-1]["smoothed_excess"] <= 1e-3
     assert one.model.rule.kernels.clients == tuple(sorted(rows))
     assert fit(rows, own, positive="yes", secure=True).model.digest == one.model.digest
-    audit = audit_clients(one.model, rows, held_out=False, bootstrap=0)
+    audit = audit_clients(one.model, rows, held_out=False)
     right = [
         (scores(one.model.rule, one.model.estimates, one.model.encoding, t, client=key) > 0)
         == t.labels("yes")

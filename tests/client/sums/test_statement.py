@@ -12,7 +12,6 @@ from agnosticfair.mathematics import sums as stated
 from agnosticfair.mathematics.basis import gaussian, support
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.methods import method
-from agnosticfair.protocol.messages import Reply
 
 ROWS = replace(small_table(700), weights=np.random.default_rng(1).integers(1, 4, 700) / 2)
 
@@ -50,18 +49,7 @@ def of_torch(client, broadcast):
     return float32.sums(replace(client, device="cpu"), broadcast)
 
 
-def of_triton(client, broadcast):
-    kernel = pytest.importorskip("agnosticfair.client.sums.triton_kernel")
-    torch = pytest.importorskip("torch")
-    q = float32.question(broadcast.task, broadcast.asked, client.key)
-    (rows,) = client.kept(broadcast.task, float32.batches)
-    Z, y, weights = (torch.from_numpy(v.copy()) for v in (rows().Z, rows().y, rows().weights))
-    there = float32.Rows32(Z, y, rows().starts, weights)
-    found = kernel.add_up(there, q, {"BM": 16, "BR": 32, "per_sm": 1})
-    return Reply(broadcast.round, float32.whole(found, broadcast.task, client.key))
-
-
-ENDS = {"float64": float64.sums, "float32": float32.sums, "torch": of_torch, "triton": of_triton}
+ENDS = {"float64": float64.sums, "float32": float32.sums, "torch": of_torch}
 
 
 @pytest.mark.parametrize("surrogate", KINDS, ids=lambda s: s.kind)

@@ -1,7 +1,5 @@
 """The sums by PyTorch, here on the CPU: the same functions that run on a GPU."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from helpers import KINDS, check_close, narrowed, question_of, rows_and_question, small_table
@@ -124,20 +122,3 @@ def test_a_fit_on_a_device():
         np.testing.assert_allclose(
             found.model.decision(table), exact.model.decision(table), atol=1e-3
         )
-
-
-def test_the_fused_kernel_in_triton_s_interpreter():
-    pytest.importorskip("triton")
-    fused = pytest.importorskip("agnosticfair.client.sums.triton_kernel")
-    rows, q = rows_and_question(n=400, own=True, weighed=True)
-    found = fused.add_up(there(rows), narrowed(q), {"BM": 16, "BR": 32, "per_sm": 1})
-    check_close(found, accelerated.add_up(rows, q))
-    assert not fused.fits(replace(q, w=np.zeros(62)))
-
-
-def test_what_half_precision_cannot_hold_is_added_up_without_it(monkeypatch):
-    pytest.importorskip("triton")
-    fused = pytest.importorskip("agnosticfair.client.sums.triton_kernel")
-    monkeypatch.setattr(fused, "add_up", lambda rows, q: (np.array([1.0, np.inf]),))
-    rows, q = rows_and_question(n=400)
-    check_close(device.add_up(there(rows), narrowed(q), fuse=True), accelerated.add_up(rows, q))

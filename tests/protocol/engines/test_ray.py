@@ -123,7 +123,7 @@ def test_a_site_whose_file_names_parts_answers_from_its_cluster(cluster, folder)
     from agnosticfair.protocol.engines.in_process import InProcess
 
     config = {"site": "north", "file": str(folder), "target": "y", "sensitive-features": "sex"}
-    config |= {"ray-parts": 2, "ray-address": cluster.address, "fingerprint": True}
+    config |= {"ray-parts": 2, "ray-address": cluster.address}
 
     def asked(step, payload):
         return unpack(respond(config, step, b"" if payload is None else pack(payload)))

@@ -63,7 +63,7 @@ def test_rows_far_outside_move_no_field_by_more():
     few = ROWS.take(np.arange(8))
     ends = {k: np.where(np.arange(8) % 2, 1e6, -1e6) for k in few.numeric}
     wild = replace(few, numeric=ends)
-    for step in ("private_moments", "private_slopes"):
+    for step in ("private_moments", "private_slopes", "private_heads", "private_rates"):
         whole = answer(Client("a", wild), step, ask(step, task)).sums
         less = answer(Client("a", wild.take(np.arange(7))), step, ask(step, task)).sums
         for name in whole:

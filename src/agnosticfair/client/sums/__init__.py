@@ -1,1 +1,1 @@
-"""A round's sums in float64, in float32, on a device of PyTorch's and in one Triton kernel."""
+"""A round's sums in float64, in float32 and on a device of PyTorch's."""

@@ -67,10 +67,15 @@ def slope(rows: Features, v: np.ndarray, bits: int, weights: np.ndarray | None) 
 
 
 def curvature(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
-    """sum x (h x)^T, (D, D), of h x on the grid."""
-    numbers, own = _products(rows, h, bits, weights)
+    """sum h x x^T, (D, D), exactly, on a grid of 2^-bits less the numbers' exponents.
+
+    Both h and the numbers are rounded first, so that it is positive semidefinite whatever the rows' number leaves of
+    the bits; a number's diagonal has room for what rounding may have taken off it.
+    """
+    x, own, room = _coarse(rows, h, bits, weights)
+    numbers = x * own
     found = np.empty((len(rows.others) + len(rows.at),) * 2)
-    found[rows.others[:, None], rows.others] = rows.numbers @ numbers.T
+    found[rows.others[:, None], rows.others] = x @ numbers.T + np.diag(room)
     found[rows.at[:, None], rows.at] = gram(rows.hot, own)
     between = np.array([totals(rows.hot, column) for column in numbers])
     found[rows.others[:, None], rows.at] = between
@@ -80,8 +85,21 @@ def curvature(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | No
 
 def diagonal(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
     """The diagonal of ``curvature``, (D,)."""
-    numbers, own = _products(rows, h, bits, weights)
+    x, own, room = _coarse(rows, h, bits, weights)
     found = np.empty(len(rows.others) + len(rows.at))
-    found[rows.others] = np.einsum("kn,kn->k", rows.numbers, numbers)
+    found[rows.others] = np.einsum("kn,n->k", x * x, own) + room
     found[rows.at] = totals(rows.hot, own)
     return found
+
+
+def _coarse(
+    rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers and h on grids whose products are exact, and the square of the numbers' grid times sum h, 0 for the
+    intercept, which is whole."""
+    fine = bits // 3
+    x = on_grid(rows.numbers.copy(), (fine - rows.exponents)[:, None])
+    own = weighed(h.copy(), bits - 2 * fine, weights)
+    room = own.sum() * np.ldexp(1.0, 2 * (rows.exponents - fine))
+    room[-1] = 0.0
+    return x, own, room

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums.compiled import histogram
 from agnosticfair.data.binning import cell_counts, value_counts
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table
@@ -83,7 +82,7 @@ def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
     except ValueError as problem:
         raise FederationError(f"the request for a level of trees is damaged: {problem}") from None
     forests = list(zip(done, now, strict=True))
-    sums = level_sums(own.walk, own.rows, own.bins, forests, asked.level, count, histogram)
+    sums = level_sums(own.walk, own.rows, own.bins, forests, asked.level, count)
     return Reply(broadcast.round, {"hist": sums["hist"], "tree_loss": sums["loss"]})
 
 

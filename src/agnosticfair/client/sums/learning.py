@@ -10,7 +10,6 @@ import numpy as np
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums.distinct import Distinct
 from agnosticfair.client.sums.features import Features, curvature, diagonal, slope, weighed
-from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.learners.heads import Head, targets
 from agnosticfair.learners.linear import compact
@@ -97,7 +96,7 @@ def learn(client: Client, broadcast: Broadcast[Learn]) -> Reply:
             held_out[h] += own[rows.counts[h] & ~outside].sum()
             gradient[f, h] = slope(x, (p - rows.t[h]) * counts, bits, weights)
             if asked.hessian and f == models - 1:
-                of_head = p * (1 - p) * counts, bits - FEATURE_BITS, weights
+                of_head = p * (1 - p) * counts, bits, weights
                 full = hessian.shape[1] > D
                 hessian[h] = (
                     curvature(x, *of_head)[np.tril_indices(D)] if full else diagonal(x, *of_head)

@@ -1,15 +1,13 @@
 """The sums of a round by PyTorch, on a GPU or any other device it knows (extra ``torch``).
 
 The rows lie on the device between rounds, in float32 and sorted by cell. ``add_up`` calls the same
-``float32.chunk_sums`` as the CPU does, for many chunks at a time; on an NVIDIA GPU with Triton and
-few enough features, ``triton_kernel`` does it in one kernel that never writes K to memory.
+``float32.chunk_sums`` as the CPU does, for many chunks at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -68,21 +66,8 @@ def load(batches: Sequence[Callable[[], Rows32]], name: str) -> Rows32:
 
 
 @torch.inference_mode()
-def add_up(rows: Rows32, q: Question32, fuse: bool | None = None) -> tuple[np.ndarray, ...]:
-    """``float32.add_up`` on the rows' device.  fuse: by Triton, or not; None where it can be."""
-    if fuse is None:
-        fuse = rows.Z.is_cuda and find_spec("triton") is not None
-    if fuse:
-        from agnosticfair.client.sums import triton_kernel
-
-        try:
-            found = triton_kernel.add_up(rows, q) if triton_kernel.fits(q) else None
-            if found is not None and all(np.isfinite(part).all() for part in found):
-                return found  # else a value was too large for half precision
-        except RuntimeError as error:
-            if not is_full(error):
-                raise
-            torch.cuda.empty_cache()
+def add_up(rows: Rows32, q: Question32) -> tuple[np.ndarray, ...]:
+    """``float32.add_up`` on the rows' device."""
     most = MOST
     while True:
         try:

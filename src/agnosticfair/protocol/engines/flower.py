@@ -17,8 +17,8 @@ from typing import Any
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from agnosticfair.errors import FederationError
-from agnosticfair.protocol.engines.seam import HELLO, Answers, Failure, Keys
+from agnosticfair.errors import FederationError, plain
+from agnosticfair.protocol.engines.seam import HELLO, Answers, Failure, Keys, RowsChanged
 from agnosticfair.protocol.messages import FORMAT, pack, unpack
 
 PATIENCE = 3600.0
@@ -26,6 +26,9 @@ PATIENCE = 3600.0
 
 FRESH = 1.0
 """Seconds between two looks for who is connected, and since when."""
+
+MOST_ABOUT = 20_000
+"""Characters that a site may say of itself."""
 
 LOOK = 4.0
 """Seconds between two looks for what keeps a site from answering."""
@@ -41,7 +44,8 @@ class FlowerEngine:
     """sites: the keys that must take part.  pause: seconds between two looks for replies.  why: what keeps
     a site from answering, as far as the coordinator can know.  notice: is told of sites that are waited
     for, with the cause, whenever that changes.  traffic: per question and site, the bytes.  twice: the sites
-    that gave more than one answer to a question, of which one counts."""
+    that gave more than one answer to a question, of which one counts.  rows: each site's keyed digest of
+    its rows, which must stay as in its first answer."""
 
     grid: Grid
     sites: tuple[str, ...]
@@ -50,6 +54,7 @@ class FlowerEngine:
     notice: Callable[[Mapping[str, str]], None] = lambda waiting: None
     traffic: list[dict[str, Any]] = field(default_factory=list)
     twice: set[str] = field(default_factory=set)
+    rows: dict[str, str] = field(default_factory=dict)
     _keys: dict[int, str] = field(default_factory=dict)
 
     def clients(self) -> tuple[str, ...]:
@@ -102,7 +107,9 @@ class FlowerEngine:
         while asked and time.monotonic() < until:
             for identity, reply in self._replies(asked):
                 node = int(asked.pop(identity))
-                self._keys[node] = "" if reply.has_error() else str(_record(reply).get("site", ""))
+                self._keys[node] = (
+                    "" if reply.has_error() else plain(_record(reply).get("site", ""), 100)
+                )
             if asked:
                 time.sleep(self.pause)
         found: dict[str, tuple[int, str]] = {}
@@ -146,12 +153,18 @@ class FlowerEngine:
         record = _record(reply)
         if record.get("site") != key:
             return Failure(
-                f"it says that it is site {record.get('site', '')!r}: correct the site's file, or "
+                f"it says that it is site {plain(record.get('site', ''), 100)!r}: correct the site's file, or "
                 "register its key by that name",
                 final=True,
             )
         if "failure" in record:
             return Failure(str(record["failure"]), final=True)
+        rows = str(record.get("rows", ""))[:64]
+        if self.rows.setdefault(key, rows) != rows:
+            raise RowsChanged(
+                f"the rows of site {key!r} changed since the run began: put its file back as it was, or remove the "
+                "checkpoint and begin anew"
+            )
         if step == HELLO:
             return _about(record)
         content = record.get("content")
@@ -169,8 +182,8 @@ class FlowerEngine:
 def _about(record: Mapping[str, Any]) -> Any:
     """What a site says of itself; one that speaks otherwise will not do better when asked again."""
     try:
-        about = dict(json.loads(str(record.get("about", ""))))
-    except (ValueError, TypeError):
+        about = shown(dict(json.loads(str(record.get("about", ""))[:MOST_ABOUT])))
+    except (ValueError, TypeError, RecursionError):
         about = {}
     if about.get("format") != FORMAT:
         return Failure(
@@ -179,6 +192,19 @@ def _about(record: Mapping[str, Any]) -> Any:
             final=True,
         )
     return about
+
+
+def shown(value: Any) -> Any:
+    r"""JSON of a site with its texts fit to be printed.
+
+    >>> shown({"versions": {"python": "\x1b[2J3.11"}, "steps": ["sums"]})
+    {'versions': {'python': '[2J3.11'}, 'steps': ['sums']}
+    """
+    if isinstance(value, dict):
+        return {plain(key, 100): shown(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [shown(inner) for inner in value]
+    return plain(value, 200) if isinstance(value, str) else value
 
 
 def _record(reply: Message) -> dict[str, Any]:

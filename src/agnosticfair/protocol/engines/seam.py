@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
 
+from agnosticfair.errors import FederationError, plain
+
 Keys = Sequence[str]
 Answers = Mapping[str, Any]
 
@@ -23,6 +25,15 @@ class Failure:
 
     reason: str
     final: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", plain(self.reason))
+
+
+class RowsChanged(FederationError):
+    """A client has other rows than before: nothing that is made of both is right."""
+
+    declined = False
 
 
 class Engine(Protocol):

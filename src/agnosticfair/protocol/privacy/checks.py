@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import FederationError
+from agnosticfair.learners.heads import strata
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.privacy.sensitivity import places_of
 from agnosticfair.protocol.questions import Task
 
+RULE = ("A", "directions", "eps", "shift", "prices")
 LARGEST = 2.0**40
 """Of a weight and of the inverse of a temperature: with larger ones a row's numbers could become infinite."""
 
@@ -37,10 +39,11 @@ def covered(broadcast: Broadcast[Any]) -> bool:
     known = {(a, value) for a, axis in enumerate(axes) for value in range(len(axis[1]))}
     if not ({*places[1:]} <= known and _once(places)):
         return False
-    numbers = [getattr(asked, name) for name in ("w", "active") if hasattr(asked, name)]
-    if not all(np.isfinite(value).all() for value in numbers):
+    numbers = [getattr(asked, name) for name in ("w", "active", *RULE) if hasattr(asked, name)]
+    if not all(np.isfinite(value).all() and (np.abs(value) < LARGEST).all() for value in numbers):
         return False
-    return _weights(asked, task) and _active(asked, len(places)) and _smoothed(asked)
+    good = _weights(asked, task) and _active(asked, len(places)) and _smoothed(asked)
+    return good and (not hasattr(asked, "A") or _rates(asked, task, len(places)))
 
 
 def _once(values: list[Any]) -> bool:
@@ -48,10 +51,24 @@ def _once(values: list[Any]) -> bool:
 
 
 def _weights(asked: Any, task: Task) -> bool:
-    w = getattr(asked, "w", None)
-    return w is None or (
-        w.shape == (task.encoding.width + 1,) and bool((np.abs(w) < LARGEST).all())
-    )
+    w, width = getattr(asked, "w", None), task.encoding.width + 1
+    if w is None:
+        return True
+    if hasattr(asked, "heads"):
+        return len(asked.heads) > 0 and w.shape == (len(asked.heads), width)
+    return w.shape == ((width,) if task.rule is None else (0,))
+
+
+def _rates(asked: Any, task: Task, places: int) -> bool:
+    """Whether the coefficients are the task's, and every direction is one, of weights from 0 to 1."""
+    if task.estimates is None or asked.eps < 0 or not all(price > 0 for price in asked.prices):
+        return False
+    C, at = len(strata(task.estimates.heads)), asked.directions
+    if asked.A.shape != (places, C) or at.ndim != 2 or at.shape[1] != 5:
+        return False
+    of = at[:, :3]
+    inside = (of == np.rint(of)).all() and (of >= 0).all() and (of < [places, C, C]).all()
+    return bool(inside and ((at[:, 3:] >= 0) & (at[:, 3:] <= 1)).all())
 
 
 def _active(asked: Any, places: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from agnosticfair.learners.heads import Head, strata
 from agnosticfair.protocol.questions import Shapes, Task, question
 
 
@@ -71,9 +72,44 @@ class PrivateSlopes:
         return {**found, "hat": (places(task), G)}
 
 
+@question("private_heads")
+class PrivateHeads:
+    """The gradient of every head's logistic regression at w, (H, D), and its mean curvature."""
+
+    z: float
+    most: int
+    heads: tuple[Head, ...]
+    w: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        return {"gradients": self.w.shape, "curves": (len(self.heads),)}
+
+
+@question("private_rates")
+class PrivateRates:
+    """Expected people of every stratum that the rule with coefficients A, (1 + M, C), decides positively, overall and
+    in each subgroup; and the upper triangle of the dual's Hessian.
+
+    prices: of a false positive and a false negative.  eps: smooths decisions; 0 decides.  shift: taken off every score.
+    directions: (a, 5) of place, stratum, stratum, and what the strata's probabilities are multiplied with, 0 to 1."""
+
+    z: float
+    most: int
+    prices: tuple[float, float]
+    eps: float
+    shift: float
+    A: np.ndarray
+    directions: np.ndarray
+
+    def shapes(self, task: Task) -> Shapes:
+        assert task.estimates is not None
+        a, C = len(self.directions), len(strata(task.estimates.heads))
+        return {"rates": (places(task), C), "rates_hessian": (a * (a + 1) // 2,)}
+
+
 @question("private_decisions")
 class PrivateDecisions:
-    """Rows and decisions under w, for the certificate."""
+    """Rows and decisions under w, or under the task's rule, for the certificate."""
 
     z: float
     most: int

@@ -14,6 +14,14 @@ axes. What one row adds to a field, in the Euclidean norm over all entries of th
 * ``hat`` (1 + M, G), whether the row is decided positively, in its group's entries: at most q^(1/2).
 * ``curve`` (), 4 p (1 - p) with p in (0, 1): at most 1.
 * ``right`` (), whether the row is decided rightly: at most 1.
+* ``gradients`` (H, D), (p_h - t_h) x of every head, p_h in (0, 1) and t_h in {0, 1}: the blocks are each at most
+  |x| <= C, so H^(1/2) C.
+* ``curves`` (H,), 4 p_h (1 - p_h): H^(1/2).
+* ``rates`` (1 + M, C), d pi_c with d in [0, 1], in at most q places. The probabilities pi_c that one head and its
+  complement have, or the heads of one sensitive feature that are normalised together, are at least 0 and add up to at
+  most 1, and so do their squares: with F of these (``normalised``) (q F)^(1/2).
+* ``rates_hessian`` (a (a + 1) / 2,), the upper triangle of k v v^T with k in [0, 1] and |v_e| <= 1 in the directions
+  e of places that the row lies in, and 0 elsewhere: at most |v|^2 <= q, with q of the list of these directions' places.
 
 Where a whole site is to be hidden, it adds at most m of its rows: by the triangle inequality at most m times as much.
 
@@ -35,6 +43,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import FederationError
+from agnosticfair.learners.heads import Head
 from agnosticfair.protocol.questions import Task, step_of
 
 NUMERIC = 0.2
@@ -44,6 +53,8 @@ SHARES: Mapping[str, Mapping[str, float]] = {
     "private_counts": {"groups": 1.0},
     "private_moments": {"moments": 1.0},
     "private_slopes": {"gradient": 1.0, "slopes": 0.35, "hat": 1.0, "curve": 0.2},
+    "private_heads": {"gradients": 1.0, "curves": 0.2},
+    "private_rates": {"rates": 1.0, "rates_hessian": 0.5},
     "private_decisions": {"hat": 1.0, "right": 1.0, "groups": 1.0},
 }
 """The private steps, their fields, and how much of a step's privacy goes to each."""
@@ -51,9 +62,10 @@ SHARES: Mapping[str, Mapping[str, float]] = {
 
 def clip_of(task: Task) -> float:
     """C, the norm that rows are clipped to, from the agreed encoding alone: an intercept, one for each
-    category, and a little for each number."""
+    category and bin, and a little for each number."""
     encoding = task.encoding
-    return sqrt(1 + len(encoding.categorical) + NUMERIC * len(encoding.numeric))
+    indicators = len(encoding.categorical) + len(encoding.bands)
+    return sqrt(1 + indicators + NUMERIC * len(encoding.numeric))
 
 
 def places_of(task: Task) -> list[tuple[int, int]]:
@@ -76,6 +88,16 @@ def entries(places: Sequence[tuple[int, int]]) -> int:
     return sum(most.values())
 
 
+def normalised(heads: Sequence[Head]) -> int:
+    """How many sets of strata there are whose probabilities add up to at most 1 (``heads.joint``).
+
+    >>> normalised([Head("label"), Head("group:M", ("sex",), ("M",), None, ("F",))])
+    1
+    """
+    alone = sum(bool(head.other) for head in heads)
+    return alone + len({(h.features, h.label) for h in heads if h.features and not h.other})
+
+
 def sensitivity(field: str, asked: Any, task: Task) -> float:
     """How far one row, or one site, can move a field, in the Euclidean norm.  asked: the question."""
     clip, places = clip_of(task), places_of(task)
@@ -83,6 +105,15 @@ def sensitivity(field: str, asked: Any, task: Task) -> float:
     of_row = {"moments": clip**2, "gradient": clip, "hat": lies, "groups": lies}
     if field == "slopes":
         of_row[field] = clip * sqrt(entries([places[k] for k in np.asarray(asked.active, int)]))
+    if field in ("gradients", "curves"):
+        of_row[field] = sqrt(len(asked.heads)) * (clip if field == "gradients" else 1.0)
+    if field in ("rates", "rates_hessian"):
+        assert task.estimates is not None
+        on = [places[k] for k in asked.directions[:, 0].astype(int)]
+        of_row |= {
+            "rates": lies * sqrt(normalised(task.estimates.heads)),
+            "rates_hessian": max(entries(on), 1),
+        }
     return of_row.get(field, 1.0) * max(1, asked.most)
 
 

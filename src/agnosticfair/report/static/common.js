@@ -26,3 +26,24 @@ const table = (caption, header, lines, about = {}) => {
   const made = el("table", { role: "table", ...about, class: [about.class, size].filter(Boolean).join(" ") || null }, el("caption", { text: caption }), el("thead", { role: "rowgroup" }, head), el("tbody", { role: "rowgroup" }, ...body));
   return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption }, made);
 };
+
+// A live page asks its own server for news, and opens itself again where there are some; folds stay as they were.
+const follow = (data) => {
+  if (!data.live) return;
+  const folds = () => [...document.querySelectorAll("details")];
+  const open = JSON.parse(sessionStorage.getItem("open") || "[]");
+  folds().forEach((fold, k) => { fold.open = open[k] === true; });
+  const seen = JSON.stringify(data);
+  const ask = async () => {
+    try {
+      const news = await (await fetch("data.json", { cache: "no-store" })).json();
+      if (JSON.stringify(news) !== seen) {
+        sessionStorage.setItem("open", JSON.stringify(folds().map((fold) => fold.open)));
+        location.reload();
+        return;
+      }
+    } catch { /* the server has gone, or is busy: ask again */ }
+    setTimeout(ask, 1000);
+  };
+  setTimeout(ask, 1000);
+};

@@ -15,7 +15,6 @@
     theme = printing ? { dark, ink: "#1b2733", paper: "#ffffff", grid: "#e3e7ec", faint: "#c3ccd6" } : { dark, ink: of("--ink"), paper: of("--paper"), grid: of("--line"), faint: of("--faint") };
   };
   const hue = (colour) => (theme.dark ? DARK[colour] ?? colour : colour);
-  const MOST_FEATURES = 12;
   const charts = [];
   const narrow = () => window.innerWidth < 600;
 
@@ -27,13 +26,7 @@
   const atMost = (x, digits = 3) => (there(x) ? (Math.ceil(x * 10 ** digits - 1e-6) / 10 ** digits).toFixed(digits) : "none");
   const atLeast = (x, digits = 3) => (there(x) ? (Math.floor(x * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits) : "none");
   const rough = (x) => percent(x, x > 0 && x < 0.0095 ? 1 : 0);
-  const mean = (spread) => (spread ? spread.mean : null);
   const number = (x, text) => el("span", { class: "number", "data-value": there(x) ? x : null, text });
-  const measure = (spread, form = fixed) => {
-    if (!spread || !there(spread.mean)) return el("span", { class: "none", text: "none" });
-    const text = form(spread.mean) + (spread.count > 1 ? ` ± ${fixed(spread.deviation)}` : "");
-    return number(spread.mean, text);
-  };
   const short = (study) => study.notion.short || study.notion.quantity;
   let ids = 0;
   const fresh = () => `id${(ids += 1)}`;
@@ -65,50 +58,13 @@
     return found;
   };
 
-  // --- the glance ---
-
-  const card = (label, value, text, about, kind = "") => el("div", { class: `card ${kind}` },
-    el("p", { class: "label", text: label }), el("p", { class: "big" }, number(value, text)), el("p", { class: "about", text: about }));
-
-  const SIGNS = { keeps: "✓", "does not keep": "✗", "not known": "?" };
-  const example = (method) => {
-    const top = (method.worst_profile || []).filter((tilt) => tilt.shift).slice(0, 2);
-    const said = top.map((t) => (t.feature.includes("=") ? `${t.feature.replace("=", " ")} in ${percent(t.worst_mean, 0)} of rows instead of ${percent(t.mean, 0)}` : `a mean ${t.feature} of ${Number(t.worst_mean.toPrecision(3))} instead of ${Number(t.mean.toPrecision(3))}`));
-    return said.length ? ` An example, the worst that was found: ${said.join(", ")}.` : "";
-  };
-
-  const glance = (study) => {
-    const method = study.methods.find((m) => m.name === study.headline), { certified: named = false, ratio } = method.parts || {};
-    const runs = method.seeds > 1 ? `, mean of ${method.seeds} runs` : "";
-    const where = `${there(study.rows) ? `${many(study.rows)} ` : ""}${study.rows_are}${runs}`;
-    const cards = [], facts = study.facts || {};
-    if (there(mean(method.accuracy))) cards.push(card("Accuracy", mean(method.accuracy), fixed(mean(method.accuracy)), `${there(facts.majority_rate) ? `one answer for everybody: ${fixed(facts.majority_rate)}; ` : ""}${where}`));
-    if (there(mean(method.difference))) cards.push(card("Measured difference", mean(method.difference), fixed(mean(method.difference)), `${study.notion.quantity}${study.notion.bounds ? "" : ", 0 is equal"}; ${where}`));
-    if (there(mean(method.certified))) {
-      const interval = method.certified_interval ? `; with ${percent(method.confidence, 0)} confidence at most ${atMost(method.certified_interval[1])} (from ${fixed(method.certified_interval[0])})` : "";
-      cards.push(card("Certified at most", mean(method.certified), atMost(mean(method.certified)), named ? `${study.notion.quantity} in ${method.parts.counts[0] === 1 ? "the one named part" : `each of ${many(method.parts.counts[0])} named parts`}, with ${percent(method.confidence, 0)} confidence` : `${study.notion.quantity} over every reweighing in the set below${interval}${runs}`, "certified"));
-    }
-    if (ratio && there(ratio.low)) cards.push(card("Impact ratio at least", ratio.low, atLeast(ratio.low), `measured ${fixed(ratio.measured)} where ${ratio.name}; the four-fifths rule asks for 0.8`, "certified"));
-    const corner = study.explorer && study.explorer.corners[method.name], measured = method.parts ? [...method.parts.estimable, ...method.parts.few].reduce((a, b) => (a && a.difference >= b.difference ? a : b), null) : null;
-    if (measured && (!corner || measured.difference >= corner.difference)) cards.push(card("Worst part found", measured.difference, fixed(measured.difference), `${study.notion.quantity} where ${measured.name}, ${many(measured.rows)} rows; measured`, "corner"));
-    else if (corner) cards.push(card("Worst part found", corner.difference, fixed(corner.difference), `${study.notion.quantity} on ${many(corner.rows)} test rows${method.seeds > 1 ? " of the first run" : ""}; measured, not certified${there(mean(method.certified)) && corner.difference > mean(method.certified) ? ": above the bound, for the set does not hold this part" : ""}`, "corner"));
-    return el("section", { class: "glance" },
-      part(study, study.methods.length > 1 ? `At a glance: ${method.name}` : "At a glance"),
-      study.status ? el("p", { class: "status", role: "status", text: study.status }) : null,
-      study.verdict && study.verdict.state ? el("p", { class: `verdict ${study.verdict.state.replaceAll(" ", "-")}` }, el("span", { class: "sign", "aria-hidden": "true", text: SIGNS[study.verdict.state] }), study.verdict.text) : null,
-      cards.length ? el("div", { class: "cards" }, ...cards) : null,
-      study.explorer ? el("p", { text: `A positive decision is "${study.explorer.positive_label}"; the groups are those of "${study.explorer.sensitive_feature}": ${study.explorer.groups.join(", ")}.` }) : null,
-      ...study.sentences.map((text) => el("p", { text })),
-      study.set ? el("p", { class: "set" }, el("strong", { text: "The set the claim holds over: " }), `${study.set}.`, study.set.includes("gaussian") ? " Such a reweighing makes rows like some sampled ones more or less common, smoothly; a part cut out by one value of a column is usually not among them." : "", example(method)) : null,
-      study.no_set ? el("p", { class: "set", text: study.no_set }) : null,
-      study.warnings.length ? el("div", { class: "warnings" }, sub(study, "Where these claims are weak"), el("ul", {}, ...study.warnings.map((text) => el("li", { text })))) : null);
-  };
+  // --- methods side by side ---
 
   const comparison = (study) => {
     if (study.methods.length < 2) return null;
     const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["certified", "certified at most", atMost]];
-    const shown = columns.filter(([key]) => study.methods.some((m) => there(mean(m[key]))));
-    const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => measure(m[key], form)), m.outcome || ""]);
+    const shown = columns.filter(([key]) => study.methods.some((m) => there(m[key])));
+    const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => number(m[key], form(m[key]))), m.outcome || ""]);
     const notes = study.methods.filter((m) => m.note);
     return el("section", {}, part(study, "Method against method"),
       table(`${study.rows_are}; RD: risk difference, 0 is equal`, ["method", ...shown.map(([, text]) => text), "how it ended"], lines, { class: "methods" }),
@@ -118,12 +74,12 @@
 
   const frontier = (study) => {
     const names = { certified: `certified worst-case ${study.notion.quantity}`, difference: `${study.notion.quantity} on the ${study.rows_are}` };
-    const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(mean(m[key])) && there(mean(m.accuracy))));
+    const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(m[key]) && there(m.accuracy)));
     if (!keys.length) return null;
     const look = looks(study);
-    const sets = (key) => study.methods.filter((m) => there(mean(m[key]))).map((m) => {
+    const sets = (key) => study.methods.filter((m) => there(m[key])).map((m) => {
       const [colour, shape] = look[m.name];
-      return { label: m.name, borderColor: colour, backgroundColor: colour, pointStyle: shape, borderWidth: 1.5, pointBorderWidth: 2, data: [{ x: mean(m[key]), y: mean(m.accuracy), what: m.name }], pointRadius: 7 };
+      return { label: m.name, borderColor: colour, backgroundColor: colour, pointStyle: shape, borderWidth: 1.5, pointBorderWidth: 2, data: [{ x: m[key], y: m.accuracy, what: m.name }], pointRadius: 7 };
     });
     const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
     const made = chart("Accuracy against unfairness", "The upper left corner is best.", 400, config);
@@ -200,10 +156,9 @@
     const weights = counts.columns.map((column) => column.values.map(() => 1));
     const usual = Object.fromEntries(names.map((name) => [name, at(counts, weights, counts.positive[name])]));
     const begin = shares(counts, weights);
-    const certified = Object.fromEntries(study.methods.map((m) => [m.name, m.first_certified ?? mean(m.certified)]));
-    const several = study.methods.some((m) => m.seeds > 1);
+    const certified = Object.fromEntries(study.methods.map((m) => [m.name, m.certified]));
     const look = looks(study);
-    section.append(el("p", { text: `Each slider says how many times as common a value becomes: 1 is as in the ${many(counts.rows.reduce((a, b) => a + b, 0))} test rows, 0 is absent. All numbers below follow at once. This page holds no rows, only counts of rows by slider value, group, label and decision; for these sliders they give exactly what the rows would.${several ? " Models, rows and certificates here are those of the first run." : ""}` }));
+    section.append(el("p", { text: `Each slider says how many times as common a value becomes: 1 is as in the ${many(counts.rows.reduce((a, b) => a + b, 0))} test rows, 0 is absent. All numbers below follow at once. This page holds no rows, only counts of rows by slider value, group, label and decision; for these sliders they give exactly what the rows would.` }));
 
     const ticks = fresh();
     section.append(el("datalist", { id: ticks }, ...[0, 1, 2, 3, 4, 5].map((x) => el("option", { value: String(x) }))));
@@ -353,30 +308,11 @@
 
   const rule = ruleShown({ narrow, hue, chart, axis, legend, sub, COLOURS });
 
-  const alphas = (method) => {
-    const drawnOf = (alpha, title, note) => {
-      if (!alpha || alpha.length < 2) return null;
-      const used = alpha.filter((a) => a > 1e-9).length;
-      const lines = alpha.map((a, k) => [k + 1, a]).filter(([, a]) => a > 1e-9).sort((a, b) => b[1] - a[1]);
-      return chart(title, `${used} of ${alpha.length} kernels have weight.`, 230, { type: "bar", data: { labels: alpha.map((_, k) => k + 1), datasets: [{ label: "alpha", data: alpha, backgroundColor: COLOURS[1], barPercentage: 1, categoryPercentage: 1, minBarLength: 0 }] }, options: { scales: { x: axis("kernel", { grid: { display: false }, ticks: { maxTicksLimit: 12 } }), y: axis("alpha", { beginAtZero: true }) }, plugins: legend(false) } },
-        table("Kernels with weight, the heaviest first", ["kernel", "alpha"], lines.map(([k, a]) => [k, fixed(a, 4)])), note.replace("#", used).replace("#", alpha.length));
-    };
-    return el("div", { class: "pair" },
-      drawnOf(method.worst_alpha, "What the adversary chose for the certificate", "The worst deployment puts its weight on # of # kernels."),
-      drawnOf(method.training_alpha, "What the adversary chose in the last round of training", "Against the loss: weight on # of # kernels."));
-  };
-
-  const profile = (study, method) => {
-    if (!method.worst_profile) return null;
-    const means = (tilt) => (tilt.feature.includes("=") ? [percent(tilt.mean, 0), percent(tilt.worst_mean, 0)] : [tilt.mean, tilt.worst_mean].map((x) => String(Number(x.toPrecision(4)))));
-    const short = (text) => { const most = narrow() ? 18 : 34; return text.length > most ? `${text.slice(0, most - 1)}…` : text; };
-    const top = method.worst_profile.slice(0, MOST_FEATURES).filter((tilt) => tilt.shift);
-    const groups = Object.entries(method.worst_groups || {});
-    const figure = top.length ? chart("Profile of the worst deployment: what it weighs up and down", `Most shifted: ${top.slice(0, 3).map((t) => `${t.feature} from ${means(t)[0]} to ${means(t)[1]}`).join(", ")}.`, 60 + 30 * top.length,
-      { type: "bar", data: { labels: top.map((t) => [short(t.feature)]), datasets: [{ label: "shift", data: top.map((t) => t.shift), backgroundColor: top.map((t) => (t.shift > 0 ? COLOURS[2] : COLOURS[1])) }] }, options: { indexAxis: "y", scales: { x: axis("shift of the mean, in standard deviations"), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(false), tooltip: { callbacks: { title: (items) => top[items[0].dataIndex].feature, label: (item) => means(top[item.dataIndex]).join(" → ") } } } } },
-      table("Every feature: mean or share in the rows, and in the worst deployment", ["feature", "rows", "worst deployment", "shift"], method.worst_profile.map((t) => [t.feature, ...means(t), number(t.shift, fixed(t.shift, 2))]))) : null;
-    const grid = groups.length ? table("Groups: in the rows the certificate is made on, and in the worst deployment", ["group", "rows", "share", "share there", "positive rate", "rate there"], groups.map(([name, g]) => [name, many(g.rows), percent(g.share), percent(g.worst_share), number(g.rate, fixed(g.rate)), number(g.worst_rate, fixed(g.worst_rate))])) : null;
-    return el("div", {}, sub(study, "The deployment on which it is worst"), grid, figure);
+  const alphas = ({ training_alpha: alpha }) => {
+    if (!alpha || alpha.length < 2) return null;
+    const used = alpha.map((a, k) => [k + 1, a]).filter(([, a]) => a > 1e-9).sort((a, b) => b[1] - a[1]);
+    return chart("What the adversary chose in the last round of training", `${used.length} of ${alpha.length} kernels have weight.`, 230, { type: "bar", data: { labels: alpha.map((_, k) => k + 1), datasets: [{ label: "alpha", data: alpha, backgroundColor: COLOURS[1], barPercentage: 1, categoryPercentage: 1, minBarLength: 0 }] }, options: { scales: { x: axis("kernel", { grid: { display: false }, ticks: { maxTicksLimit: 12 } }), y: axis("alpha", { beginAtZero: true }) }, plugins: legend(false) } },
+      table("Kernels with weight, the heaviest first", ["kernel", "alpha"], used.map(([k, a]) => [k, fixed(a, 4)])), `Against the loss: weight on ${used.length} of ${alpha.length} kernels.`);
   };
 
   const clients = (study, name) => {
@@ -386,7 +322,7 @@
     const sized = groups.every((g) => there(own[0].groups[g].rows));
     const header = ["client", "rows", "accuracy", "RD", ...groups.flatMap((g) => [...(sized ? [`${g}: rows`] : []), `${g}: positive rate`, `${g}: true-positive rate`])];
     const lines = own.map((c) => [c.client, many(c.rows), number(c.accuracy, fixed(c.accuracy)), number(c.risk_difference, fixed(c.risk_difference)), ...groups.flatMap((g) => { const own = c.groups[g]; return [...(sized ? [many(own.rows)] : []), number(own.rate, fixed(own.rate)), number(own.true_rate, fixed(own.true_rate))]; })]);
-    return el("div", {}, sub(study, "Per client and per group"), table(`${study.rows_are}${study.methods.some((m) => m.seeds > 1) ? " of the first run" : ""}`, header, lines));
+    return el("div", {}, sub(study, "Per client and per group"), table(`${study.rows_are}`, header, lines));
   };
 
   const inDetail = (study) => {
@@ -398,12 +334,13 @@
       own.forEach((drawn) => { drawn.destroy(); charts.splice(charts.indexOf(drawn), 1); });
       const before = charts.length;
       const method = study.methods.find((m) => m.name === name);
-      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), profile(study, method), alphas(method)].filter((part) => part));
+      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), alphas(method)].filter((part) => part));
       own = charts.slice(before);
     };
     const choose = study.methods.length > 1 ? el("p", { class: "choose" }, el("label", { for: id, text: "Method: " }), el("select", { id, class: "method", onchange: (event) => show(event.target.value) }, ...study.methods.map((m) => el("option", { value: m.name, text: m.name, selected: m.name === study.headline })))) : null;
     show(study.headline);
-    return el("section", {}, part(study, "In detail"), choose, study.methods.some((m) => m.seeds > 1) ? el("p", { class: "note", text: "Of the first run (seed 0)." }) : null, place);
+    if (!place.textContent && study.methods.length < 2) return null;
+    return el("section", {}, part(study, "In detail"), choose, place);
   };
 
   // --- where it comes from ---
@@ -422,55 +359,36 @@
 
   // --- the page ---
 
-  const render = (data) => {
+  // The template has the header, an article for each study and what is seen at a glance; charts follow here.
+  const render = () => {
     while (charts.length) charts.pop().destroy();
-    const height = window.scrollY, open = [...document.querySelectorAll("details")].map((fold) => fold.open);
+    document.querySelectorAll(".drawn").forEach((section) => section.remove());
     Chart.defaults.font.family = "system-ui, sans-serif";
     Chart.defaults.color = theme.ink;
-    document.title = `${data.title}: agnosticfair report`;
-    document.getElementById("top").replaceChildren(
-      el("p", { class: "kicker", text: data.live ? "agnosticfair, live" : "agnosticfair report" }), el("h1", { text: data.title }),
-      el("p", { class: "note", text: [data.made, ...new Set(data.studies.flatMap((study) => [study.source, ...Object.keys((study.provenance || {}).data || {})]))].filter(Boolean).join(" · ") }));
-    const main = document.getElementById("main");
-    main.replaceChildren();
-    for (const study of data.studies) {
+    const articles = [...document.querySelectorAll("article")];
+    data.studies.forEach((study, k) => {
       study.alone = data.studies.length === 1;
-      const place = el("article", { "aria-label": study.title });
-      main.append(place);
-      if (!study.alone) place.append(el("h2", { id: fresh(), text: study.title }));
-      for (const section of [glance, forest, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, inDetail, provenance]) {
+      for (const section of [forest, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, inDetail, provenance]) {
         const made = section(study);
-        if (made) place.append(made);
+        if (made) { made.classList.add("drawn"); articles[k].append(made); }
       }
-    }
-    const parts = [...main.querySelectorAll(data.studies.length > 1 ? "article > h2" : ".part")];
-    document.getElementById("top").append(el("nav", { "aria-label": "Contents" }, ...parts.map((heading) => el("a", { href: `#${heading.id}`, text: heading.textContent }))));
-    document.getElementById("foot").replaceChildren(el("p", { text: `Made by agnosticfair ${data.version}. This file asks nothing of the network and carries no rows. "Certified" always means: over the set that is named beside it.` }));
-    document.querySelectorAll("details").forEach((fold, k) => { fold.open = open[k] === true; }); // a live page stays as it was
-    window.scrollTo(0, height);
+    });
+    const parts = [...document.querySelectorAll(data.studies.length > 1 ? "article > h2" : ".part")];
+    const contents = el("nav", { "aria-label": "Contents" }, ...parts.map((heading) => el("a", { href: `#${heading.id}`, text: heading.textContent })));
+    document.querySelectorAll("#top nav").forEach((nav) => nav.remove());
+    document.getElementById("top").append(contents);
   };
   const explorerFirst = (study) => study.methods.length < 2;
 
   window.addEventListener("beforeprint", () => {
-    if (theme.dark) { themed(true); render(data); } // paper is white
+    if (theme.dark) { themed(true); render(); } // paper is white
     document.querySelectorAll("details").forEach((fold) => { fold.open = true; });
     charts.forEach((drawn) => drawn.resize());
   });
 
-  let data = JSON.parse(document.getElementById("data").textContent);
+  const data = JSON.parse(document.getElementById("data").textContent);
   themed();
-  render(data);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { themed(); render(data); });
-  if (data.live) {
-    let seen = JSON.stringify(data.studies);
-    const ask = async () => {
-      try {
-        const news = await (await fetch("data.json", { cache: "no-store" })).json();
-        const text = JSON.stringify(news.studies);
-        if (text !== seen) { seen = text; data = news; render(news); }
-      } catch { /* the server has gone, or is busy: ask again */ }
-      setTimeout(ask, 1000);
-    };
-    setTimeout(ask, 1000);
-  }
+  render();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { themed(); render(); });
+  follow(data);
 })();

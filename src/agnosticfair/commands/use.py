@@ -1,21 +1,57 @@
-"""``agnosticfair predict``: a saved model's labels for new rows."""
+"""``agnosticfair evaluate``, ``predict`` and ``export``: a saved model on rows, and in a form that others run."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from agnosticfair.commands import options
 from agnosticfair.commands.options import Columns, Dialect, Force, ModelFile, example, with_dialect
 from agnosticfair.commands.output import check_file, write_files
+from agnosticfair.commands.rows import labelled, scores, show_scores, warned
 
 if TYPE_CHECKING:
     from agnosticfair.data.table import Table
     from agnosticfair.model import Model
+
+
+@options.with_dialect
+@options.example("evaluate model.safetensors test.csv --target income")
+def evaluate(
+    model: options.ModelFile,
+    files: options.Files,
+    target: options.Target,
+    dialect: options.Dialect,
+    sensitive_features: Annotated[
+        list[str] | None, Option(help="Column with groups; else the model's. May be repeated.")
+    ] = None,
+    client_column: options.Client = None,
+    notion: options.Notion = None,
+    as_json: options.Json = False,
+) -> None:
+    """Measure a model on labelled rows: accuracy, and how its decisions differ between groups."""
+    from agnosticfair.mathematics.notions import NOTIONS
+    from agnosticfair.model import load_model
+    from agnosticfair.settings import require_name
+
+    if notion is not None:
+        require_name("notion", notion, NOTIONS)
+    loaded = load_model(model)
+    named = tuple(sensitive_features or loaded.sensitive_features)
+    clients = labelled(loaded, files, target, named, client_column, dialect)
+    found = scores(loaded, clients, named, notion)
+    if as_json:
+        return print(json.dumps(found, indent=1))
+    show_scores(f"{model}, a model by {loaded.method['name']}", found)
+    for text in warned(found, tau=bool(loaded.method.get("fairness"))):
+        print("Warning:", text)
+    return None
 
 
 @with_dialect
@@ -69,3 +105,20 @@ def _explained(model: Model, table: Table) -> dict[str, Sequence[Any]]:
     words = ["; ".join(f"{name} {value:+.4f}" for name, value in row.items()) for row in rows]
     told = {"score": made.score, "utility": made.utility, "overall": made.overall - made.shift}
     return {**{name: values.tolist() for name, values in told.items()}, "subgroups": words}
+
+
+@example("export model.safetensors --onnx model.onnx")
+def export(
+    model: ModelFile,
+    onnx: Annotated[Path, Option(help="The ONNX file to write.")],
+    force: Force = False,
+) -> None:
+    """Write a model as an ONNX file that takes raw columns: its encoding is part of the graph."""
+    from agnosticfair.model import load_model
+    from agnosticfair.runs.export import to_onnx
+
+    check_file(onnx, (model,), force, option="--onnx")
+    made = to_onnx(load_model(model))
+    write_files(onnx.parent, {onnx.name: made.SerializeToString()})
+    inputs, outputs = ([v.name for v in part] for part in (made.graph.input, made.graph.output))
+    print(f"Written: {onnx}; inputs {', '.join(inputs)}; outputs {', '.join(outputs)}.")
