@@ -220,30 +220,16 @@ def _newton(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The step of every model, and what it promises of its mean loss: the Hessian is of all rows, in the share that a
     model has of them."""
-    from scipy.linalg import cho_solve
+    from scipy.linalg import cho_factor, cho_solve
 
     move, promised = np.empty_like(gradient), np.empty(gradient.shape[:2])
     penalty = np.diag(_penalty(state))
     for h in range(gradient.shape[1]):
-        factor = factored(state.hessian[h] + penalty)
+        factor = cho_factor(state.hessian[h] + penalty)
         share = np.maximum(mass[:, h], 1.0) / max(mass[-1, h], 1.0)
         move[:, h] = -cho_solve(factor, gradient[:, h].T).T / share[:, None]
         promised[:, h] = -np.einsum("fd,fd->f", move[:, h], gradient[:, h]) / 2
     return move, promised / np.maximum(mass, 1.0)
-
-
-def factored(H: np.ndarray) -> tuple[np.ndarray, bool]:
-    """The Cholesky factor of H, shifted by a multiple of the identity where rounding left it indefinite.
-
-    >>> bool(np.isfinite(factored(np.array([[1.0, 1.001], [1.001, 1.0]]))[0]).all())
-    True
-    """
-    from scipy.linalg import LinAlgError, cho_factor
-
-    try:
-        return cho_factor(H)
-    except LinAlgError:
-        return cho_factor(H + 2 * abs(np.linalg.eigvalsh(H)[0]) * np.eye(len(H)))
 
 
 def _remembered(state: Learning, gradient: np.ndarray, better: np.ndarray) -> Learning:
