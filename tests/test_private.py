@@ -17,7 +17,8 @@ from agnosticfair.mathematics.parts import part_name
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.private import Budget, fit_private, schema_axes
-from agnosticfair.report.card import markdown, private_card
+from agnosticfair.report.card import private_card
+from agnosticfair.report.page import card_markdown as markdown
 
 ROWS = small_table(400, 3)
 
