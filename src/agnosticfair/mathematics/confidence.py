@@ -31,6 +31,10 @@ one, the bound over all."""
 OPTIMISTIC = 3.4
 """Standard errors of a bound at the least: a part that is too wide even so is not bounded sharply."""
 
+RARE = 4.0
+"""By how many times fewer rows than the second largest a group of everybody is left out, where rows are too few for the
+precision."""
+
 
 def spent(rows: ArrayLike, n: float, sets: int, candidates: int, delta: float) -> np.ndarray:
     """What each part gets of delta, by its own rows: delta / 2 (1 / candidates + rows / (n sets)), (M,).
@@ -374,8 +378,8 @@ def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
 
     delta: (M,), of ``levels``.  Groups join from the largest down while the interval of a difference with the one
     before, at rates of one half and by the normal's approximation, is no wider than +- ``precision``. Two groups that
-    join pass ``may_count``. The two largest groups of everybody are compared whatever their rows: it is one part, fixed
-    beforehand, and its interval says how little is known.
+    join pass ``may_count``. Where no two groups of everybody do, the two largest are compared all the same, with those of
+    a RARE-th of their rows: it is one part, fixed beforehand, and its interval says how little is known.
     """
     from scipy.special import ndtri
 
@@ -388,7 +392,9 @@ def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
     sorted_ = np.take_along_axis(variance, order, axis=0)
     before = 0 * order if sample.alone else np.vstack([sorted_[1:2], sorted_[:-1]])
     joins = z * np.sqrt(sorted_ + before) <= sample.precision
-    joins[: 1 if sample.alone else 2, 0] |= np.isfinite(sorted_[: 1 if sample.alone else 2, 0])
+    second = sorted_[min(0 if sample.alone else 1, G - 1), 0]
+    if not joins[: 1 if sample.alone else 2, 0].all() and np.isfinite(second):
+        joins[:, 0] = sorted_[:, 0] <= RARE * second
     keep = np.zeros((G, M), bool)
     np.put_along_axis(keep, order, np.logical_and.accumulate(joins, axis=0), axis=0)
     return keep.T
