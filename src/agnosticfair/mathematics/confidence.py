@@ -378,8 +378,8 @@ def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
 
     delta: (M,), of ``levels``.  Groups join from the largest down while the interval of a difference with the one
     before, at rates of one half and by the normal's approximation, is no wider than +- ``precision``. Two groups that
-    join pass ``may_count``. Where no two groups of everybody do, the two largest are compared all the same, with those of
-    a RARE-th of their rows: it is one part, fixed beforehand, and its interval says how little is known.
+    join pass ``may_count``. Where no two groups of everybody do, the two largest are compared all the same, with those
+    of a RARE-th of their rows: it is one part, fixed beforehand, and its interval says how little is known.
     """
     from scipy.special import ndtri
 
