@@ -86,22 +86,9 @@ def verdict(study: Json) -> tuple[str, str]:
     parts = method.get("parts") or {}
     able = parts.get("estimable") or []
     worst = max(able, key=lambda part: part["difference"], default=None)
-    scope = method.get("scope") or EVERY
     most = measured if worst is None else max(measured, worst["difference"])
     if worst is not None and worst["difference"] > limit:
-        where = f"{worst['difference']:.3f} where {worst['name']}"
-        if not method.get("rule") or bound is not None:
-            how = (
-                "Broken"
-                if scope == EVERY
-                else f"Broken in a subgroup ({limit:g} was asked for {scope})"
-            )
-            end = f", and {limit:g} was asked for." if scope == EVERY else "."
-            return "broken", f"{how}: {what} {where}{end}"
-        return "unknown", (  # its estimates keep the limit, and counts differ by chance
-            f"Not known yet: by its estimates every subgroup keeps {limit:g}; counted on the rows of the fit, chance "
-            f"included, the {what} is {where}. Audit rows held out."
-        )
+        return _over(method, worst, limit, what)
     if bound is not None and bound <= limit:
         return (
             "kept",
@@ -117,6 +104,20 @@ def verdict(study: Json) -> tuple[str, str]:
         f"Not enough rows: {what} {most:.3f} at worst keeps {limit:g}, but is certified only up to "
         f"{upper(bound, 3)}.{_rows_that_would_do(study, able, limit)}"
     )
+
+
+def _over(method: Json, worst: Json, limit: float, what: str) -> tuple[str, str]:
+    """The verdict where a subgroup's measured difference is over the limit."""
+    where = f"{worst['difference']:.3f} where {worst['name']}"
+    if method.get("rule") and method.get("certified") is None:
+        return "unknown", (  # its estimates keep the limit, and counts differ by chance
+            f"Not known yet: by its estimates every subgroup keeps {limit:g}; counted on the rows of the fit, chance "
+            f"included, the {what} is {where}. Audit rows held out."
+        )
+    scope = method.get("scope") or EVERY
+    if scope == EVERY:
+        return "broken", f"Broken: {what} {where}, and {limit:g} was asked for."
+    return "broken", f"Broken in a subgroup ({limit:g} was asked for {scope}): {what} {where}."
 
 
 def _rows_that_would_do(study: Json, able: Sequence[Json], limit: float) -> str:
