@@ -346,7 +346,7 @@ def test_the_coordinator_has_the_same_model_and_no_sum(bank):
     bank.ends(bank.run())
     assert bank.weights() == here(bank.files.values(), max_rounds=3).model.w.tobytes()
     steps = {entry["step"] for entry in bank.result("history.json")["traffic"]}
-    assert {"keys", "agree", "outline", "counts", "sums", "decisions"} <= steps
+    assert {"keys", "agree", "outline", "counts", "sums", "part_decisions"} <= steps
     assert "census" not in steps
     assert bank.result("history.json")["certificate"]
     for name in SITES:  # a restart finds its session, for it is kept beside the key
