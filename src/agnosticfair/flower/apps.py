@@ -262,7 +262,7 @@ def masks_of(config: Mapping[str, Any]) -> Roster | None:
 
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
     """The certificate of the model over the sites that made it, unless it is not wanted."""
-    if not config.get("certify", True):
+    if not config.get("certify", True) and fitted.model.privacy is None:
         return {"says": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
